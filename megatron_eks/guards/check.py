@@ -26,21 +26,19 @@ def check_templates(
 ) -> list[Finding]:
     """Judge templates that are deployed together, by file; a text is read only to find a line."""
     together = Templates(bodies, read)
-    allowed = (a for each in together.resources for a in _in_metadata(each.name, each.body))
-    return _judged((guard(together) for guard in templates.GUARDS), allowed)
+    found = (finding for guard in templates.GUARDS for finding in guard(together))
+    return _judged(found, (each.body for each in together.resources))
 
 
 def check_manifests(objects: Sequence[Json]) -> list[Finding]:
     """Judge Kubernetes objects that are applied together."""
-    bodies = [body_at(element, "") for each in objects for _, element in elements(each)]
-    return check_bodies(bodies)
+    return check_bodies([body_at(body, "") for each in objects for _, body in elements(each)])
 
 
 def check_bodies(bodies: Sequence[Value]) -> list[Finding]:
     """Judge Kubernetes objects of which the files are known."""
     together = Manifests(bodies)
-    allowed = (a for each in bodies for a in _in_annotation(each))
-    return _judged((guard(together) for guard in manifests.GUARDS), allowed)
+    return _judged((found for guard in manifests.GUARDS for found in guard(together)), bodies)
 
 
 def findings_for_templates(texts: Mapping[str, str]) -> list[Finding]:
@@ -67,19 +65,15 @@ def bodies_in(document: Document) -> Iterator[Value]:
 
 def elements(value: Json) -> list[tuple[tuple[str | int, ...], Json]]:
     """Return the objects of a document, each with its place: itself, or the elements of a List."""
-    if isinstance(value, dict) and value.get("kind") == "List":
-        listed = value.get("items")
-        if isinstance(listed, list):
-            return [(("items", index), item) for index, item in enumerate(listed)]
+    listed = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+    if isinstance(listed, list):
+        return [(("items", index), item) for index, item in enumerate(listed)]
     return [((), value)]
 
 
-def _judged(
-    found: Iterable[Iterator[Finding]], allowances: Iterable[Allowance[_Place]]
-) -> list[Finding]:
-    unique = dict.fromkeys(finding for guard in found for finding in guard)
-    placed = [(_place(each.file, each.line, each.path), each) for each in unique]
-    return [finding for _, finding in apply(placed, allowances)]
+def _judged(found: Iterable[Finding], bodies: Iterable[Value]) -> list[Finding]:
+    placed = [(_place(each.file, each.line, each.path), each) for each in dict.fromkeys(found)]
+    return [each for _, each in apply(placed, (a for body in bodies for a in _allowances(body)))]
 
 
 def _place(file: str, line: int, path: tuple[str | int, ...]) -> _Place:
@@ -87,21 +81,13 @@ def _place(file: str, line: int, path: tuple[str | int, ...]) -> _Place:
     return file, line, str(path[1] if path[:1] == ("Resources",) and path[1:] else path[0])
 
 
-def _in_metadata(name: str, body: Value) -> Iterator[Allowance[_Place]]:
-    """Return what a resource of a template allows: `Metadata: {meks: {allow: {CODE: REASON}}}`."""
-    for code, reason in body["Metadata"]["meks"]["allow"].items():
-        path = ("Resources", name, *reason.path)
-        line = body.place.line()
-        place = (body.place.file, line, name)
-        yield Allowance(place, code, reason.text, body.place.file, line, path)
-
-
-def _in_annotation(body: Value) -> Iterator[Allowance[_Place]]:
-    """Return what a Kubernetes object allows: the annotation, entries separated by semicolons."""
-    written = body["metadata"]["annotations"][ANNOTATION]
-    for entry in written.text.split(";") if written.text else ():
+def _allowances(body: Value) -> Iterator[Allowance[_Place]]:
+    """Return what is allowed: `Metadata: {meks: {allow: {CODE: REASON}}}`, or the annotation."""
+    noted = body["Metadata"]["meks"]["allow"].items()
+    entries = [(f"{code} {reason.text}", reason) for code, reason in noted]
+    annotation = body["metadata"]["annotations"][ANNOTATION]
+    entries += [(each, annotation) for each in annotation.text.split(";") if annotation.text]
+    for entry, value in entries:
         code, _, reason = entry.strip().partition(" ")
-        path = (*body.place.path, *written.path)
-        line = body.place.line()
-        place = _place(body.place.file, line, path)
-        yield Allowance(place, code, reason.strip(), body.place.file, line, path)
+        file, line, path = body.place.file, body.place.line(), (*body.place.path, *value.path)
+        yield Allowance(_place(file, line, path), code, reason.strip(), file, line, path)

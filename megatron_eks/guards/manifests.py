@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
@@ -10,7 +11,8 @@ from megatron_eks.guards.values import Place, Value
 
 _REPLICAS = "pytorchReplicaSpecs"
 _TEMPLATE_KINDS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
-_CLUSTER_WIDE = frozenset({"ClusterRole", "Namespace", "PersistentVolume", "PriorityClass"})
+_CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
+_CLUSTER_WIDE |= {"PriorityClass", "ValidatingWebhookConfiguration"}
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,8 @@ class Pod:
     @property
     def main(self) -> Value:
         """The container that does the work: PyTorchJobs call it `pytorch`."""
-        listed = list(self.spec["containers"])
-        named = [each for each in listed if each["name"].text == "pytorch"]
-        return (named or listed or [self.spec["containers"][0]])[0]
+        named = self.spec["containers"].at("name=pytorch")
+        return named or self.spec["containers"][0]
 
     def asks(self, resource: str) -> bool:
         """Tell whether a container asks for some of a resource, such as `nvidia.com/gpu`."""
@@ -76,31 +77,17 @@ class Object:
         spec = self.body["spec"]
         if self.kind == "Pod":
             return [Pod(self, "", self.body["metadata"], spec)]
+        templates = [("", spec["template"])] if self.kind in _TEMPLATE_KINDS else []
         if self.kind == "CronJob":
-            spec = spec["jobTemplate"]["spec"]
+            templates = [("", spec["jobTemplate"]["spec"]["template"])]
         elif self.kind == "PyTorchJob":
-            return [
-                Pod(self, name, replica["template"]["metadata"], replica["template"]["spec"])
-                for name, replica in spec[_REPLICAS].items()
-            ]
-        elif self.kind not in _TEMPLATE_KINDS:
-            return []
-        template = spec["template"]
-        return [Pod(self, "", template["metadata"], template["spec"])]
+            templates = [(name, each["template"]) for name, each in spec[_REPLICAS].items()]
+        return [Pod(self, role, each["metadata"], each["spec"]) for role, each in templates]
 
     @property
     def main_pod(self) -> Pod | None:
         """The pod of a PyTorchJob's master, or the only one."""
-        masters = [each for each in self.pods if each.replica in {"", "Master"}]
-        return masters[0] if masters else None
-
-    def finds(self, selector: Value, pod: Pod) -> bool:
-        """Tell whether a selector of this object (`matchLabels`) finds a pod of its namespace."""
-        wanted = selector["matchLabels"].raw
-        return pod.owner.namespace == self.namespace and (
-            not isinstance(wanted, dict)
-            or all(pod.labels.get(key) == value for key, value in wanted.items())
-        )
+        return next((each for each in self.pods if each.replica in {"", "Master"}), None)
 
 
 class Manifests:
@@ -123,20 +110,19 @@ class Manifests:
 
     def policies_of(self, pod: Pod) -> list[Object]:
         """Return the network policies that hold for a pod, in their order."""
-        keys = [None, *map(str, pod.labels.items())]
-        listed = [
-            each for key in keys for each in self._policies.get((pod.owner.namespace, key), ())
-        ]
-        return [each for _, each in sorted(listed) if each.finds(each["spec"]["podSelector"], pod)]
+        space, pairs = pod.owner.namespace, set(map(str, pod.labels.items()))
+        near = [e for pair in ("", *pairs) for e in self._policies.get((space, pair), ())]
+        return [each for _, wanted, each in sorted(near, key=itemgetter(0)) if pairs >= wanted]
 
     @cached_property
-    def _policies(self) -> dict[tuple[str, str | None], list[tuple[int, Object]]]:
+    def _policies(self) -> dict[tuple[str, str], list[tuple[int, set[str], Object]]]:
         """Policies by namespace and a label that they ask for: each job brings one of its own."""
-        found: dict[tuple[str, str | None], list[tuple[int, Object]]] = {}
+        found: dict[tuple[str, str], list[tuple[int, set[str], Object]]] = {}
         for number, each in enumerate(self.of("NetworkPolicy")):
-            wanted = each["spec"]["podSelector"]["matchLabels"].raw
-            first = str(next(iter(wanted.items()))) if isinstance(wanted, dict) and wanted else None
-            found.setdefault((each.namespace, first), []).append((number, each))
+            labels = each["spec"]["podSelector"]["matchLabels"]
+            wanted = {str((key, value.raw)) for key, value in labels.items()}
+            key = (each.namespace, min(wanted, default=""))
+            found.setdefault(key, []).append((number, wanted, each))
         return found
 
     def named(self, kind: str, name: str, namespace: str = "") -> Object | None:

@@ -20,15 +20,11 @@ class Resource:
     body: Value
     """The whole resource: `Type`, `Properties`, `DependsOn`, `DeletionPolicy`, ..."""
     properties: Value
+    file: str
 
     def __getitem__(self, key: str) -> Value:
         """Return a property."""
         return self.properties[key]
-
-    @property
-    def file(self) -> str:
-        """The file of its template."""
-        return self.body.place.file
 
 
 class Templates:
@@ -39,7 +35,7 @@ class Templates:
     ) -> None:
         self._bodies = bodies
         self._read = read
-        self._places: dict[str, dict[tuple[str | int, ...], int]] = {}
+        self._lines: dict[str, dict[tuple[str | int, ...], int]] = {}
         self.resources = [each for file in bodies for each in self._resources(file)]
         self._by_type: dict[str, list[Resource]] = {}
         for resource in self.resources:
@@ -55,7 +51,15 @@ class Templates:
 
         None is not wrong by itself: it may stand in a template that is not at hand.
         """
-        return self._target(value.raw, value.place.file)
+        function, given = _function(value)
+        if function == "Fn::ImportValue":
+            exported = self._exports.get(self.text(given))
+            return self.target(exported) if exported else None
+        if function not in {"Ref", "Fn::GetAtt"}:
+            return None
+        name = given[0].text or given.text  # of Fn::GetAtt: NAME.ATTRIBUTE, or a list of both
+        name = name.partition(".")[0] if function == "Fn::GetAtt" else name
+        return self._by_name.get((value.place.file, name))
 
     def targets(self, values: Value) -> list[Resource]:
         """Return the resources that the elements of a list, or one value, lead to."""
@@ -63,8 +67,18 @@ class Templates:
         return [found for each in listed if (found := self.target(each))]
 
     def text(self, value: Value) -> str:
-        """Return a text with its Fn::Join and Fn::Sub filled in: `arn:${AWS::Partition}:s3:::x`."""
-        return self._text(value.raw, value.place.file)
+        """Return a text with its functions filled in: `arn:${AWS::Partition}:s3:::x`."""
+        function, given = _function(value)
+        if function == "Fn::Join" and isinstance(given[1].raw, list):
+            return str(given[0].raw).join(map(self.text, given[1]))
+        if function == "Fn::Sub":
+            return given[0].text or given.text
+        if function in {"Ref", "Fn::GetAtt"}:
+            return f"${{{'.'.join(given.texts)}}}"
+        if function == "Fn::ImportValue":
+            exported = self._exports.get(self.text(given))
+            return self.text(exported) if exported else ""
+        return value.text if value.number is None else str(value.raw)
 
     def exports(self, name: str) -> bool:
         """Tell whether a template at hand exports a value by that name."""
@@ -80,75 +94,39 @@ class Templates:
 
     @cached_property
     def _users(self) -> dict[tuple[str, str], list[Resource]]:
-        found: dict[tuple[str, str], list[Resource]] = {}
+        found: dict[tuple[str, str], dict[str, Resource]] = {}
         for resource in self.resources:
             for raw in _references(resource.properties.raw):
-                target = self._target(raw, resource.file)
-                if target and resource not in found.setdefault((target.file, target.name), []):
-                    found[target.file, target.name].append(resource)
-        return found
+                if target := self.target(Value(raw, resource.body.place)):
+                    by_name = found.setdefault((target.file, target.name), {})
+                    by_name.setdefault(f"{resource.file} {resource.name}", resource)
+        return {key: list(by_name.values()) for key, by_name in found.items()}
 
     @cached_property
-    def _exports(self) -> dict[str, tuple[Json, str]]:
-        found: dict[str, tuple[Json, str]] = {}
-        for file, body in self._bodies.items():
-            outputs = Value(body, Place(file, ()))["Outputs"]
-            for output in (each for _, each in outputs.items()):
-                if name := self._text(output["Export"]["Name"].raw, file):
-                    found[name] = (output["Value"].raw, file)
-        return found
+    def _exports(self) -> dict[str, Value]:
+        outputs = [each for file in self._bodies for _, each in self.outputs(file)]
+        named = ((self.text(each["Export"]["Name"]), each["Value"]) for each in outputs)
+        return {name: value for name, value in named if name}
 
     def _resources(self, file: str) -> Iterator[Resource]:
-        root = Value(self._bodies[file], Place(file, ()))
-        for name, body in root["Resources"].items():
+        for name, body in Value(self._bodies[file], Place(file, ()))["Resources"].items():
             place = Place(file, ("Resources", name), partial(self._line, file, name))
             whole = Value(body.raw, place)
             properties = Value(whole["Properties"].raw, place)
-            yield Resource(name, whole["Type"].text, whole, properties)
+            yield Resource(name, whole["Type"].text, whole, properties, file)
 
     def _line(self, file: str, name: str) -> int:
         """Return the line of a resource; the text is read again, with places, for the first one."""
-        if self._read is None:
-            return 0
-        if file not in self._places:
+        if self._read and file not in self._lines:
             places = [each.places for each in read_documents(self._read(file), file)]
-            self._places[file] = {key: at.line for each in places for key, at in each.items()}
-        return self._places[file].get(("Resources", name), 1)
+            self._lines[file] = {key: at.line for each in places for key, at in each.items()}
+        return self._lines.get(file, {}).get(("Resources", name), 1 if self._read else 0)
 
-    def _target(self, raw: Json, file: str) -> Resource | None:
-        if not isinstance(raw, dict) or len(raw) != 1:
-            return None
-        (function, given), *_ = raw.items()
-        if function == "Fn::ImportValue":
-            value, origin = self._exports.get(self._text(given, file), (None, file))
-            return self._target(value, origin)
-        if function == "Fn::GetAtt":
-            given = given[0] if isinstance(given, list) and given else given
-            given = given.split(".")[0] if isinstance(given, str) else None
-        elif function != "Ref":
-            return None
-        return self._by_name.get((file, given)) if isinstance(given, str) else None
 
-    def _text(self, raw: Json, file: str) -> str:
-        if isinstance(raw, dict) and len(raw) == 1:
-            (function, given), *_ = raw.items()
-            return self._filled(function, given, file)
-        plain = isinstance(raw, str | int | float) and not isinstance(raw, bool)
-        return str(raw) if plain else ""
-
-    def _filled(self, function: str, given: Json, file: str) -> str:
-        """Return what a function of CloudFormation makes, with what only AWS knows as `${...}`."""
-        listed = given if isinstance(given, list) else [given]
-        if function == "Fn::Join" and listed and isinstance(listed[-1], list):
-            return str(listed[0]).join(self._text(each, file) for each in listed[-1])
-        if function == "Fn::Sub":
-            return self._text(listed[0] if listed else "", file)
-        if function in {"Ref", "Fn::GetAtt"}:
-            return f"${{{'.'.join(map(str, listed))}}}"
-        if function == "Fn::ImportValue":
-            value, origin = self._exports.get(self._text(given, file), (None, file))
-            return self._text(value, origin)
-        return ""
+def _function(value: Value) -> tuple[str, Value]:
+    """Return the function of CloudFormation that a value is, and what is given to it."""
+    only = isinstance(value.raw, dict) and len(value.raw) == 1
+    return next(value.items()) if only else ("", value)
 
 
 Guard = Callable[[Templates], Iterator[Finding]]

@@ -52,12 +52,14 @@ class Value:
             yield self[index]
 
     def at(self, path: str) -> "Value":
-        """Return what stands below keys between spaces; `env name=RANK` is an element of a list."""
+        """Return what stands below keys between spaces.
+
+        Elements of lists are `env 0`, `env name=RANK`, and `args --workers` for `--workers=4`.
+        """
         value = self
         for key in path.split():
-            inner = value[int(key) if key.isdigit() else key]
-            named = (e for e in value if f"name={e['name'].text}" == key)
-            value = next(named, inner)
+            named = (each for each in value if _is_named(each, key))
+            value = next(named, value[int(key) if key.isdigit() else key])
         return value
 
     def items(self) -> Iterator[tuple[str, "Value"]]:
@@ -94,8 +96,7 @@ class Value:
     @property
     def name(self) -> str:
         """The key, as a sentence names it."""
-        keys = [part for part in self.path if isinstance(part, str)]
-        return keys[-1] if keys else ""
+        return next((part for part in reversed(self.path) if isinstance(part, str)), "")
 
     def finding(self, code: Code, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
         """Report something about this value."""
@@ -141,3 +142,9 @@ def written(value: Json) -> str:
     if isinstance(value, dict | list):
         return "a list" if isinstance(value, list) else "a mapping"
     return "absent" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+def _is_named(element: Value, key: str) -> bool:
+    field, _, wanted = key.partition("=")
+    found = element[field].text if wanted else element.text.partition("=")[0]
+    return found == (wanted or key)

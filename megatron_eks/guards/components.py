@@ -1,0 +1,320 @@
+"""Guards of the platform: device plugins, metrics, the training operator and etcd.
+
+Facts are those of NVIDIA/k8s-device-plugin, of aws-efa-k8s-device-plugin 0.5.13, of
+NVIDIA/dcgm-exporter, and of kubeflow/training-operator v1.9.4: cmd/training-operator.v1/main.go,
+pkg/cert and pkg/controller.v1.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from megatron_eks.catalog import pins
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.quotas import type_values
+from megatron_eks.guards.values import NO, YES, Row, Value, report
+
+_GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
+_METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
+_OPERATOR, _ETCD = f"Deployment {_NAME}", "Deployment etcd"
+_CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
+_SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
+_LOST, _ASKED, _MEET = "node.kubernetes.io/", "webhooks 0 clientConfig service", "ranks do not meet"
+_FAST, _PROBED = ("kube-api-qps", "kube-api-burst", "controller-threads"), ("liveness", "readiness")
+_RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
+_PINNED = {_GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE, _EFA: pins.efa_device_plugin_image("us-east-1")}
+_POD, _BOX = "spec template spec ", "spec template spec containers 0 "
+_SAFE, _ENV, _ARGS = f"{_BOX}securityContext ", f"{_BOX}env name=", f"{_BOX}args "
+_TYPES = f"{_POD}affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution "
+_TYPES += "nodeSelectorTerms 0 matchExpressions 0 "
+_LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay empty"
+_NO_EFA, _ELSEWHERE = "the plugin cannot open the EFA devices", "it runs on no node, or on others"
+_METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
+_TWICE, _NO_START = "two act at once, on each job or for each rank", "the operator does not start"
+_SLOW, _V2 = "a job of 256 pods starts late", "torch speaks the second version of its interface"
+_GOES_ON = "jobs that the operator would refuse are taken, or none is"
+_STAYS = "it stays on a lost node for five minutes, and no job gets pods"
+_MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
+
+
+def _same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
+    """Return rows that have their reason in common."""
+    return [(below + path, (value,), why) for path, value in wanted.items()]
+
+
+def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) -> list[Row]:
+    """Return what a plugin needs of a directory of the node."""
+    paths, mount = (path, path.rstrip("/")), f"{_BOX}volumeMounts name={name}"
+    return [
+        (f"{_POD}volumes name={name} hostPath path", paths, "it is not what the plugin looks for"),
+        (f"{_POD}volumes name={name} hostPath type", (kind,), "the pod waits for it, or makes it"),
+        (f"{mount} mountPath", paths, "kubelet and plugin do not meet"),
+        (f"{mount} readOnly", read_only or (None,), "a plugin writes its socket"),
+    ]
+
+
+def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
+    """Return what asks whether a program works."""
+    why = "one that hangs is not started again, or is asked too early"
+    asked = [f"{_BOX}{probe}Probe httpGet " for probe in probes]
+    return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
+
+
+_EVERY: tuple[Row, ...] = (
+    (f"{_POD}priorityClassName", ("system-node-critical",), "others push it off the node"),
+    (f"{_POD}tolerations key=nvidia.com/gpu effect", ("NoSchedule", None), _ELSEWHERE),
+    (f"{_POD}tolerations key=nvidia.com/gpu operator", ("Exists",), _ELSEWHERE),
+)
+_SOCKETS = ("device-plugins", "/var/lib/kubelet/device-plugins")
+_ON_GPUS: tuple[Row, ...] = (
+    *_EVERY,
+    (f"{_POD}nodeSelector nvidia.com/gpu.present", ("true",), _ELSEWHERE),
+    *_same(_SAFE, _LEAST, {"allowPrivilegeEscalation": NO, "capabilities drop": ["ALL"]}),
+)
+_SETTINGS: dict[str, tuple[Row, ...]] = {
+    _GPU: (
+        *_ON_GPUS,
+        *_mounted(*_SOCKETS, "Directory"),
+        (f"{_BOX}command", (["nvidia-device-plugin"],), "the container starts no plugin"),
+        (f"{_ENV}NVIDIA_VISIBLE_DEVICES value", ("all",), "the plugin sees no GPU"),
+        (f"{_ENV}NVIDIA_DRIVER_CAPABILITIES value", ("compute,utility",), "it asks no driver"),
+        (f"{_ENV}FAIL_ON_INIT_ERROR value", ("true",), "a broken node offers 0 GPUs, silently"),
+        (f"{_ENV}MOFED_ENABLED value", ("false",), "it gives away what the EFA plugin gives"),
+    ),
+    _EFA: (
+        *_EVERY,
+        *_mounted(*_SOCKETS),
+        *_mounted("infiniband", "/dev/infiniband/"),
+        *_mounted("neuron", "/opt/aws/neuron/", "DirectoryOrCreate"),
+        (f"{_TYPES}operator", ("In",), _ELSEWHERE),
+        (f"{_TYPES}values 0", (), _ELSEWHERE),
+        (f"{_POD}hostNetwork", (YES,), "it needs the node's network to find the interfaces"),
+        *_same(_SAFE, _NO_EFA, {"privileged": YES, "allowPrivilegeEscalation": YES}),
+        *_same(_SAFE, _NO_EFA, {"runAsUser": 0, "runAsNonRoot": NO}),
+    ),
+    _METRICS: (
+        *_ON_GPUS,
+        *_mounted("pod-resources", "/var/lib/kubelet/pod-resources", "Directory", YES),
+        (f"{_SAFE}capabilities add", (["SYS_ADMIN"],), _PROFILE),
+        *_same(_SAFE, _PROFILE, {"runAsUser": 0, "runAsNonRoot": NO}),
+        (f"{_ENV}DCGM_EXPORTER_KUBERNETES value", ("true",), "metrics do not name their pod"),
+        (f"{_ENV}DCGM_EXPORTER_LISTEN value", (":9400",), "nobody scrapes another port"),
+        (f"{_ENV}NODE_NAME valueFrom", (), "metrics do not name their node"),
+        (f"{_BOX}args", (["-f", f"{_METRICS_FOLDER}/counters.csv"],), _NO_LIST),
+        (f"{_BOX}volumeMounts name=counters mountPath", (_METRICS_FOLDER,), _NO_LIST),
+        (f"{_BOX}ports 0 containerPort", (9400,), "the exporter listens at 9400"),
+        *_asked("/health", "metrics", "startup", "liveness", "readiness"),
+        (f"{_BOX}startupProbe failureThreshold", (), "it is ended while the driver loads"),
+        (f"{_BOX}startupProbe periodSeconds", (), "many tries at 10 s hide one that is dead"),
+        _MEMORY,
+    ),
+    "ConfigMap dcgm-exporter": (("data counters.csv", (), _NO_LIST),),
+    "Service dcgm-exporter": tuple(
+        (f"metadata annotations prometheus.io/{key}", (value,), "Prometheus does not find it")
+        for key, value in {"scrape": "true", "port": "9400", "path": "/metrics"}.items()
+    ),
+    _OPERATOR: (
+        *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
+        ("spec template metadata annotations megatron-eks/template", (), "an old one stays in use"),
+        (f"{_POD}automountServiceAccountToken", (YES,), "it makes pods with its token"),
+        (f"{_POD}priorityClassName", ("system-cluster-critical",), "it goes when a node is full"),
+        (f"{_ENV}MY_POD_NAMESPACE valueFrom", (), "its certificate is for another name"),
+        (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook listens there"),
+        *_asked("/healthz", "health", "liveness"),
+        *_asked("/readyz", "health", "readiness"),
+        *((f"{_BOX}{each}Probe timeoutSeconds", (), "a busy one is ended") for each in _PROBED),
+        _MEMORY,
+        (f"{_POD}volumes name=certificate secret secretName", (_CERTIFICATE,), _NO_START),
+        (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
+        (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
+        (f"{_BOX}volumeMounts name=template mountPath", ("/etc/config",), _NO_START),
+        (f"{_POD}tolerations key={_LOST}not-ready tolerationSeconds", (), _STAYS),
+        (f"{_POD}tolerations key={_LOST}unreachable tolerationSeconds", (), _STAYS),
+        (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
+        (f"{_ARGS}--pytorch-init-container-image", (), "workers wait in an image without a pin"),
+        (f"{_ARGS}--pytorch-init-container-max-tries", (), "workers give up before an image is in"),
+        *((f"{_ARGS}--{option}", (), _SLOW) for option in _FAST),
+        (f"{_ARGS}--zap-devel", ("--zap-devel=false",), "its log is one for developers"),
+    ),
+    f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
+    _HOOK: (
+        ("metadata name", (_CONFIGURATION,), "the operator puts its certificate into another"),
+        (f"{_ASKED} path", ("/validate-kubeflow-org-v1-pytorchjob",), _GOES_ON),
+        (f"{_ASKED} port", (None, 443), _GOES_ON),
+        *_same("webhooks 0 ", _GOES_ON, {"failurePolicy": "Fail", "rules 1": None}),
+        *_same(_RULE, _GOES_ON, {"apiGroups": ["kubeflow.org"], "apiVersions": ["v1"]}),
+        *_same(_RULE, _GOES_ON, {"resources": ["pytorchjobs"]}),
+        (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
+        ("webhooks 1", (None,), "the operator answers at one path"),
+    ),
+    _ETCD: (
+        *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
+        (f"{_BOX}command", (["etcd"],), "the container starts no etcd"),
+        (f"{_ARGS}--enable-v2", ("--enable-v2", "--enable-v2=true"), _V2),
+        (f"{_ARGS}--data-dir", (), "it cannot write its data"),
+        (f"{_ARGS}--listen-client-urls", ("--listen-client-urls=http://0.0.0.0:2379",), _MEET),
+        (f"{_ARGS}--advertise-client-urls", ("--advertise-client-urls=http://etcd:2379",), _MEET),
+        (f"{_BOX}ports 0 containerPort", (2379,), "the ranks ask at 2379"),
+        *_asked("/health", 2379, "readiness"),
+        _MEMORY,
+    ),
+}
+_CODES = {"DaemonSet": Code.DEVICE_PLUGIN, _HOOK: Code.WEBHOOK}
+_NEEDED = (
+    (_OPERATOR, "Secret", _CERTIFICATE),
+    (_OPERATOR, "CustomResourceDefinition", "pytorchjobs.kubeflow.org"),
+    (_OPERATOR, _HOOK, _CONFIGURATION),
+    (_ETCD, "Service", "etcd"),
+)
+_WORDS = {
+    "ca.pem": ("-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----"),
+    "initContainer.yaml": (
+        *("name: ", "command:", "nslookup", "{{.MasterAddr}}", "{{.MaxTries}}", "limits:", "- ALL"),
+        *("{{.InitContainerImage}}", "runAsNonRoot: true", "allowPrivilegeEscalation: false"),
+    ),
+}
+_READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
+_JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
+_ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
+_RIGHTS = (
+    (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no job, and ends none"),
+    (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
+    (_JOBS, "kubeflow.org", "pytorchjobs/finalizers", "update", "no pod gets an owner"),
+    (_JOBS, "", "pods", _MAKE, "it makes no pods"),
+    (_JOBS, "", "services", _MAKE, "ranks have no names"),
+    (_JOBS, "", "events", "create patch", "nobody reads why a job failed"),
+    (_JOBS, "autoscaling", "horizontalpodautoscalers", f"{_MAKE} update", "elastic jobs block it"),
+    (_JOBS, "scheduling.volcano.sh", "podgroups", _READ, "it stops where Volcano is installed"),
+    (_JOBS, "scheduling.x-k8s.io", "podgroups", _READ, "it stops beside coscheduling"),
+    (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
+    (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
+)
+_LIMITED = {"secrets": _CERTIFICATE, _HOOKS: _CONFIGURATION}
+"""Which one of a kind the operator may change, as its certificate is in it."""
+_VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")
+_KNOWS_P6 = (0, 5, 10)
+_WITH_EFA = {name for name, each in INSTANCES.items() if each.efa_interfaces}
+
+
+@manifest_guard
+def components(manifests: Manifests) -> Iterator[Finding]:
+    """Give each part of the platform the settings without which it fails, mostly silently."""
+    for each in manifests.objects:
+        part = _part(each)
+        code = Code.MONITOR if "dcgm" in part else _CODES.get(each.kind, Code.OPERATOR)
+        yield from each.body.must_hold(code, _SETTINGS.get(part, ()))
+        beside = _NEEDED if len(manifests.objects) > 1 else ()
+        for kind, name in ((kind, name) for owner, kind, name in beside if owner == part):
+            missing, place = manifests.named(kind, name, each.namespace) is None, each["metadata"]
+            found = f"no {kind} {name}: it does not start, or nobody asks it"
+            yield from report(code, (missing, place["name"], found, "apply it too"))
+        for key, text in each["data"].items() if each.kind == "ConfigMap" else ():
+            lacking = [word for word in _WORDS.get(key, ()) if word not in text.text]
+            found = f"it lacks {(lacking or [''])[0]!r}: pods that read it are refused, or stop"
+            remedy = "correct it, or write the file anew with `make synth`"
+            yield from report(Code.OPERATOR, (lacking, text, found, remedy))
+
+
+@manifest_guard
+def device_plugins(manifests: Manifests) -> Iterator[Finding]:
+    """Run one of each plugin where its devices are, in a release that knows the nodes.
+
+    Kubernetes, "Device Plugins": a node without one offers no device, and pods stay Pending.
+    """
+    code, running = Code.DEVICE_PLUGIN, [(_part(pod.owner), pod) for pod in manifests.pods]
+    running = [(part, pod) for part, pod in running if part in _PINNED]
+    parts = [part for part, _ in running]
+    for part, pod in running:
+        image, types = pod.main["image"], [*type_values(pod.owner)]
+        version, tried = _release(image.text), _release(_PINNED[part])
+        p6 = part == _EFA and any(e.text.startswith("p6") for e in types) and version < _KNOWS_P6
+        found = "it takes the NVLink controllers of p6 nodes for EFA devices"
+        found = found if p6 else "no release, or older than the one that was tried"
+        level = Level.WARNING if version and not p6 else Level.ERROR
+        row = (version < tried, image, found, f"use {_PINNED[part]}")
+        yield from report(code, row, level=level)
+        found, name = "the kubelet takes the devices of the last one", pod.owner["metadata"]["name"]
+        row = (parts.count(part) > 1, name, f"two of {part}: {found}", "keep one of the two")
+        none = "has no EFA: the plugin runs on other nodes than those that need it"
+        others = [each for each in types if part == _EFA and each.text not in _WITH_EFA]
+        yield from report(
+            code, row, *((YES, e, f"{e.raw!r} {none}", "name types with EFA") for e in others)
+        )
+    for part, resource in ((_EFA, "vpc.amazonaws.com/efa"), (_GPU, "nvidia.com/gpu")):
+        asking = next((each for each in manifests.pods if each.asks(resource)), None)
+        if parts and asking and part not in parts:
+            found = f"no {part} beside the other plugins: no node offers {resource}"
+            place = asking.main["resources"]["limits"][resource]
+            yield place.finding(code, found, f"apply the {part}")
+
+
+@manifest_guard
+def operator(manifests: Manifests) -> Iterator[Finding]:
+    """Let the operator do what its code does for PyTorchJobs, and be asked about each of them."""
+    alone = len(manifests.objects) == 1
+    pods = [each for each in manifests.pods if not alone and _part(each.owner) == _OPERATOR]
+    spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of("PyTorchJob")})
+    for pod in pods:
+        row = (f"{_ARGS}--namespace", (*spaces,), "it overlooks the jobs, or may not look")
+        yield from pod.owner.body.must_hold(Code.OPERATOR, (row,))
+        yield from _lacking_rights(manifests, pod)
+    for hook in manifests.of(_HOOK):
+        service = hook.body.at("webhooks 0 clientConfig service")
+        target = manifests.named("Service", service["name"].text, service["namespace"].text)
+        ports = target["spec"]["ports"] if target else service
+        right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
+        found = "no Service with port 443 is there: with failurePolicy Fail no job is taken"
+        nobody = "no training operator: nobody answers, and nobody makes pods for jobs"
+        yield from report(
+            Code.WEBHOOK,
+            (pods and not right, ports, found, "name the operator's Service; port 443"),
+            (not alone and not pods, service, nobody, "apply its Deployment, its image pinned"),
+        )
+
+
+def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
+    """Compare the roles that are bound to the operator with what it needs."""
+    name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
+    account: Json = {"kind": "ServiceAccount", "name": name, "namespace": space}
+    bound = []
+    for each in manifests.of("RoleBinding", "ClusterRoleBinding"):
+        kind, named = each["roleRef"]["kind"].text, each["roleRef"]["name"].text
+        role = manifests.named(kind, named, each.namespace)
+        if role and account in [e.raw for e in each["subjects"]]:
+            bound.append((each.namespace, role["rules"]))
+    watched = pod.main.at("args --namespace").text.partition("=")[2]
+    spaces = {_JOBS: watched, _OWN: pod.owner.namespace, _CLUSTER: ""}
+    for where, group, resource, verbs, why in _RIGHTS:
+        roles = [rules for space, rules in bound if space == spaces[where]]
+        rules = [rule for role in roles for rule in role]
+        wanted = ((verb, (group, resource, verb)) for verb in verbs.split())
+        lacking = [verb for verb, right in wanted if not any(_gives(e, right) for e in rules)]
+        place = roles[0] if roles else pod.spec["serviceAccountName"]
+        only = f" {_LIMITED[resource]} alone" if resource in _LIMITED else ""
+        found = f"no role lets the operator {', '.join(lacking)} {resource}{only}: {why}"
+        remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
+        yield from report(Code.RIGHTS, (lacking, place, found, remedy))
+
+
+def _gives(rule: Value, right: tuple[str, str, str]) -> bool:
+    keys = zip(("apiGroups", "resources", "verbs"), right, strict=True)
+    named, only = rule["resourceNames"].texts, _LIMITED.get(right[1])
+    limited = only in named if only and right[2] == "update" else not named
+    return limited and all({one, "*"} & set(rule[key].texts) for key, one in keys)
+
+
+def _part(each: Object) -> str:
+    """Return which part of the platform an object is: by its image, its name or its kind."""
+    image = each.main_pod.main["image"].text if each.main_pod else ""
+    image = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    names = [each.replace("nvidia-device", "k8s-device") for each in (image, each.name)]
+    keys = (*(f"{each.kind} {name}" for name in names), each.kind)
+    return next((key for key in keys if key in _SETTINGS), "")
+
+
+def _release(image: str) -> tuple[int, ...]:
+    match = _VERSION.search(image)
+    return tuple(map(int, match.groups())) if match else ()
