@@ -22,7 +22,6 @@ _EFS = (
     ("RootDirectory Path", (), "pods see the whole file system"),
 )
 _AT_ONCE = (("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first"),)
-_STARTS = {"FileSystemPath": "/", "DataRepositoryPath": "s3://"}
 _SMALL = (("DataCompressionType", ("LZ4", "NONE"), "data take more room"),)
 _PORTS, _ALL = frozenset({988, *range(1018, 1024)}), frozenset(range(65536))
 _BLOCKS = (_ALL, frozenset({988}), _PORTS - {988})
@@ -83,14 +82,10 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
-    """Put file systems into the zone of GPU nodes (FSx for Lustre, "Performance"; EFS).
-
-    Traffic between zones is slower and paid for, and EFA does not cross them.
-    """
-    every, why = templates.of("EKS::Nodegroup"), "its pods cannot mount it"
+    """Put file systems into the zone of GPU nodes; EFA crosses none (FSx, "Performance")."""
+    every = templates.of("EKS::Nodegroup")
     pools = [each for each in every if each["Taints"] or "NVIDIA" in each["AmiType"].text]
-    near = [subnet for pool in pools for subnet in listed(pool["Subnets"])]
-    zones = {_zone(templates, subnet) for subnet in near}
+    zones = {_zone(templates, subnet) for pool in pools for subnet in listed(pool["Subnets"])}
     for system in _systems(templates):
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
         own = [_zone(templates, subnet) for subnet in listed(subnets)]
@@ -100,32 +95,20 @@ def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
         elif zones and own[0] not in zones:
             found = "no GPU pool is in this subnet's zone: reads and checkpoints cross zones"
             yield subnets[0].finding(Code.SUBNETS, found, "name the subnet of a GPU pool", level)
-    targets = templates.of("EFS::MountTarget")
-    there = {_zone(templates, each["SubnetId"]) for each in targets}
-    for subnet in near if templates.of("EFS::FileSystem") else ():
-        if _zone(templates, subnet) not in there:
-            found, remedy = f"no mount target of EFS in this pool's zone: {why}", "add one there"
-            yield subnet.finding(Code.NETWORK_PART, found, remedy)
 
 
 @template_guard
 def data_repositories(templates: Templates) -> Iterator[Finding]:
-    """Link directories to prefixes of S3, apart (FSx API, CreateDataRepositoryAssociation)."""
+    """Link directories to prefixes of S3 (FSx API, CreateDataRepositoryAssociation)."""
     code, links = Code.DATA_REPOSITORY, templates.of("FSx::DataRepositoryAssociation")
     yield from constants(links, code, _NO_SYSTEM)
     yield from constants(links, code, _AT_ONCE, Level.WARNING)
-    for link, (key, start) in product(links, _STARTS.items()):
-        path = templates.text(link[key])
-        if not path.startswith(start) or path == start:
-            found = f"{path!r} is not of the form {start}...: FSx refuses it"
-            yield link[key].finding(code, found, f"write {start}NAME")
-        for other in links[: links.index(link)]:
-            first, second = (f"{templates.text(e[key]).rstrip('/')}/" for e in (link, other))
-            same = link["FileSystemId"].raw == other["FileSystemId"].raw
-            if same and (first.startswith(second) or second.startswith(first)):
-                found = f"{key} overlaps that of {other.name}: FSx refuses one of them"
-                yield link[key].finding(code, found, "give each a path of its own")
     for link in links:
+        for key, start in (("FileSystemPath", "/"), ("DataRepositoryPath", "s3://")):
+            path = templates.text(link[key])
+            if not path.startswith(start) or path == start:
+                found = f"{path!r} is not of the form {start}...: FSx refuses it"
+                yield link[key].finding(code, found, f"write {start}NAME")
         ways = [link["S3"][f"Auto{way}Policy"]["Events"] for way in ("Import", "Export")]
         if not any({"NEW", "CHANGED"} <= {*each.texts} for each in ways):
             found = "neither imports nor exports what is NEW and CHANGED: both sides differ"
@@ -144,43 +127,32 @@ def access_points(templates: Templates) -> Iterator[Finding]:
 
 
 def _name(templates: Templates, group: Value) -> str:
-    """Return what stands for a group, wherever it is named."""
     target = templates.target(group)
     return target.name if target else templates.text(group) or str(group.raw)
 
 
-def _rules(templates: Templates) -> Iterator[tuple[Value, Resource, _Way]]:
-    """Return the rules of all groups, each with the resource that holds it, and its way."""
+def _rules(templates: Templates) -> Iterator[tuple[Value, Resource, _Way, frozenset[int]]]:
+    """Return the rules of all groups: what holds each, its way, and the ports that it opens."""
     for way, side in _SIDES.items():
         alone = templates.of(f"EC2::SecurityGroup{way}")
         rules = [(e.properties, e, _name(templates, e["GroupId"])) for e in alone]
         for group in templates.of("EC2::SecurityGroup"):
             rules += [(each, group, group.name) for each in group[f"SecurityGroup{way}"]]
-        for body, resource, group_ in rules:
+        for body, resource, name in rules:
             by_address = any(body[key] for key in _ADDRESSES)
             peer = _ANYBODY if by_address else _name(templates, body[side])
-            yield body, resource, (group_, way, peer)
-
-
-def _opened(rule: Value) -> frozenset[int]:
-    """Return the ports of TCP that a rule opens."""
-    protocol, first, last = str(rule["IpProtocol"].raw), rule["FromPort"], rule["ToPort"]
-    if protocol == "-1":
-        return _ALL
-    if protocol not in {"tcp", "6"} or first.number is None or last.number is None:
-        return frozenset()
-    return _ALL.intersection(range(max(int(first.number), 0), min(int(last.number), 65535) + 1))
+            tcp = str(body["IpProtocol"].raw) in {"tcp", "6"}
+            first, last = body["FromPort"].number, body["ToPort"].number
+            ports = _ALL if str(body["IpProtocol"].raw) == "-1" else frozenset()
+            if tcp and first is not None and last is not None:
+                ports = _ALL.intersection(range(max(int(first), 0), min(int(last), 65535) + 1))
+            yield body, resource, (name, way, peer), ports
 
 
 @template_guard
 def lustre_ports(templates: Templates) -> Iterator[Finding]:
-    """Open Lustre's ports both ways, before FSx tries them: it makes no file system otherwise.
-
-    FSx for Lustre User Guide, "File system access control with Amazon VPC"; "Working with
-    EFA-enabled file systems": all traffic between the groups, as EFA is not TCP.
-    """
-    code = Code.LUSTRE_PORTS
-    rules = [(*each, _opened(each[0])) for each in _rules(templates)]
+    """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
+    code, rules = Code.LUSTRE_PORTS, list(_rules(templates))
     groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
     carried = _carried(templates)
     for system in _systems(templates):

@@ -60,26 +60,21 @@ def test_zone():
 
 
 def test_data_repositories():
-    """A link has an absolute path and an address in S3, and overlaps no other."""
+    """A link has an absolute path and an address in S3."""
     events = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED"]}}
     link = {"FileSystemId": {"Ref": "Lustre"}, "DataRepositoryPath": "s3://corpora/a", "S3": events}
     at_once = {"BatchImportMetaDataOnCreate": True}
 
-    def beside(paths):
-        body = {"Type": "AWS::FSx::DataRepositoryAssociation"}
-        links = [{**body, "Properties": {**link, **at_once, **each}} for each in paths]
-        return lambda bodies: {**bodies, **{f"Link{index}": e for index, e in enumerate(links)}}
-
-    def found(*paths):
-        return in_stack("Storage", beside(paths))
+    def found(parts):
+        properties = {**link, **at_once, **parts}
+        body = {"Type": "AWS::FSx::DataRepositoryAssociation", "Properties": properties}
+        return in_stack("Storage", lambda bodies: {**bodies, "Link": body})
 
     right = {"FileSystemPath": "/a"}
     assert found(right) == set()
     assert found({**right, "S3": {}}) == {"DATA_REPOSITORY"}
     assert found({"FileSystemPath": "a"}) == {"DATA_REPOSITORY"}
     assert found({**right, "DataRepositoryPath": "corpora/a"}) == {"DATA_REPOSITORY"}
-    inner = {"FileSystemPath": "/a/b", "DataRepositoryPath": "s3://other"}
-    assert found(right, inner) == {"DATA_REPOSITORY"}
 
 
 @pytest.mark.parametrize(
@@ -121,26 +116,3 @@ def test_efa():
     """EFA is not TCP: rules for ports do not let it through."""
     found = in_template("FSx::FileSystem", "LustreConfiguration EfaEnabled", value=True)
     assert "LUSTRE_PORTS" in found
-
-
-def test_efs():
-    """EFS has an address in the zone of the GPUs, in a group that admits NFS."""
-    nodes = {"Fn::ImportValue": "techpulse-Network:ExportsOutputFnGetAttNodeSecurityGroupGroupId"}
-    zone = {"Fn::ImportValue": "techpulse-Network:ExportsOutputRefPrivateSubnetuseast2b09145DBA"}
-
-    def efs(port, subnet):
-        rule = {"IpProtocol": "tcp", "FromPort": port, "ToPort": port}
-        group = {"SecurityGroupIngress": [{**rule, "SourceSecurityGroupId": nodes}]}
-        target = {"FileSystemId": {"Ref": "Homes"}, "SubnetId": subnet}
-        target["SecurityGroups"] = [{"Fn::GetAtt": ["Nfs", "GroupId"]}]
-        key = {"Encrypted": True, "KmsKeyId": {"Fn::GetAtt": ["Key", "Arn"]}}
-        keep = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
-        bodies = {
-            "Homes": {"Type": "AWS::EFS::FileSystem", "Properties": key, **keep},
-            "Nfs": {"Type": "AWS::EC2::SecurityGroup", "Properties": group},
-            "Target": {"Type": "AWS::EFS::MountTarget", "Properties": target},
-        }
-        return in_stack("Storage", lambda old: {**old, **bodies}) - {"REFERENCE"}  # no output
-
-    assert efs(2049, zone) == set()
-    assert efs(2049, "subnet-0123456789abcdef0") == {"NETWORK_PART"}
