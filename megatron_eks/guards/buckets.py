@@ -6,32 +6,20 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.statements import Need, is_everybody, needs, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.values import Row, Value
 
 _OPEN = "one slip in a policy opens data and checkpoints to everybody"
-_CLOSED = tuple(
-    (f"PublicAccessBlockConfiguration {each}", (True,), _OPEN)
-    for each in (
-        "BlockPublicAcls",
-        "BlockPublicPolicy",
-        "IgnorePublicAcls",
-        "RestrictPublicBuckets",
-    )
-)
+_BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+_CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for each in _BLOCKS)
 _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
-_DEFAULT = f"{_RULE}ServerSideEncryptionByDefault "
-_KMS, _S3 = ("aws:kms", "aws:kms:dsse"), "AES256"
-_ALGORITHM = ((f"{_DEFAULT}SSEAlgorithm", (*_KMS, _S3), "nobody says how objects are encrypted"),)
-_OWNED = "ACLs of objects decide who reads them, beside the policies"
-_OWNER = (("OwnershipControls Rules 0 ObjectOwnership", ("BucketOwnerEnforced",), _OWNED),)
+_ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
+_KMS, _S3, _PLAIN = ("aws:kms", "aws:kms:dsse"), "AES256", "nobody says how they are encrypted"
+_OWNER = ("OwnershipControls Rules 0 ObjectOwnership", ("BucketOwnerEnforced",), "ACLs decide too")
 _LOST = "a checkpoint that is overwritten or deleted is lost"
-_VERSIONS = (("VersioningConfiguration Status", ("Enabled",), _LOST),)
-_SLOW = "S3 asks KMS for each object, which is slow and paid for"
-_BUCKET_KEY = ((f"{_RULE}BucketKeyEnabled", (True,), _SLOW),)
-_TLS = (
-    ("Bool", "aws:SecureTransport", "false"),
-    ("NumericLessThan", "s3:TlsVersion", "1.2|1.3"),
-)
+_VERSIONS = ("VersioningConfiguration Status", ("Enabled",), _LOST)
+_BUCKET_KEY = (f"{_RULE}BucketKeyEnabled", (True,), "S3 asks KMS, slowly, for each object")
+_TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
+_ACCOUNT = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
 _CLEAN_UP = (
     "NoncurrentVersionExpiration NoncurrentDays",
     "AbortIncompleteMultipartUpload DaysAfterInitiation",
@@ -47,7 +35,7 @@ def data_buckets(templates: Templates) -> list[Resource]:
 
 def key_of(bucket: Resource) -> Value:
     """Return the key with which a bucket encrypts."""
-    return bucket.properties.at(f"{_DEFAULT}KMSMasterKeyID")
+    return bucket.properties.at(f"{_RULE}ServerSideEncryptionByDefault KMSMasterKeyID")
 
 
 def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
@@ -56,20 +44,15 @@ def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
 
 @template_guard
 def bucket_settings(templates: Templates) -> Iterator[Finding]:
-    """Close buckets to the public, encrypt them, and let their owner own what is in them.
-
-    S3 User Guide, "Blocking public access", "Controlling ownership of objects", "Using SSE-KMS".
-    """
+    """Close buckets to the public, and encrypt them (S3, "Blocking public access", "SSE-KMS")."""
     buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.BUCKET_SETTINGS
-    with_kms = [e for e in buckets if e.properties.at(_ALGORITHM[0][0]).raw in _KMS]
     yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
-    yield from constants(buckets, Code.ENCRYPTION, _ALGORITHM)
-    yield from constants(buckets, code, _OWNER, Level.WARNING)
-    yield from constants(data, code, _VERSIONS, Level.WARNING)
-    yield from constants(with_kms, code, _BUCKET_KEY, Level.WARNING)
+    yield from constants(buckets, Code.ENCRYPTION, ((_ALGORITHM, (*_KMS, _S3), _PLAIN),))
     files = {each.file for each in templates.of("KMS::Key")}
     for bucket in buckets:
-        kms, key = bucket in with_kms, key_of(bucket)
+        kms, key = bucket.properties.at(_ALGORITHM).raw in _KMS, key_of(bucket)
+        rows: list[Row] = [_OWNER, *[_VERSIONS] * (bucket in data), *[_BUCKET_KEY] * kms]
+        yield from bucket.properties.must_hold(code, rows, Level.WARNING)
         own = bucket in data and bucket.file in files
         if kms != bool(key.raw) or (own and not kms):
             found = "its objects are not encrypted with the key of the stack"
@@ -80,10 +63,7 @@ def bucket_settings(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def data_stay(templates: Templates) -> Iterator[Finding]:
-    """Let nothing expire that a restart or a running job reads; clean up the rest.
-
-    S3 User Guide, "Expiring objects", "Restoring an archived object".
-    """
+    """Let nothing expire that a restart or a running job reads (S3, "Expiring objects")."""
     data = data_buckets(templates)
     for bucket in templates.of("S3::Bucket"):
         rules = bucket["LifecycleConfiguration"]["Rules"]
@@ -91,15 +71,13 @@ def data_stay(templates: Templates) -> Iterator[Finding]:
         for rule in enabled if bucket in data else ():
             moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
             away = [each for each in moves if each.text in {"GLACIER", "DEEP_ARCHIVE"}]
-            # What `meks data push` fills, and jobs write: the rest is a question.
-            prefix, level = rule["Prefix"].text, Level.WARNING
-            if prefix.split("/")[0] in {"data", "checkpoints"} or not (
-                prefix or rule["TagFilters"]
-            ):
-                level = Level.ERROR
+            prefix = rule["Prefix"].text  # of what `meks data push` fills, and jobs write?
+            read = prefix.split("/")[0] in {"data", "checkpoints"}
+            sure = read or not (prefix or rule["TagFilters"])
             for when in filter(None, (rule["ExpirationInDays"], rule["ExpirationDate"], *away)):
                 found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
                 remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
+                level = Level.ERROR if sure else Level.WARNING
                 yield when.finding(Code.EXPIRES, found, remedy, level)
         for path in _CLEAN_UP if bucket in data else ("ExpirationInDays",):
             if not any(isinstance(rule.at(path).raw, int) for rule in enabled):
@@ -110,10 +88,7 @@ def data_stay(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def bucket_policies(templates: Templates) -> Iterator[Finding]:
-    """Refuse what is not encrypted on its way, and let S3 write access logs, which it drops else.
-
-    S3 User Guide, "Security best practices for Amazon S3", "Enabling server access logging".
-    """
+    """Refuse what passes openly, and let S3 write access logs (S3, "Security best practices")."""
     code, warning, data = Code.BUCKET_SETTINGS, Level.WARNING, data_buckets(templates)
     for bucket in templates.of("S3::Bucket"):
         beside = templates.of("S3::BucketPolicy")
@@ -131,10 +106,8 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
                 yield each["Principal"].finding(code_, found, remedy)
         for source in (e for e in data if e != bucket and _logs_of(e, templates) == bucket):
             why = "S3 delivers no access logs to a bucket whose default is a key"
-            algorithm = bucket.properties.at(_ALGORITHM[0][0])
-            yield from algorithm.must_be(code, _S3, None, why=why)
-            own_only = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
-            tests = (own_only, ("ArnLike", "aws:SourceArn", f"${{{source.name}.Arn}}"))
+            yield from bucket.properties.must_hold(code, ((_ALGORITHM, (_S3, None), why),))
+            tests = (_ACCOUNT, ("ArnLike", "aws:SourceArn", f"${{{source.name}.Arn}}"))
             why, who = "access logs are lost", "logging.s3.amazonaws.com"
             need = Need(code, why, ("s3:PutObject",), (f"{arn}/*",), who, tests)
             yield from needs(templates, policies, need)

@@ -12,6 +12,7 @@ from megatron_eks.guards.values import Value
 _KEPT = ("Retain", "RetainExceptOnCreate")
 _CONTEXT = "kms:EncryptionContext:aws:logs:arn"
 _LOGS = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+_DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
 _ACCOUNT = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
 _NOBODY = "no role can use the key, and KMS refuses it"
 _ROOT = Need(Code.KEY_POLICY, _NOBODY, ("kms:*",), ("*",), _ACCOUNT)
@@ -34,40 +35,29 @@ _DATA = ("AWS::FSx::FileSystem", "AWS::EFS::FileSystem", "AWS::S3::Bucket")
 
 @template_guard
 def key_policies(templates: Templates) -> Iterator[Finding]:
-    """Require keys that work, that somebody may manage, and that CloudWatch Logs may use.
-
-    KMS Developer Guide, "Default key policy"; CloudWatch Logs User Guide, "Encrypt log data".
-    """
+    """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
     keys, code = templates.of("KMS::Key"), Code.KEY_POLICY
     yield from constants(keys, Code.ENCRYPTION, _ROTATION, Level.WARNING)
     yield from constants(keys, code, _KEY)
     for key in keys:
         policy = [key["KeyPolicy"]]
         yield from needs(templates, policy, _ROOT)
-        said = [
-            (e["Condition"]["ArnLike"][_CONTEXT], e["Principal"]["Service"])
-            for e in statements(*policy)
-        ]
-        names = str([texts(templates, each) for pair in zip(*said, strict=True) for each in pair])
-        place = re.search(r"\blogs[.:]([a-z]+-[a-z0-9-]+|\$\{AWS::Region\})[.:]", names)
+        said = [texts(templates, e["Condition"]["ArnLike"][_CONTEXT]) for e in statements(*policy)]
+        said += [texts(templates, e["Principal"]["Service"]) for e in statements(*policy)]
+        place = re.search(r"\blogs[.:]([a-z]+-[a-z0-9-]+|\$\{AWS::Region\})[.:]", str(said))
         region = place[1] if place else "REGION"
-        services = [
-            f"logs.{region}.{e}" for e in ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
-        ]
+        who = "|".join(f"logs.{region}.{domain}" for domain in _DOMAINS)
         for group in (e for e in templates.users(key) if e.type == "AWS::Logs::LogGroup"):
             arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
             test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
             actions, why = tuple(f"kms:{e}" for e in _LOGS), f"log group {group.name} is not made"
-            need = Need(code, why, actions, ("*",), "|".join(services), (test,))
+            need = Need(code, why, actions, ("*",), who, (test,))
             yield from needs(templates, policy, need)
 
 
 @template_guard
 def encrypted_with_the_key(templates: Templates) -> Iterator[Finding]:
-    """Use the key of the stack, as AWS's own key cannot be shared, limited or withdrawn.
-
-    KMS Developer Guide, "AWS managed keys". FSx encrypts scratch file systems with its own key.
-    """
+    """Use the stack's key, where FSx has not its own: scratch (KMS, "AWS managed keys")."""
     files = {key.file for key in templates.of("KMS::Key")}
     with_key = [each for each in templates.of("EFS::FileSystem") if each["KmsKeyId"]]
     yield from constants(with_key, Code.ENCRYPTION, _EFS)
@@ -85,10 +75,7 @@ def encrypted_with_the_key(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
-    """Keep data longer than their stack, and the key without which nobody reads them.
-
-    CloudFormation User Guide, "DeletionPolicy attribute"; KMS Developer Guide, "Delete a KMS key".
-    """
+    """Keep data, and the key without which nobody reads them (CloudFormation, DeletionPolicy)."""
     data = [each for each in templates.resources if each.type in _DATA]
     # `storage.retain: false` writes Delete everywhere; that of Lustre is worth a word.
     kept = {e.file for e in data if any(policy.raw != "Delete" for policy in _policies(e))}
