@@ -21,8 +21,7 @@ _CONSTANTS = {
     "EC2::FlowLog": (
         ("TrafficType", ("ALL",), "refused or accepted traffic is not recorded"),
         ("LogDestinationType", ("cloud-watch-logs", None), "a log group is no such destination"),
-        ("LogGroupName", (), "EC2 refuses the flow log"),
-        ("DeliverLogsPermissionArn", (), "EC2 refuses the flow log"),
+        *((key, (), "EC2 refuses it") for key in ("LogGroupName", "DeliverLogsPermissionArn")),
     ),
     "EC2::NatGateway": (("AllocationId", (), "EC2 refuses it without an Elastic IP address"),),
 }
@@ -41,9 +40,9 @@ _SERVICES = {*_WITHOUT_NAT, *_BASTION, "autoscaling", "eks", "fsx", "logs", "s3"
 @template_guard
 def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
     """Names work in the VPC, and traffic is logged (EKS, "VPC and subnet considerations")."""
+    subnets, usual = templates.of("EC2::Subnet"), _region(templates)
     for kind, rows in _CONSTANTS.items():
         yield from constants(templates.of(kind), _PART, rows)
-    subnets, usual = templates.of("EC2::Subnet"), _region(templates)
     yield from constants(subnets, Code.PUBLIC_ADDRESS, _SUBNET)
     for vpc in templates.of("EC2::VPC"):
         if not _leading(templates, "EC2::FlowLog", "ResourceId", vpc):
@@ -71,14 +70,12 @@ def way_out(templates: Templates) -> Iterator[Finding]:
         public = _PUBLIC in _roles(subnet) or any(e in nat for e in templates.users(subnet))
         by_nat = bool(ways - {"GatewayId"}) or not (ways or nat)
         place = links[0]["RouteTableId"] if links else subnet.properties
-        for lacks, gateway, loss in (
-            (_is_private(templates, subnet) and not by_nat, "NAT", "its nodes stay alone"),
-            (public and "GatewayId" not in ways, "internet", "NAT and load balancers fail"),
-        ):
-            if lacks and (table or not links):
-                found = f"{subnet.name} has no way out by the {gateway} gateway: {loss}"
-                remedy = f"use a route table with a route to 0.0.0.0/0 by the {gateway} gateway"
-                yield place.finding(_PART, found, remedy)
+        alone = _is_private(templates, subnet) and not by_nat
+        closed = public and "GatewayId" not in ways
+        for gateway in [*["NAT"] * alone, *["internet"] * closed] if table or not links else ():
+            found = f"{subnet.name} has no way out by the {gateway} gateway: what is in it waits"
+            remedy = f"use a route table with a route to 0.0.0.0/0 by the {gateway} gateway"
+            yield place.finding(_PART, found, remedy)
     attached = {each.name for each in templates.of("EC2::VPCGatewayAttachment")}
     for each in templates.of("EC2::Route", "EC2::NatGateway", "EC2::EIP") if attached else ():
         waits, depends = each.type != "AWS::EC2::Route" or each["GatewayId"], each.body["DependsOn"]
@@ -187,12 +184,10 @@ def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Re
 
 
 def _service(endpoint: Resource) -> str:
-    """Return the service of an endpoint: `ecr.api` of `com.amazonaws.us-east-2.ecr.api`."""
     return ".".join(endpoint["ServiceName"].text.split(".")[3:])
 
 
 def _region(templates: Templates) -> str:
-    """Return the region of most subnets, as far as they name their zone."""
     zones = [_ZONE.fullmatch(e["AvailabilityZone"].text) for e in templates.of("EC2::Subnet")]
     regions = [zone[1] for zone in zones if zone]
     return max(regions, key=regions.count, default="")
@@ -208,7 +203,6 @@ def _is_private(templates: Templates, subnet: Resource) -> bool:
 
 
 def _links(templates: Templates, subnet: Resource) -> tuple[list[Resource], Resource | None]:
-    """Return what links a subnet with its route table, and the table."""
     links = _leading(templates, "EC2::SubnetRouteTableAssociation", "SubnetId", subnet)
     return links, templates.target(links[0]["RouteTableId"]) if links else None
 
