@@ -125,7 +125,7 @@ def rights(templates: Templates) -> Iterator[Finding]:
     """Let builds push, and jobs read and replace their data (S3, "Required permissions")."""
     for role, service, user in _uses(templates):
         policies = _policies(role, templates) or [role["Policies"]]
-        wanted = [*_of_services(templates, role, service, user)]
+        wanted = [*_of_services(templates, role, user)]
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
@@ -136,12 +136,11 @@ def rights(templates: Templates) -> Iterator[Finding]:
             yield from needs(templates, policies, need)
 
 
-def _of_services(
-    templates: Templates, role: Resource, service: str, user: Resource
-) -> Iterator[Need]:
+def _of_services(templates: Templates, role: Resource, user: Resource) -> Iterator[Need]:
     """Return what a build or a flow log needs, unless AWS's own policies give it."""
     why, source = f"{user.name} fails", user["Source"]
-    for _, kind, names in (each for each in _NEEDS if each[0] == service and not role[_ARNS]):
+    service = "" if role[_ARNS] else _USERS.get(user.type, ("", ""))[1]
+    for _, kind, names in (each for each in _NEEDS if each[0] == service):
         on = [e for e in templates.of(kind) if user in templates.users(e)][:1]
         arns = [f"${{{each.name}.Arn}}" for each in on]
         yield from (_need(why, name, *arns) for name in names.split())

@@ -19,8 +19,13 @@ _OUTPUTS = (
 
 
 @template_guard
-def lists_and_policies(templates: Templates) -> Iterator[Finding]:
-    """No list is empty or names anything twice; policies have a version (IAM, "Version")."""
+def lists_policies_and_imports(templates: Templates) -> Iterator[Finding]:
+    """No list is empty or names anything twice, policies have a version, and imports an export.
+
+    IAM User Guide, "Version"; CloudFormation User Guide, "Fn::ImportValue".
+    """
+    stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
+    stacks |= {each.rpartition("-")[2] for each in stacks}
     for part in (part for each in templates.resources for part in _inside(each.body)):
         raw = part.raw if isinstance(part.raw, list) else []
         again = [at for at, each in enumerate(raw) if each in raw[:at]]
@@ -32,17 +37,10 @@ def lists_and_policies(templates: Templates) -> Iterator[Finding]:
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"
             yield from version.must_be(Code.POLICY, "2012-10-17", why=why, level=Level.WARNING)
-
-
-@template_guard
-def imports(templates: Templates) -> Iterator[Finding]:
-    """Stacks export what others import (CloudFormation User Guide, "Fn::ImportValue")."""
-    stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
-    stacks |= {each.rpartition("-")[2] for each in stacks}
-    every = (part for each in templates.resources for part in _inside(each.properties))
-    for value in (part["Fn::ImportValue"] for part in every if part["Fn::ImportValue"]):
+        value = part["Fn::ImportValue"]
         stack, _, name = value.text.partition(":")
-        if {stack, stack.rpartition("-")[2]} & stacks and not templates.exports(value.text):
+        known = {stack, stack.rpartition("-")[2]} & stacks
+        if value and known and not templates.exports(value.text):
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")
 
