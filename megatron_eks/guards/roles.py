@@ -14,19 +14,20 @@ from megatron_eks.guards.values import Value
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
 _FLOWS, _NODE = "vpc-flow-logs.amazonaws.com", "ec2.amazonaws.com"
 _TRUST, _ARNS, _AWS = "AssumeRolePolicyDocument", "ManagedPolicyArns", "arn:${AWS::Partition}:"
+_JOIN = "AmazonEKSWorkerNodePolicy|AmazonEKSWorkerNodeMinimalPolicy "
+_JOIN += "AmazonEC2ContainerRegistryPullOnly|AmazonEC2ContainerRegistryReadOnly"
 # Which property of a user names its role, which service takes it, and AWS's policies it needs.
 _USERS = {
     "AWS::EKS::Cluster": ("RoleArn", "eks.amazonaws.com", "AmazonEKSClusterPolicy"),
-    "AWS::EKS::Nodegroup": ("NodeRole", _NODE, "AmazonEKSWorkerNode AmazonEC2ContainerRegistry"),
+    "AWS::EKS::Nodegroup": ("NodeRole", _NODE, _JOIN),
     "AWS::EKS::PodIdentityAssociation": ("RoleArn", _PODS, ""),
     "AWS::EKS::Addon": ("PodIdentityAssociations", _PODS, ""),
     "AWS::IAM::InstanceProfile": ("Roles", _NODE, "AmazonSSMManagedInstanceCore"),
     "AWS::CodeBuild::Project": ("ServiceRole", _BUILD, ""),
     "AWS::EC2::FlowLog": ("DeliverLogsPermissionArn", _FLOWS, ""),
 }
-_ENOUGH = ("Policy", "MinimalPolicy", "PullOnly", "ReadOnly", "V2", "")
 _PARTS = (*pins.ADDONS, pins.EFS_ADDON)
-_OF_ADDONS = {e.name: e.policy.removesuffix("V2") for e in _PARTS if e.policy}
+_OF_ADDONS = {e.name: f"{e.policy}|{e.policy.removesuffix('V2')}" for e in _PARTS if e.policy}
 _ADMIN = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess", "AmazonS3FullAccess")
 _TAGS = {
     "aws:RequestTag/eks-cluster-name": "ClusterName",
@@ -97,9 +98,9 @@ def attached_policies(templates: Templates) -> Iterator[Finding]:
         addon = _OF_ADDONS.get(user["AddonName"].text, "")
         arns = [e.partition(":iam::aws:policy/")[2] for e in texts(templates, role[_ARNS])]
         for wanted in (addon or _USERS.get(user.type, ("", "", ""))[2]).split():
-            if not {*arns} & {wanted + each for each in _ENOUGH}:
-                found = f"no {wanted}: {user.name} does not work without it"
-                remedy = f"add {_AWS}iam::aws:policy/{wanted}"
+            if not {*arns} & {*wanted.split("|")}:
+                found = f"no {wanted.split('|')[0]}: {user.name} does not work without it"
+                remedy = f"add {_AWS}iam::aws:policy/{wanted.split('|')[0]}"
                 level = Level.WARNING if _policies(role, templates) else Level.ERROR
                 yield role[_ARNS].finding(Code.NODE_ROLE, found, remedy, level)
     roles = templates.of("IAM::Role")
