@@ -1,7 +1,7 @@
-"""Guards of FSx for Lustre and EFS: settings, place, links to S3, and what the charts mount."""
+"""Guards of FSx for Lustre and EFS: settings, place, links to S3, and the ports of both."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import product
 
 from megatron_eks.catalog import pins
 from megatron_eks.config.codes import Code
@@ -11,46 +11,37 @@ from megatron_eks.guards.templates import Resource, Templates, constants, templa
 from megatron_eks.guards.values import Value, written
 
 _THROUGHPUTS = (125, 250, 500, 1000)
-# FSx for Lustre User Guide, "Managing storage capacity": with EFA 38,400 GiB at 125 MB/s per TiB,
-# and half of it at twice the throughput.
+# With EFA 38,400 GiB at 125 MB/s per TiB, and half of it at twice the throughput.
 _EFA_GIB_TIMES_THROUGHPUT = 4_800_000
-_OUTPUTS = (
-    ("FSx::FileSystem", "LustreId", "Ref", ""),
-    ("FSx::FileSystem", "LustreDnsName", "Fn::GetAtt", "DNSName"),
-    ("FSx::FileSystem", "LustreMountName", "Fn::GetAtt", "LustreMountName"),
-    ("EFS::FileSystem", "EfsId", "Ref", ""),
-    ("EFS::AccessPoint", "EfsAccessPointId", "Fn::GetAtt", "AccessPointId"),
-)
 _DENIED = "pods that share files are denied them"
-_NO_SYSTEM = "it belongs to no file system, and nothing mounts"
+_NO_SYSTEM = (("FileSystemId", (), "it belongs to no file system, and nothing mounts"),)
 _EFS = (
-    ("FileSystemId", (), _NO_SYSTEM),
-    *((f"PosixUser {key}", (), _DENIED) for key in ("Uid", "Gid")),
+    *_NO_SYSTEM,
     *((f"RootDirectory CreationInfo {key}", (), _DENIED) for key in ("OwnerUid", "OwnerGid")),
     ("RootDirectory CreationInfo Permissions", (), _DENIED),
     ("RootDirectory Path", (), "pods see the whole file system"),
 )
+_AT_ONCE = (("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first"),)
+_SMALL = (("DataCompressionType", ("LZ4", "NONE"), "data take more room"),)
+_PORTS, _ALL = frozenset({988, *range(1018, 1024)}), frozenset(range(65536))
+_BLOCKS = (_ALL, frozenset({988}), _PORTS - {988})
+_ANYBODY = "addresses"
+_ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
+_SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
+_Way = tuple[str, str, str]
+"""A group, the direction, and who is at the other end."""
 
 
-def file_systems(templates: Templates) -> list[Resource]:
-    """Return the file systems that are Lustre's."""
+def _systems(templates: Templates) -> list[Resource]:
     systems = templates.of("FSx::FileSystem")
     return [e for e in systems if e["LustreConfiguration"] or e["FileSystemType"].raw == "LUSTRE"]
 
 
-def uses_efa(system: Resource) -> bool:
-    """Tell whether a file system talks EFA with its clients."""
+def _uses_efa(system: Resource) -> bool:
     return system["LustreConfiguration"]["EfaEnabled"].raw in (True, "true")
 
 
-def gpu_subnets(templates: Templates) -> list[Value]:
-    """Return the subnets of node groups with GPUs."""
-    groups = templates.of("EKS::Nodegroup")
-    pools = [each for each in groups if each["Taints"] or "NVIDIA" in each["AmiType"].text]
-    return [subnet for pool in pools for subnet in listed(pool["Subnets"])]
-
-
-def zone(templates: Templates, subnet: Value) -> str:
+def _zone(templates: Templates, subnet: Value) -> str:
     """Return the zone of a subnet at hand, or the subnet itself."""
     target = templates.target(subnet)
     named = target["AvailabilityZone"] if target else subnet
@@ -60,9 +51,8 @@ def zone(templates: Templates, subnet: Value) -> str:
 @template_guard
 def lustre_settings(templates: Templates) -> Iterator[Finding]:
     """Refuse settings that FSx does not take together (FSx API, CreateFileSystem)."""
-    code = Code.LUSTRE_SETTINGS
-    for system in file_systems(templates):
-        settings = "LustreConfiguration"
+    code, settings = Code.LUSTRE_SETTINGS, "LustreConfiguration"
+    for system in _systems(templates):
         kind, disks = system[settings]["DeploymentType"].text, system["StorageType"].raw
         scratch = kind.startswith("SCRATCH")
         tiering = disks == "INTELLIGENT_TIERING" and not scratch
@@ -79,10 +69,9 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
             (f"{settings} MetadataConfiguration Mode", modes, f"{why}, or EFA is not to be had"),
         )
         yield from constants([system], code, rows)
-        compression = (f"{settings} DataCompressionType", ("LZ4", "NONE"), "data take more room")
-        yield from constants([system], code, (compression,), Level.WARNING)
+        yield from system[settings].must_hold(code, _SMALL, Level.WARNING)
         size, rate = system["StorageCapacity"], system[settings]["PerUnitStorageThroughput"]
-        efa = uses_efa(system) and rate.raw in _THROUGHPUTS
+        efa = _uses_efa(system) and rate.raw in _THROUGHPUTS
         step = _EFA_GIB_TIMES_THROUGHPUT // int(rate.number or 1) if efa else 2400
         fits = isinstance(size.raw, int) and size.raw > 0 and size.raw % step == 0
         if not (fits or tiering or system["BackupId"] or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
@@ -93,34 +82,27 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
-    """Put a file system into one subnet, in the zone of GPU nodes that read it.
-
-    FSx API, CreateFileSystem, SubnetIds; FSx for Lustre User Guide, "Performance": traffic between
-    zones is slower and paid for, and EFA does not cross them.
-    """
-    zones = {zone(templates, subnet) for subnet in gpu_subnets(templates)}
-    for system in file_systems(templates):
-        subnets = system["SubnetIds"]
-        if len(listed(subnets)) != 1:
-            found = f"{len(listed(subnets))} subnets: FSx for Lustre takes exactly one"
+    """Put file systems into the zone of GPU nodes; EFA crosses none (FSx, "Performance")."""
+    every = templates.of("EKS::Nodegroup")
+    pools = [each for each in every if each["Taints"] or "NVIDIA" in each["AmiType"].text]
+    zones = {_zone(templates, subnet) for pool in pools for subnet in listed(pool["Subnets"])}
+    for system in _systems(templates):
+        subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
+        own = [_zone(templates, subnet) for subnet in listed(subnets)]
+        if len(own) != 1:
+            found = f"{len(own)} subnets: FSx for Lustre takes exactly one"
             yield subnets.finding(Code.LUSTRE_SETTINGS, found, "name the subnet of the GPU pool")
-        elif zones and zone(templates, listed(subnets)[0]) not in zones:
+        elif zones and own[0] not in zones:
             found = "no GPU pool is in this subnet's zone: reads and checkpoints cross zones"
-            level = Level.ERROR if uses_efa(system) else Level.WARNING
             yield subnets[0].finding(Code.SUBNETS, found, "name the subnet of a GPU pool", level)
 
 
 @template_guard
 def data_repositories(templates: Templates) -> Iterator[Finding]:
-    """Link directories to prefixes of S3 of which none holds another, and copy what changes.
-
-    FSx API, CreateDataRepositoryAssociation; FSx for Lustre User Guide, "Linking your file system
-    to an Amazon S3 bucket".
-    """
+    """Link directories to prefixes of S3 (FSx API, CreateDataRepositoryAssociation)."""
     code, links = Code.DATA_REPOSITORY, templates.of("FSx::DataRepositoryAssociation")
-    yield from constants(links, code, (("FileSystemId", (), _NO_SYSTEM),))
-    at_once = ("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first")
-    yield from constants(links, code, (at_once,), Level.WARNING)
+    yield from constants(links, code, _NO_SYSTEM)
+    yield from constants(links, code, _AT_ONCE, Level.WARNING)
     for link in links:
         for key, start in (("FileSystemPath", "/"), ("DataRepositoryPath", "s3://")):
             path = templates.text(link[key])
@@ -132,28 +114,6 @@ def data_repositories(templates: Templates) -> Iterator[Finding]:
             found = "neither imports nor exports what is NEW and CHANGED: both sides differ"
             remedy = "set AutoImportPolicy or AutoExportPolicy to Events: [NEW, CHANGED]"
             yield link["S3"].finding(code, found, remedy, Level.WARNING)
-    for (one, other), key in (
-        (pair, key)
-        for pair in combinations(links, 2)
-        for key in ("FileSystemPath", "DataRepositoryPath")
-    ):
-        first, second = (f"{templates.text(e[key]).rstrip('/')}/" for e in (one, other))
-        same = one["FileSystemId"].raw == other["FileSystemId"].raw
-        if same and (first.startswith(second) or second.startswith(first)):
-            found = f"{key} overlaps that of {one.name}: FSx refuses one of them"
-            yield other[key].finding(code, found, "give each a path of its own")
-
-
-@template_guard
-def outputs(templates: Templates) -> Iterator[Finding]:
-    """Output what the charts mount: `meks outputs` writes it into outputs.json."""
-    for kind, name, function, attribute in _OUTPUTS:
-        for system in templates.of(kind):
-            value = {function: [system.name, attribute] if attribute else system.name}
-            given = [e["Value"].raw for key, e in templates.outputs(system.file) if name in key]
-            if value not in given:
-                found = f"no output {name} with its value: the charts cannot mount it"
-                yield system.body["Outputs"].finding(Code.REFERENCE, found, f"add {name}: {value}")
 
 
 @template_guard
@@ -161,6 +121,91 @@ def access_points(templates: Templates) -> Iterator[Finding]:
     """Write files of EFS under one user, to whom their directory belongs (EFS User Guide)."""
     points, code = templates.of("EFS::AccessPoint"), Code.NETWORK_PART
     yield from constants(points, code, _EFS)
-    for point, key in ((each, key) for each in points for key in ("Uid", "Gid")):
+    for point, key in product(points, ("Uid", "Gid")):
         owner, user = point["RootDirectory"]["CreationInfo"][f"Owner{key}"], point["PosixUser"][key]
-        yield from owner.must_be(code, user.raw, why=f"{user.name} differs, and {_DENIED}")
+        yield from user.must_be(code, owner.raw or 0, why=_DENIED)
+
+
+def _name(templates: Templates, group: Value) -> str:
+    target = templates.target(group)
+    return target.name if target else templates.text(group) or str(group.raw)
+
+
+def _rules(templates: Templates) -> Iterator[tuple[Value, Resource, _Way, frozenset[int]]]:
+    """Return the rules of all groups: what holds each, its way, and the ports that it opens."""
+    for way, side in _SIDES.items():
+        alone = templates.of(f"EC2::SecurityGroup{way}")
+        rules = [(e.properties, e, _name(templates, e["GroupId"])) for e in alone]
+        for group in templates.of("EC2::SecurityGroup"):
+            rules += [(each, group, group.name) for each in group[f"SecurityGroup{way}"]]
+        for body, resource, name in rules:
+            by_address = any(body[key] for key in _ADDRESSES)
+            peer = _ANYBODY if by_address else _name(templates, body[side])
+            tcp = str(body["IpProtocol"].raw) in {"tcp", "6"}
+            first, last = body["FromPort"].number, body["ToPort"].number
+            ports = _ALL if str(body["IpProtocol"].raw) == "-1" else frozenset()
+            if tcp and first is not None and last is not None:
+                ports = _ALL.intersection(range(max(int(first), 0), min(int(last), 65535) + 1))
+            yield body, resource, (name, way, peer), ports
+
+
+@template_guard
+def lustre_ports(templates: Templates) -> Iterator[Finding]:
+    """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
+    code, rules = Code.LUSTRE_PORTS, list(_rules(templates))
+    groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
+    carried = _carried(templates)
+    for system in _systems(templates):
+        own, efa, waits = system["SecurityGroupIds"], _uses_efa(system), system.body["DependsOn"]
+        servers = {_name(templates, each) for each in listed(own)}
+        near = [each for each in rules if servers & {*each[2]}]
+        nodes = {e for rule in near for e in rule[2]} - {*servers, *_SIDES, _ANYBODY, "None"}
+        if not servers or servers & carried - nodes or (carried and not carried & nodes):
+            found = "no security group that is open to the nodes' group: mounts hang"
+            remedy = "name the file servers' group, and open TCP 988 and 1018-1023 to the nodes'"
+            yield own.finding(code, found, remedy)
+        if not servers <= groups.keys():
+            continue  # another group that is not at hand may complete this one
+        what, wanted = ("all traffic (EFA)", _ALL) if efa else ("TCP 988 and 1018-1023", _PORTS)
+        lacking = set()
+        for way in _ways(sorted(servers), sorted(nodes), groups):
+            ways = (way, (*way[:2], "" if efa else _ANYBODY))
+            opened = [each[3] for each in rules if each[2] in ways]
+            lacking |= set() if wanted <= frozenset().union(*opened) else {way}
+        for body, resource, way, ports in near:
+            if ports not in _BLOCKS:
+                level = Level.ERROR if way in lacking else Level.WARNING
+                found = f"it opens {body['IpProtocol'].raw} {body['FromPort'].raw} to "
+                found += f"{body['ToPort'].raw}, not {what}: mounts hang, or Lustre needs less"
+                yield body.finding(code, found, f"open {what}, and no more", level)
+            if resource.name not in {*groups, *waits.texts} and resource.file == system.file:
+                found = f"it does not wait for {resource.name}: FSx finds its ports closed, fails"
+                yield waits.finding(code, found, f"add {resource.name} to DependsOn")
+            if way[1] == "Ingress" and {body[e].text for e in _ADDRESSES} & {"0.0.0.0/0", "::/0"}:
+                found = "everybody in reach may mount the file system: Lustre asks for no password"
+                yield body.finding(Code.OPEN_TO_ALL, found, "name the nodes' group instead")
+        lacking -= {each[2] for each in near if each[3] not in _BLOCKS}
+        for group, side, peer in sorted(lacking):
+            found = f"{group} lacks {side.lower()} of {what} for {peer}: mounts hang"
+            place = groups[group][f"SecurityGroup{side}"] if group in groups else own
+            yield place.finding(code, found, f"add it to SecurityGroup{side} of {group}")
+
+
+def _ways(servers: list[str], nodes: list[str], groups: dict[str, Resource]) -> Iterator[_Way]:
+    """Return which group must open which way for whom."""
+    for server, peer, way in product(servers, (*servers, *nodes), _SIDES):
+        yield server, way, peer
+    for node, server in product(nodes, servers):
+        yield node, "Ingress", server
+        # A group without a rule of its own lets everything out.
+        if node in groups and groups[node]["SecurityGroupEgress"]:
+            yield node, "Egress", server
+
+
+def _carried(templates: Templates) -> set[str]:
+    """Return the groups that nodes carry."""
+    found = []
+    for data in (e["LaunchTemplateData"] for e in templates.of("EC2::LaunchTemplate")):
+        found += listed(data["SecurityGroupIds"])
+        found += [group for each in data["NetworkInterfaces"] for group in listed(each["Groups"])]
+    return {_name(templates, each) for each in found}

@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value
 
-_PART, _HTTPS, _LINK = Code.NETWORK_PART, 443, "EC2::SubnetRouteTableAssociation"
+_PART, _HTTPS = Code.NETWORK_PART, 443
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9]+)(?:[a-z]|-[a-z]+-[0-9]+[a-z])")
 _PUBLIC, _PRIVATE = "kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"
 _CONSTANTS = {
@@ -21,8 +21,7 @@ _CONSTANTS = {
     "EC2::FlowLog": (
         ("TrafficType", ("ALL",), "refused or accepted traffic is not recorded"),
         ("LogDestinationType", ("cloud-watch-logs", None), "a log group is no such destination"),
-        ("LogGroupName", (), "EC2 refuses the flow log"),
-        ("DeliverLogsPermissionArn", (), "EC2 refuses the flow log"),
+        *((key, (), "EC2 refuses it") for key in ("LogGroupName", "DeliverLogsPermissionArn")),
     ),
     "EC2::NatGateway": (("AllocationId", (), "EC2 refuses it without an Elastic IP address"),),
 }
@@ -33,29 +32,24 @@ _ENDPOINT = (
     ("PrivateDnsEnabled", (YES,), "no name leads to it: nodes wait for the public address"),
 )
 # What nodes, and a bastion, call before they are ready (EKS, "Deploy private clusters").
-_WITHOUT_NAT = {
-    "ec2": "the VPC CNI attaches no address",
-    "ecr.api": "no image is pulled",
-    "ecr.dkr": "no image is pulled",
-    "eks-auth": "pods get no credentials of Pod Identity",
-    "ssm": "no session reaches the bastion",
-    "ssmmessages": "no session of the bastion opens",
-}
-_SERVICES = {*_WITHOUT_NAT, "autoscaling", "ec2messages", "eks", "fsx", "logs", "s3", "sts", "kms"}
+_WITHOUT_NAT = ("ec2", "ecr.api", "ecr.dkr", "eks-auth")
+_BASTION = ("ssm", "ssmmessages")
+_SERVICES = {*_WITHOUT_NAT, *_BASTION, "autoscaling", "eks", "fsx", "logs", "s3", "sts", "kms"}
 
 
 @template_guard
 def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
     """Names work in the VPC, and traffic is logged (EKS, "VPC and subnet considerations")."""
+    subnets, usual = templates.of("EC2::Subnet"), _region(templates)
     for kind, rows in _CONSTANTS.items():
         yield from constants(templates.of(kind), _PART, rows)
-    yield from constants(templates.of("EC2::Subnet"), Code.PUBLIC_ADDRESS, _SUBNET)
+    yield from constants(subnets, Code.PUBLIC_ADDRESS, _SUBNET)
     for vpc in templates.of("EC2::VPC"):
         if not _leading(templates, "EC2::FlowLog", "ResourceId", vpc):
             found = "no flow log: refused traffic is seen by nobody"
             yield vpc.properties.finding(_PART, found, "add one of this VPC", Level.WARNING)
-    for subnet in templates.of("EC2::Subnet"):
-        zone, usual = subnet["AvailabilityZone"], _region(templates)
+    for subnet in subnets:
+        zone, tags = subnet["AvailabilityZone"], subnet["Tags"]
         match = _ZONE.fullmatch(zone.text)
         if (zone.text or not zone) and (not match or match[1] != usual):
             found = f"{zone.text or 'no zone'}: EC2 refuses it, or the capacity is elsewhere"
@@ -63,7 +57,7 @@ def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
         if not {_PUBLIC, _PRIVATE} & _roles(subnet):
             found = "no tag for load balancers: Kubernetes places none in this subnet"
             remedy = f"add {_PRIVATE} or, if it is public, {_PUBLIC}, with the value 1"
-            yield subnet["Tags"].finding(Code.SUBNETS, found, remedy, Level.WARNING)
+            yield tags.finding(Code.SUBNETS, found, remedy, Level.WARNING)
 
 
 @template_guard
@@ -71,19 +65,17 @@ def way_out(templates: Templates) -> Iterator[Finding]:
     """Nodes have no public address: they get out by NAT (EKS, "VPC and subnet considerations")."""
     nat = templates.of("EC2::NatGateway")
     for subnet in templates.of("EC2::Subnet"):
-        links = _leading(templates, _LINK, "SubnetId", subnet)
-        table, ways = _table(templates, subnet), _ways_out(templates, subnet)
-        by_nat = bool(ways - {"GatewayId"}) or not (ways or nat)
+        links, table = _links(templates, subnet)
+        ways = _ways_out(templates, table)
         public = _PUBLIC in _roles(subnet) or any(e in nat for e in templates.users(subnet))
+        by_nat = bool(ways - {"GatewayId"}) or not (ways or nat)
         place = links[0]["RouteTableId"] if links else subnet.properties
-        for needed, there, gateway, loss in (
-            (_is_private(templates, subnet), by_nat, "NAT", "its nodes have no public address"),
-            (public, "GatewayId" in ways, "internet", "NAT and load balancers in it fail"),
-        ):
-            if needed and not there and (table or not links):
-                found = f"{subnet.name} has no way out by the {gateway} gateway: {loss}"
-                remedy = f"use a route table with a route to 0.0.0.0/0 by the {gateway} gateway"
-                yield place.finding(_PART, found, remedy)
+        alone = _is_private(templates, subnet) and not by_nat
+        closed = public and "GatewayId" not in ways
+        for gateway in [*["NAT"] * alone, *["internet"] * closed] if table or not links else ():
+            found = f"{subnet.name} has no way out by the {gateway} gateway: what is in it waits"
+            remedy = f"use a route table with a route to 0.0.0.0/0 by the {gateway} gateway"
+            yield place.finding(_PART, found, remedy)
     attached = {each.name for each in templates.of("EC2::VPCGatewayAttachment")}
     for each in templates.of("EC2::Route", "EC2::NatGateway", "EC2::EIP") if attached else ():
         waits, depends = each.type != "AWS::EC2::Route" or each["GatewayId"], each.body["DependsOn"]
@@ -93,23 +85,22 @@ def way_out(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def endpoints_beside_nat(templates: Templates) -> Iterator[Finding]:
+def way_to_services(templates: Templates) -> Iterator[Finding]:
     """S3 has its own gateway; without NAT, the rest has endpoints (VPC, "Gateway endpoints")."""
     private = [each for each in templates.of("EC2::Subnet") if _is_private(templates, each)]
-    tables = [table for each in private if (table := _table(templates, each))]
-    out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in private)
+    tables = [table for each in private if (table := _links(templates, each)[1])]
+    out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
     there = {_service(each): each["RouteTableIds"] for each in known}
-    for name, loss in _WITHOUT_NAT.items() if tables and not out else ():
-        if name not in there and ("ssm" not in name or templates.of("EC2::Instance")):
-            found = f"no NAT gateway, and no endpoint for {name}: {loss}"
-            remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
-            yield tables[0].properties.finding(_PART, found, remedy)
+    wanted = {*_WITHOUT_NAT, *(_BASTION if templates.of("EC2::Instance") else ())}
+    for name in sorted(wanted - there.keys()) if tables and not out else ():
+        found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
+        remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
+        yield tables[0].properties.finding(_PART, found, remedy)
     loss = "image layers and checkpoints are billed by NAT" if out else "no image is pulled"
-    level = Level.WARNING if out else Level.ERROR
     for table in tables:
         if "s3" not in there or table not in templates.targets(there["s3"]):
-            place = there.get("s3", table.properties)
+            place, level = there.get("s3", table.properties), Level.WARNING if out else Level.ERROR
             found = f"no gateway endpoint of S3 in {table.name}: {loss}"
             remedy = f"add {table.name} to the RouteTableIds of a gateway endpoint for S3"
             yield place.finding(Code.ENDPOINT_UNUSED, found, remedy, level)
@@ -118,15 +109,15 @@ def endpoints_beside_nat(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def endpoints(templates: Templates) -> Iterator[Finding]:
     """Nodes find an endpoint by name and reach it by HTTPS (PrivateLink, "Interface endpoints")."""
+    usual = _region(templates)
     for each in templates.of("EC2::VPCEndpoint"):
-        name, groups, service = each["ServiceName"], each["SecurityGroupIds"], _service(each)
-        close = get_close_matches(service, _SERVICES, 1, 0.8) or [service]
-        region = _region(templates) or "".join(name.text.split(".")[2:3])
-        if name.text and name.text != f"com.amazonaws.{region}.{close[0]}":
+        name, groups = each["ServiceName"], each["SecurityGroupIds"]
+        close = get_close_matches(_service(each), _SERVICES, 1, 0.8) or [_service(each)]
+        wanted = f"com.amazonaws.{usual}.{close[0]}"
+        if usual and name.text not in {"", wanted}:
             found = f"{name.text} is no service here: EC2 refuses the endpoint"
-            remedy = f"set it to 'com.amazonaws.{region}.{close[0]}'"
-            yield name.finding(Code.ENDPOINT_NAME, found, remedy)
-        if service in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
+            yield name.finding(Code.ENDPOINT_NAME, found, f"set it to {wanted!r}")
+        if _service(each) in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
             continue
         yield from constants([each], Code.ENDPOINT_UNUSED, _ENDPOINT)
         known = templates.targets(groups)
@@ -149,9 +140,9 @@ def groups(templates: Templates) -> Iterator[Finding]:
             yield cidr.finding(Code.OPEN_TO_ALL, found, "name the group or range that needs it")
     for group in listed:
         own = _leading(templates, kind, "SourceSecurityGroupId", group)
-        of_nodes = any("-1" in str(each["IpProtocol"].raw) for each in own)
-        of_bastion = any(each.type == "AWS::EC2::Instance" for each in templates.users(group))
-        if (of_nodes or of_bastion) and not _admits(templates, group, "Egress"):
+        used = any("-1" in str(each["IpProtocol"].raw) for each in own)
+        used |= any(each.type == "AWS::EC2::Instance" for each in templates.users(group))
+        if used and not _admits(templates, group, "Egress"):
             found = "no rule leads out to TCP 443: ECR, S3 and the API endpoint are not reached"
             remedy = "add an egress rule to 0.0.0.0/0, with IpProtocol '-1' or tcp 443"
             yield group["SecurityGroupEgress"].finding(_PART, found, remedy)
@@ -193,12 +184,10 @@ def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Re
 
 
 def _service(endpoint: Resource) -> str:
-    """Return the service of an endpoint: `ecr.api` of `com.amazonaws.us-east-2.ecr.api`."""
     return ".".join(endpoint["ServiceName"].text.split(".")[3:])
 
 
 def _region(templates: Templates) -> str:
-    """Return the region of most subnets, as far as they name their zone."""
     zones = [_ZONE.fullmatch(e["AvailabilityZone"].text) for e in templates.of("EC2::Subnet")]
     regions = [zone[1] for zone in zones if zone]
     return max(regions, key=regions.count, default="")
@@ -213,18 +202,16 @@ def _is_private(templates: Templates, subnet: Resource) -> bool:
     return _PRIVATE in _roles(subnet) or any(e.type in nodes for e in templates.users(subnet))
 
 
-def _table(templates: Templates, subnet: Resource) -> Resource | None:
-    links = _leading(templates, _LINK, "SubnetId", subnet)
-    return templates.target(links[0]["RouteTableId"]) if links else None
+def _links(templates: Templates, subnet: Resource) -> tuple[list[Resource], Resource | None]:
+    links = _leading(templates, "EC2::SubnetRouteTableAssociation", "SubnetId", subnet)
+    return links, templates.target(links[0]["RouteTableId"]) if links else None
 
 
-def _ways_out(templates: Templates, subnet: Resource) -> set[str]:
-    """Return what a subnet's routes to everywhere name: `NatGatewayId` or `GatewayId`."""
-    table = _table(templates, subnet)
+def _ways_out(templates: Templates, table: Resource | None) -> set[str]:
+    """Return what a table's routes to everywhere name: `NatGatewayId` or `GatewayId`."""
     routes = _leading(templates, "EC2::Route", "RouteTableId", table) if table else []
     out = [each for each in routes if each["DestinationCidrBlock"].text == "0.0.0.0/0"]
-    every = [way for each in out for _, way in each.properties.items()]
-    ways = [way for way in every if way.name.endswith("Id") and way.name != "RouteTableId"]
-    kinds = {way.name: target.type for way in ways if (target := templates.target(way))}
-    gone = {key for key, kind in kinds.items() if key[:-2] not in kind}
-    return {way.name for way in ways if way.name in kinds or not way["Ref"]} - gone
+    ways = [way for each in out for key, way in each.properties.items() if key != "RouteTableId"]
+    kinds = [(way, templates.target(way)) for way in ways if way.name.endswith("Id")]
+    leads = [(e, e.name[:-2] in kind.type if kind else not e["Ref"]) for e, kind in kinds]
+    return {way.name for way, is_right in leads if is_right}

@@ -13,7 +13,7 @@ from megatron_eks.guards.values import Value
 
 @dataclass(frozen=True)
 class Need:
-    """What a statement must say; a `*` stands for anything."""
+    """What a statement must cover; `a|b` is either, and an empty text is anything."""
 
     code: Code
     why: str
@@ -60,35 +60,36 @@ def needs(templates: Templates, documents: list[Value], need: Need) -> Iterator[
     nearest = min(wrong, key=len, default=[])
     if documents and (nearest or not wrong):
         place = nearest[0] if 0 < len(nearest) < 3 else documents[0]["Statement"]  # noqa: PLR2004
-        parts = [f"{need.effect} {', '.join(need.actions)}", f"to {need.who}" if need.who else ""]
+        parts = [need.effect, ", ".join(need.actions)]
+        parts += [f"to {need.who.split('|')[0]}"] if need.who else []
         parts += [f"on {' and '.join(need.on)}"] if need.on else []
-        parts += [f"with {operator} {key}: {value}" for operator, key, value in need.when]
+        parts += [f"with {test} {key}: {value.split('|')[0]}" for test, key, value in need.when]
         verb = "allows" if need.effect == "Allow" else "denies"
         found = f"no statement {verb} {need.actions[0]} as is needed: {need.why}"
-        remedy = f"add to a statement: {' '.join(filter(None, parts))}"
+        remedy = f"add to a statement: {' '.join(parts)}"
         yield place.finding(need.code, found, remedy, need.level)
 
 
 def _wrong(templates: Templates, each: Value, need: Need) -> list[Value]:
-    principal = each["Principal"]
-    who = [*principal.texts, *(e for _, kind in principal.items() for e in texts(templates, kind))]
-    on, conditions = texts(templates, each["Resource"]), each["Condition"]
+    principal, conditions = each["Principal"], each["Condition"]
+    who = [
+        *principal.texts,
+        *(e for k in ("AWS", "Service") for e in texts(templates, principal[k])),
+    ]
+    on = texts(templates, each["Resource"])
     tests = [(texts(templates, conditions[test][key]), right) for test, key, right in need.when]
     free = not need.who and not conditions  # who may do it always may do it then
     right = {
-        "Principal": not need.who or _any_is(who, need.who),
+        "Principal": not need.who or _covers(who, need.who),
         "Effect": each["Effect"].raw == need.effect,
         "Action": all(_covers(each["Action"].texts, action) for action in need.actions),
-        "Resource": all(_any_is(on, wanted) for wanted in need.on),
-        "Condition": free or all(_any_is(given, value) for given, value in tests),
+        "Resource": all(_covers(on, wanted) for wanted in need.on),
+        "Condition": free or all(_covers(given, value) for given, value in tests),
     }
     return [each[part] for part, is_right in right.items() if not is_right]
 
 
-def _any_is(given: list[str], wanted: str) -> bool:
-    pairs = [(each.lower(), wanted.lower()) for each in given]
-    return any(fnmatchcase(one, two) or fnmatchcase(two, one) for one, two in pairs)
-
-
-def _covers(given: list[str], action: str) -> bool:
-    return any(fnmatchcase(action.lower(), each.lower()) for each in given)
+def _covers(given: list[str], wanted: str) -> bool:
+    """Tell whether one of the patterns given holds what is wanted, or a choice of it."""
+    pairs = [(choice.lower(), each.lower()) for choice in wanted.split("|") for each in given]
+    return bool(given) if not wanted else any(fnmatchcase(*pair) for pair in pairs)

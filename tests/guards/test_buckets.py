@@ -10,6 +10,7 @@ DEFAULT = "BucketEncryption ServerSideEncryptionConfiguration 0 ServerSideEncryp
 RULE = "LifecycleConfiguration Rules 0"
 KEY = {"Fn::GetAtt": ["Key", "Arn"]}
 OBJECTS = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/*"]]}
+INNER = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/data/*"]]}
 PUBLIC = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": OBJECTS}
 
 
@@ -54,6 +55,7 @@ def _rule(**parts):
         (LOG_POLICY, "PolicyDocument Statement 2 Action", "s3:GetObject", "BUCKET_SETTINGS"),
         (LOG_POLICY, "PolicyDocument Statement 2 Condition", ABSENT, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 0 Effect", "Allow", "BUCKET_SETTINGS"),
+        (POLICY, "PolicyDocument Statement 0 Resource 1", INNER, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 1", ABSENT, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 0 Condition", ABSENT, "POLICY"),
     ],

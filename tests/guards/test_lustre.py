@@ -5,6 +5,9 @@ import pytest
 from tests.guards.slips import ABSENT, in_stack, in_template
 
 SYSTEM = "FSx::FileSystem"
+GROUP = "EC2::SecurityGroup LustreSecurityGroup"
+NODES_IN = "EC2::SecurityGroupIngress NodesFromServers988"
+ANYBODY = {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988, "CidrIp": "0.0.0.0/0"}
 
 
 @pytest.mark.parametrize(
@@ -57,23 +60,59 @@ def test_zone():
 
 
 def test_data_repositories():
-    """A link has an absolute path and an address in S3, and overlaps no other."""
+    """A link has an absolute path and an address in S3."""
     events = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED"]}}
     link = {"FileSystemId": {"Ref": "Lustre"}, "DataRepositoryPath": "s3://corpora/a", "S3": events}
     at_once = {"BatchImportMetaDataOnCreate": True}
 
-    def beside(paths):
-        body = {"Type": "AWS::FSx::DataRepositoryAssociation"}
-        links = [{**body, "Properties": {**link, **at_once, **each}} for each in paths]
-        return lambda bodies: {**bodies, **{f"Link{index}": e for index, e in enumerate(links)}}
-
-    def found(*paths):
-        return in_stack("Storage", beside(paths))
+    def found(parts):
+        properties = {**link, **at_once, **parts}
+        body = {"Type": "AWS::FSx::DataRepositoryAssociation", "Properties": properties}
+        return in_stack("Storage", lambda bodies: {**bodies, "Link": body})
 
     right = {"FileSystemPath": "/a"}
     assert found(right) == set()
     assert found({**right, "S3": {}}) == {"DATA_REPOSITORY"}
     assert found({"FileSystemPath": "a"}) == {"DATA_REPOSITORY"}
     assert found({**right, "DataRepositoryPath": "corpora/a"}) == {"DATA_REPOSITORY"}
-    inner = {"FileSystemPath": "/a/b", "DataRepositoryPath": "s3://other"}
-    assert found(right, inner) == {"DATA_REPOSITORY"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "path", "value"),
+    [
+        (GROUP, "SecurityGroupIngress 0 FromPort", 989),
+        (GROUP, "SecurityGroupIngress 1 ToPort", 1021),
+        (GROUP, "SecurityGroupIngress 1", ABSENT),
+        (GROUP, "SecurityGroupEgress", ABSENT),
+        (GROUP, "SecurityGroupEgress 0 DestinationSecurityGroupId", ABSENT),
+        (NODES_IN, "IpProtocol", "udp"),
+        (NODES_IN, "GroupId", {"Fn::GetAtt": ["LustreSecurityGroup", "GroupId"]}),
+        ("FSx::FileSystem", "SecurityGroupIds", []),
+        ("FSx::FileSystem", "DependsOn", ABSENT),
+        ("FSx::FileSystem", "DependsOn 0", ABSENT),
+    ],
+)
+def test_closed_ports(resource, path, value):
+    """Each way that Lustre needs is asked for, and before the file system."""
+    assert in_template(resource, path, value) == {"LUSTRE_PORTS"}
+
+
+@pytest.mark.parametrize("rule", ["NodesFromServers988", "ServersToServers1018"])
+def test_missing_rule(rule):
+    """A rule that is gone is missed."""
+    rest = lambda bodies: {name: body for name, body in bodies.items() if name != rule}  # noqa: E731
+    assert in_stack("Storage", rest) == {"LUSTRE_PORTS"}
+
+
+def test_everybody():
+    """A file system that everybody reaches is an error, and the addresses of a VPC are not."""
+    within = {**ANYBODY, "CidrIp": "10.0.0.0/16"}
+    ingress = "SecurityGroupIngress"
+    assert in_template(GROUP, ingress, lambda old: [*old, ANYBODY]) == {"OPEN_TO_ALL"}
+    assert in_template(GROUP, ingress, lambda old: [*old, within]) == set()
+
+
+def test_efa():
+    """EFA is not TCP: rules for ports do not let it through."""
+    found = in_template("FSx::FileSystem", "LustreConfiguration EfaEnabled", value=True)
+    assert "LUSTRE_PORTS" in found

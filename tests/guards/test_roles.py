@@ -33,6 +33,8 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (JOBS, f"{RIGHTS} 0 Resource 0", {"Fn::GetAtt": ["Bucket", "Arn"]}, "POLICY"),
         (JOBS, f"{RIGHTS} 1", ABSENT, "POLICY"),
         (JOBS, f"{RIGHTS} 1 Condition StringLike s3:prefix", ["dta/*"], "POLICY"),
+        (JOBS, f"{RIGHTS} 1 Condition StringLike s3:prefix", ["data/own/*"], "POLICY"),
+        (BUILDS, f"{RIGHTS} 0 Resource", ["arn:aws:s3:::other/source.zip"], "POLICY"),
         (JOBS, f"{RIGHTS} 2", ABSENT, "POLICY"),
         (JOBS, f"{RIGHTS} 2 Resource", ["arn:aws:kms:us-east-2:111122223333:key/a"], "POLICY"),
         (JOBS, "Policies", ABSENT, "POLICY"),

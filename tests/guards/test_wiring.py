@@ -4,17 +4,14 @@ import pytest
 
 from tests.guards.slips import ABSENT, in_template
 
-LINK, ADDON = "EC2::SubnetRouteTableAssociation Private", "EKS::Addon coredns"
 ROLE = "EKS::PodIdentityAssociation"
 
 
 @pytest.mark.parametrize(
     ("resource", "path", "value", "code"),
     [
-        (LINK, "SubnetId", {"Ref": "PrivateSubnetuseast2b"}, "TWICE"),
-        ("EC2::Route Private", "RouteTableId", {"Ref": "PrivateRoutesuseast2b"}, "TWICE"),
-        (ADDON, "AddonName", "kube-proxy", "TWICE"),
         ("EKS::Cluster", "ResourcesVpcConfig SubnetIds", lambda ids: ids[:2] * 2, "TWICE"),
+        ("EKS::Nodegroup", "Subnets", [], "REFERENCE"),
         ("IAM::Role", "AssumeRolePolicyDocument Version", ABSENT, "POLICY"),
         (ROLE, "RoleArn", {"Fn::ImportValue": "techpulse-Storage:Missing"}, "REFERENCE"),
     ],
