@@ -13,7 +13,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, JOBS, node_types
+from megatron_eks.guards.quotas import GPU, JOBS, node_types
 from megatron_eks.guards.values import Value, report
 from megatron_eks.guards.volumes import twice
 

@@ -9,8 +9,6 @@ from megatron_eks.guards.values import NO, Value
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _CLASSES = {"system-cluster-critical", "system-node-critical"}
-_LEVELS = ("privileged", "baseline", "restricted")
-_LEVEL = "pod-security.kubernetes.io"
 _APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
@@ -94,22 +92,6 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
                 found = f"targetPort {target.raw!r} is no port of the pods"
                 remedy = f"use {' or '.join(str(p['containerPort'].raw) for p in known)}"
                 yield target.finding(Code.SERVICE, found, remedy)
-
-
-@manifest_guard
-def pod_security_labels(manifests: Manifests) -> Iterator[Finding]:
-    """Say which pods a namespace admits ("Pod Security Admission"): else any may take the node."""
-    for each in manifests.of("Namespace"):
-        labels = each["metadata"]["labels"]
-        level = labels[f"{_LEVEL}/enforce"].text
-        jobs = any(each.name == e.namespace for e in manifests.of("PyTorchJob", "ResourceQuota"))
-        least = _LEVELS.index(level) if level in _LEVELS else 0
-        why = "it reports less than is refused"
-        rows = (
-            (f"{_LEVEL}/enforce", _LEVELS[1 + jobs :], "whoever makes a pod may take the node"),
-            *((f"{_LEVEL}/{mode}", _LEVELS[least:], why) for mode in ("audit", "warn")),
-        )
-        yield from labels.must_hold(Code.NAMESPACE_LEVEL, rows)
 
 
 def _lists(value: Value) -> Iterator[Value]:
