@@ -14,9 +14,10 @@ from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.quotas import GPU, JOBS, node_types
-from megatron_eks.guards.values import Value, report
-from megatron_eks.guards.volumes import twice
+from megatron_eks.guards.values import Value, report, warn
+from megatron_eks.guards.volumes import mounted, twice
 
+_PASSWORD = re.compile("://[^ /@:$]+:[^ /@$]+@")
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 _SPLITS = ("--tensor-model-parallel-size", "--context-parallel-size")
 _SEGMENTS = "expandable_segments:True"
@@ -33,38 +34,76 @@ _SET = (
 )
 
 
+_CA = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+_TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") for each in _CA)
+
+
 @manifest_guard
 def variables(manifests: Manifests) -> Iterator[Finding]:
-    """Libraries read what they know, and some values break a run (aws-ofi-nccl; NCCL; torch)."""
+    """Libraries read what they know, some values break a run, and ranks leave a trace (NCCL)."""
     for pod in manifests.pods:
         for container in pod.containers:
-            contexts = _contexts(manifests, pod, container)
-            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in container["env"]])
-            for each in container["env"] if pod.owner.kind in JOBS else ():
-                row = (not each["value"] and not each["valueFrom"], each, "no value", "write one")
-                yield from report(Code.VARIABLE_MISSING, row, level=Level.WARNING)
-                yield from _judged(each["name"], each["value"], contexts)
+            env, job = container["env"], pod.owner.kind in JOBS
+            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in env])
+            contexts = _contexts(manifests, pod, container) if job and env else []
+            for each in env if job else ():
+                empty = not each["value"] and not each["valueFrom"]
+                yield from warn(Code.VARIABLE_MISSING, (empty, each, "no value", "write one"))
+                yield from _judged(each["name"], each["value"], tuple(contexts))
+        if pod.owner.kind in JOBS:
+            yield from _missing(manifests, pod)
 
 
-@manifest_guard
-def job_variables(manifests: Manifests) -> Iterator[Finding]:
-    """Ranks say whether EFA carries them, and leave a trace (NCCL; torch, "ProcessGroupNCCL")."""
-    for pod in (each for job in manifests.of("PyTorchJob") for each in job.pods):
-        env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
-        for name, pattern, why, wanted in _SET if pod.asks(GPU) else ():
-            value = given.get(name, env)
-            right = name in given and (not value.text or re.fullmatch(pattern, value.text))
-            ends = name.startswith("NCCL") and "--expect-efa" in pod.main["args"].texts
-            said = f"{name} is {value.raw if name in given else 'not set'}: {why}"
-            found = f"{said}, and the start-up guard ends the ranks" if ends else said
-            row = (not right, value, found, f"set {name} to {wanted!r}")
-            level = Level.ERROR if ends else Level.WARNING
-            yield from report(Code.VARIABLE_MISSING, row, level=level)
+def _missing(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
+    """Report what ranks set, or what a job behind a proxy sets, and this pod does not."""
+    env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
+    ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
+    proxied = any(each["configMap"]["name"].text == "ca-bundle" for each in pod.spec["volumes"])
+    for name, pattern, why, wanted in (*(_SET if ranks else ()), *(_TRUST if proxied else ())):
+        value = given.get(name, env)
+        right = name in given and (not value.text or re.fullmatch(pattern, value.text))
+        ends = name.startswith("NCCL") and "--expect-efa" in pod.main["args"].texts
+        found = f"{name} is {value.raw if name in given else 'not set'}: {why}"
+        found += ", and the start-up guard ends the ranks" if ends else ""
+        row = (not right, value, found, f"set {name} to {wanted!r}")
+        level = Level.ERROR if ends else Level.WARNING
+        yield from report(Code.VARIABLE_MISSING, row, level=level)
+    if ranks and _QUEUES not in given:
         contexts = _contexts(manifests, pod, pod.main)
         splits = all(each.splits_layers and each.is_hopper_or_before for each in contexts)
         found = f"no {_QUEUES}: Megatron stops at once with tensor or context parallelism"
-        if splits and pod.asks(GPU) and _QUEUES not in given:
-            yield env.finding(Code.VARIABLE_MISSING, found, f"set {_QUEUES} to '1'")
+        yield from warn(Code.VARIABLE_MISSING, (splits, env, found, f"set {_QUEUES} to '1'"))
+
+
+def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]:
+    words = container["args"].texts
+    sizes = [after for word, after in pairwise(words) if word in _SPLITS]
+    context = Context(
+        host_network=pod.spec["hostNetwork"].raw is True,
+        splits_layers=any(size != "1" for size in sizes) if sizes else None,
+        fsdp=any("fsdp" in word for word in container["command"].texts),
+        shared=tuple(mounted(pod, container, "persistentVolumeClaim")),
+    )
+    types = node_types(manifests, pod)
+    return [replace(context, instance=each) for each in types] or [context]
+
+
+_judge, _meant = cache(judge_any), cache(meant_by_a_library)  # ranks and jobs have most in common
+
+
+def _judged(name: Value, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
+    policy, code, level = (
+        _judge(name.text, value.text, contexts),
+        Code.REFUSED_VARIABLE,
+        Level.ERROR,
+    )
+    if policy.verdict is Verdict.ADVISED_AGAINST:
+        code, level = Code.VARIABLE_ADVISED_AGAINST, Level.WARNING
+    if policy is not IN_CLEAR and (wanted := _meant(name.text)):
+        found = f"no library reads {name.text}"
+        yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
+    elif policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
+        yield value.finding(code, f"{name.text}: {policy.reason}", policy.instead, level)
 
 
 @manifest_guard
@@ -72,10 +111,11 @@ def secrets(manifests: Manifests) -> Iterator[Finding]:
     """Keep secrets out of manifests, which end in Git (EKS Best Practices, "Secrets")."""
     code, found = Code.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
     remedy = "mount a Secret that kubectl made as a file, and revoke this one"
+    texts = {text for each in manifests.objects for text in _strings(each.body.raw)}
+    tokens = {text for text in texts if TOKEN.search(text) or _PASSWORD.search(text)}
     for each in manifests.objects:
-        if any(map(_is_token, _strings(each.body.raw))):
-            tokens = (value for value in _texts(each.body) if _is_token(value.text))
-            yield from (value.finding(code, found, remedy) for value in tokens)
+        places = _texts(each.body) if tokens else ()
+        yield from (text.finding(code, found, remedy) for text in places if text.text in tokens)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             row = (each[key].raw, each[key], f"base64 hides nothing: {found}", "make it by kubectl")
             yield from report(code, row)
@@ -96,39 +136,6 @@ def _named(container: Value) -> Iterator[tuple[str, Value]]:
             yield flag.strip("-").replace("-", "_"), replace(word, raw=given) if equals else after
 
 
-def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]:
-    words = container["args"].texts
-    sizes = [after for word, after in pairwise(words) if word in _SPLITS]
-    claims = {e["name"].text for e in pod.spec["volumes"] if e["persistentVolumeClaim"]}
-    mounts = (e for e in container["volumeMounts"] if e["name"].text in claims)
-    context = Context(
-        host_network=pod.spec["hostNetwork"].raw is True,
-        splits_layers=any(size != "1" for size in sizes) if sizes else None,
-        fsdp=any("fsdp" in word for word in container["command"].texts),
-        shared=tuple(mount["mountPath"].text for mount in mounts),
-    )
-    types = node_types(manifests, pod)
-    return [replace(context, instance=each) for each in types] or [context]
-
-
-def _judged(name: Value, value: Value, contexts: list[Context]) -> Iterator[Finding]:
-    wanted, policy = meant_by_a_library(name.text), judge_any(name.text, value.text, contexts)
-    advised, judged = policy.verdict is Verdict.ADVISED_AGAINST, policy is not IN_CLEAR
-    code = Code.VARIABLE_ADVISED_AGAINST if advised else Code.REFUSED_VARIABLE
-    level = Level.WARNING if advised else Level.ERROR
-    if wanted and judged:
-        found = f"no library reads {name.text}"
-        yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
-    elif value and judged and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
-        yield value.finding(code, f"{name.text}: {policy.reason}", policy.instead, level)
-
-
-@cache
-def _is_token(text: str) -> bool:
-    """Tell a token, or a URL with a password; ranks and jobs have most texts in common."""
-    return bool(TOKEN.search(text) or re.search("://[^ /@:$]+:[^ /@$]+@", text))
-
-
 def _strings(raw: Json) -> Iterator[str]:
     if isinstance(raw, str):
         yield raw
@@ -138,7 +145,7 @@ def _strings(raw: Json) -> Iterator[str]:
 
 
 def _texts(value: Value) -> Iterator[Value]:
-    inner = value if isinstance(value.raw, list) else (each for _, each in value.items())
-    yield from (text for each in inner for text in _texts(each))
+    for inner in (*value, *(each for _, each in value.items())):
+        yield from _texts(inner)
     if value.text:
         yield value

@@ -1,11 +1,12 @@
 """Guards of names: what an object names is there, and selectors find their pods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, manifest_guard
-from megatron_eks.guards.values import NO, Value
+from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _CLASSES = {"system-cluster-critical", "system-node-critical"}
@@ -52,20 +53,17 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
     for each in manifests.objects:
         name, place = each["metadata"]["name"], each["metadata"]["namespace"]
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
-        if (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}:
-            found = f"no namespace {place.text}: the object is refused, or goes to another"
-            remedy = f"name one of {', '.join(made) or 'those of the platform'}"
-            yield place.finding(Code.MISSING_OBJECT, found, remedy)
-        if not name.text or (each.kind, place.text, name.text) in seen:
-            found = (
-                f"no name, or a second {each.kind} {name.text}: the last one overwrites the first"
-            )
-            yield name.finding(Code.DUPLICATE_OBJECT, found, "rename or remove one")
+        lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
+        found = f"no namespace {place.text}: the object is refused, or goes to another"
+        row = (lost, place, found, f"name one of {', '.join(made) or 'those of the platform'}")
+        yield from report(Code.MISSING_OBJECT, row)
+        again = not name.text or (each.kind, place.text, name.text) in seen
+        found = f"no name, or a second {each.kind} {name.text}: one overwrites the other"
+        yield from report(Code.DUPLICATE_OBJECT, (again, name, found, "rename or remove one"))
         seen.add((each.kind, place.text, name.text))
-        for value in _lists(each.body):
-            if len({repr(element.raw) for element in value}) < len(list(value)):
-                found = f"{value.name} has an element twice: it is refused, or was meant to differ"
-                yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
+        for value in _repeating(each.body):
+            found = f"{value.name} has an element twice: it is refused, or was meant to differ"
+            yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
 
 
 @manifest_guard
@@ -94,9 +92,14 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
                 yield target.finding(Code.SERVICE, found, remedy)
 
 
-def _lists(value: Value) -> Iterator[Value]:
-    """Return the lists of an object but those of words, in which one may stand twice."""
-    if isinstance(value.raw, list):
-        yield value
-    for inner in (*value, *(each for key, each in value.items() if key not in _WORDS)):
-        yield from _lists(inner)
+def _repeating(value: Value) -> Iterator[Value]:
+    """Return lists with an element that stands there twice, but those of words, where it may."""
+    inner: Iterable[tuple[str | int, Json]] = ()
+    if isinstance(value.raw, dict):
+        inner = value.raw.items()
+    elif isinstance(value.raw, list):
+        inner = enumerate(value.raw)
+        yield from [value] if len({*map(repr, value.raw)}) < len(value.raw) else []
+    for key, each in inner:
+        if key not in _WORDS and isinstance(each, dict | list):
+            yield from _repeating(value[key])
