@@ -35,6 +35,11 @@ class Pod:
             labels["batch.kubernetes.io/job-name"] = labels["job-name"] = self.owner.name
         return labels
 
+    @property
+    def of_job(self) -> bool:
+        """Tell whether it belongs to a PyTorchJob or a Job."""
+        return self.owner.kind in {"Job", "PyTorchJob"}
+
     @cached_property
     def containers(self) -> list[Value]:
         """All containers, those that initialise first."""

@@ -9,7 +9,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, manifest_guard
-from megatron_eks.guards.quotas import EFA, GPU, HUGE_PAGES, JOBS, MIB, node_types
+from megatron_eks.guards.quotas import EFA, GPU, HUGE_PAGES, MIB, node_types
 from megatron_eks.guards.values import NO, Value, report, warn, written
 
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
@@ -28,6 +28,7 @@ _MAIN = (
     ("terminationMessagePolicy", ("FallbackToLogsOnError",), "nobody learns why it ended"),
     ("command", (), "the image starts what it likes"),
 )
+_LEVELS = (Level.WARNING, Level.ERROR)
 _WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB
 
 
@@ -38,7 +39,7 @@ def quantities(manifests: Manifests) -> Iterator[Finding]:
         for resources in (each["resources"] for each in pod.containers):
             limits, requests = resources["limits"], resources["requests"]
             for name in {"cpu": 0, "memory": 0, **dict(limits.items()), **dict(requests.items())}:
-                yield from _pair(requests[name], limits[name], job=pod.owner.kind in JOBS)
+                yield from _pair(requests[name], limits[name], job=pod.of_job)
 
 
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
@@ -46,10 +47,10 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
     device, memory = "/" in name or name.startswith("hugepages-"), job and name == "memory"
     if name not in _RESOURCES and "gpu.shared" not in name:
-        near = get_close_matches(name, _RESOURCES, 1, 0.8)
-        found, remedy = f"no node offers {name!r}: {_PENDING}", f"write {(near or ['cpu'])[0]}"
-        row = (near or not device, asked or limit, found, remedy)
-        yield from report(Code.UNKNOWN_RESOURCE, row)
+        near = get_close_matches(name, _RESOURCES, 1, 0.8) or [] if device else ["cpu"]
+        if near:
+            found = f"no node offers {name!r}: {_PENDING}"
+            yield (asked or limit).finding(Code.UNKNOWN_RESOURCE, found, f"write {near[0]}")
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
@@ -58,8 +59,7 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     code = Code.EXTENDED_RESOURCES if device else Code.REQUEST_ABOVE_LIMIT
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
-    remedy = f"write the same in both, or {limit.raw} at most"
-    yield from report(code, (asked and wrong, asked, both, remedy))
+    yield from report(code, (asked and wrong, asked, both, "write the same in both"))
     little = f"{asked.raw} is far below the limit: the kernel ends the pod when its node is full"
     yield from warn(
         code if device else Code.NODE_ROOM,
@@ -95,8 +95,7 @@ def devices(manifests: Manifests) -> Iterator[Finding]:
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and ranks > 1 and has_efa)
         found = "no EFA devices: NCCL takes TCP, ten times slower, and huge pages serve nobody"
-        row = (alone and not efa, efa, found, f"ask for the node's devices: {EFA}")
-        yield from report(Code.EFA_NOT_REQUESTED, row)
+        yield from report(Code.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
 
 
 @manifest_guard
@@ -110,58 +109,44 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
                 in_memory.add(volume["name"].text)
             wrong = not size.quantity or (memory and most and size.quantity >= most)
             found = f"{size.raw or 'no'} sizeLimit: a full one ends the container, or its node"
-            row = (wrong, size, found, "set it to 10Gi, or below the memory limit")
-            yield from report(Code.TMPFS_ABOVE_MEMORY, row)
+            code, level = Code.TMPFS_ABOVE_MEMORY if memory else Code.NODE_ROOM, _LEVELS[memory]
+            yield from report(code, (wrong, size, found, "set it, such as 10Gi"), level=level)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
         found = f"{_SHM} is no memory volume: NCCL and data loaders end with a bus error"
-        remedy = "mount an emptyDir with medium Memory and a sizeLimit there"
         wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
-        yield from report(Code.SHARED_MEMORY, (wrong, shm, found, remedy))
+        yield from report(Code.SHARED_MEMORY, (wrong, shm, found, "use an emptyDir, medium Memory"))
 
 
 @manifest_guard
-def tolerations(manifests: Manifests) -> Iterator[Finding]:
-    """Pools carry the taint nvidia.com/gpu=true:NoSchedule ("Taints and Tolerations")."""
-    for pod in manifests.pods:
-        listed, job = pod.spec["tolerations"], pod.owner.kind in JOBS
-        tainted = pod.asks(GPU) or pod.asks(EFA) or pod.spec["nodeSelector"][_POOL]
-        found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
-        remedy = f"add it: key {GPU}, operator Exists, effect NoSchedule"
-        wrong = tainted and not any(map(_tolerates_pool, listed))
-        yield from report(Code.UNTOLERATED, (wrong, listed, found, remedy))
-        for name in _LOST if job and pod.main["name"].text == "pytorch" else ():
-            own = [each for each in listed if each["key"].text == name]
-            seconds = [
-                e["tolerationSeconds"].number for e in own if e["effect"].text == "NoExecute"
-            ]
-            right = any(0 <= (-1 if each is None else each) <= _LONGEST_WAIT for each in seconds)
-            found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
-            remedy = f"add it: key {name}, effect NoExecute, tolerationSeconds 30"
-            level = Level.ERROR if own else Level.WARNING
-            yield from report(Code.TOLERATION, (not right, listed, found, remedy), level=level)
-        for key in (each["key"] for each in listed):
-            found = "no key: the pod goes to every tainted node, also to one that is cordoned"
-            yield from warn(Code.TOLERATION, (not key, key, found, f"set {GPU!r}"))
-
-
-@manifest_guard
-def node_selectors(manifests: Manifests) -> Iterator[Finding]:
-    """Pods with GPUs go to one pool, whose nodes are alike ("Assigning Pods to Nodes")."""
-    code, pods = Code.NODE_SELECTOR, [e for e in manifests.pods if e.owner.kind in JOBS]
-    used = {(pod.spec["nodeSelector"][_POOL].text, pod.owner.name) for pod in pods}
-    pools = Counter(pool for pool, _ in used if pool)
+def placement(manifests: Manifests) -> Iterator[Finding]:
+    """Go to one pool, which has a taint ("Taints and Tolerations"; "Assigning Pods to Nodes")."""
+    jobs = {(e.spec["nodeSelector"][_POOL].text, e.owner.name) for e in manifests.pods if e.of_job}
+    pools = Counter(pool for pool, _ in jobs if pool)
     often = [each for each, count in pools.items() if count > 1]
-    for pod in pods:
-        pool, asks = pod.spec["nodeSelector"][_POOL], pod.asks(GPU) or pod.asks(EFA)
-        allowed = asks or any(map(_tolerates_pool, pod.spec["tolerations"]))
+    for pod in manifests.pods:
+        listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][_POOL]
+        asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
+        found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
+        row = ((asks or pool) and not tolerates, listed, found, f"add it: key {GPU}, NoSchedule")
+        yield from report(Code.UNTOLERATED, row)
+        for key in (each["key"] for each in listed if not each["key"]):
+            found = "no key: the pod goes to every tainted node, also to one that is cordoned"
+            yield key.finding(Code.TOLERATION, found, f"set {GPU!r}", Level.WARNING)
+        for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
+            own = [each for each in listed if each["key"].text == name]
+            level, right = _LEVELS[bool(own)], any(map(_goes_soon, own))
+            found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
+            row = (not right, listed, found, "add it, NoExecute, with tolerationSeconds 30")
+            yield from report(Code.TOLERATION, row, level=level)
+        lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
-        wrong, level = allowed and not pod.spec["affinity"], Level.ERROR if asks else Level.WARNING
-        row = (wrong and not pool, pool, found, f"add {_POOL}: the pool's name")
-        yield from report(code, row, level=level)
-        if pools[pool.text] == 1 and (near := get_close_matches(pool.text, often, 1, 0.8)):
-            found = f"pool {pool.text!r}, and other pods name {near[0]!r}: it may stay Pending"
-            yield pool.finding(code, found, f"did you mean {near[0]}?", Level.WARNING)
+        row, level = (lost, pool, found, "add the pool's name"), _LEVELS[bool(asks)]
+        yield from report(Code.NODE_SELECTOR, row, level=level)
+        near = get_close_matches(pool.text, often, 1, 0.8) if pools[pool.text] == 1 else ()
+        for other in near if pod.of_job else ():
+            found = f"pool {pool.text!r}, and other pods name {other!r}: it may stay Pending"
+            yield pool.finding(Code.NODE_SELECTOR, found, f"write {other}?", Level.WARNING)
 
 
 @manifest_guard
@@ -170,22 +155,28 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         for container in pod.containers:
             image = container["image"]
-            found = f"{written(image.raw)} is no fixed image: two ranks may run different programs"
-            row = (not _PINNED.fullmatch(image.text), image, found, "name a release or a digest")
-            yield from report(Code.UNPINNED_IMAGE, row)
+            if not _PINNED.fullmatch(image.text):
+                found = f"{written(image.raw)} is no fixed image: ranks may run different programs"
+                yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
             yield from container.must_hold(Code.MANIFEST_VALUE, _PULL, Level.WARNING)
-        if pod.owner.kind in JOBS:
+        if pod.of_job:
             on_host = pod.spec["hostNetwork"].raw is True
             policy = ("ClusterFirstWithHostNet",) if on_host else ("ClusterFirst", None)
             why = "the pod asks the node's DNS, which does not know the master's Service"
             yield from pod.spec["dnsPolicy"].must_be(Code.HOST_NETWORK_DNS, *policy, why=why)
-        if pod.owner.kind in JOBS and pod.main["name"].text == "pytorch":
+        if pod.of_job and pod.main["name"].text == "pytorch":
             grace = pod.spec["terminationGracePeriodSeconds"]
             found = f"{grace.raw or 'no'} seconds: the pod is killed before it saves a checkpoint"
             short = (grace.number or 0) < _SHORTEST_GRACE
             yield from warn(Code.IDLE, (short, grace, found, "set it to 480"))
             yield from pod.spec.must_hold(Code.IDLE, _POD, Level.WARNING)
             yield from pod.main.must_hold(Code.IDLE, _MAIN, Level.WARNING)
+
+
+def _goes_soon(toleration: Value) -> bool:
+    seconds = toleration["tolerationSeconds"].number
+    soon = seconds is not None and 0 <= seconds <= _LONGEST_WAIT
+    return soon and toleration["effect"].text == "NoExecute"
 
 
 def _tolerates_pool(toleration: Value) -> bool:

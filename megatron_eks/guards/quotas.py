@@ -1,6 +1,7 @@
 """Guards of quotas, and which nodes a pod may have."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
@@ -25,16 +26,16 @@ def quotas(manifests: Manifests) -> Iterator[Finding]:
         for each in scope["values"]:
             unknown = manifests.lacks("PriorityClass", each.text)
             found = f"no priority class {each.text!r}: the quota counts nothing for it"
-            row = (unknown and each.text[:7] != "system-", each, found, f"name {classes}")
-            yield from report(Code.MISSING_OBJECT, row)
+            unknown = unknown and not each.text.startswith("system-")
+            yield from report(Code.MISSING_OBJECT, (unknown, each, found, f"name {classes}"))
         others = [e for e in manifests.of("ResourceQuota") if e.namespace == quota.namespace]
         others = [e for e in others if e is not quota and e["spec"]["hard"][_GPUS]]
         wanted = {"In": "NotIn", "NotIn": "In"}.get(scope["operator"].text, "In or NotIn")
         pair = [e for e in map(_scope, others) if e["values"].raw == scope["values"].raw]
         right = any(e["operator"].text == wanted for e in pair) or not (scope or others)
         found = "no second quota for all other classes: their pods take GPUs without a limit"
-        remedy = f"add one with operator {wanted} and the same values"
-        yield from report(Code.QUOTA_NAME, (hard[_GPUS] and not right, scope, found, remedy))
+        lost = hard[_GPUS] and not right
+        yield from report(Code.QUOTA_NAME, (lost, scope, found, f"add one with operator {wanted}"))
         gpus, efa = hard[_GPUS].quantity or 0, hard[_EFA].quantity or 0
         for node in types if len(types) == 1 else ():
             wrong = gpus % node.gpus or gpus * node.efa_interfaces != efa * node.gpus
@@ -80,15 +81,15 @@ def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
     fitting = [
         each
         for each in known or INSTANCES.values()
-        if each.gpus >= max(gpus, 1)
-        and efa
-        in (
-            0,
-            each.efa_interfaces and max(each.efa_interfaces * (gpus or each.gpus) // each.gpus, 1),
-        )
+        if each.gpus >= max(gpus, 1) and (not efa or efa == _share(each, gpus))
     ]
     large = [e.memory_mib for e in fitting if e.memory_mib - e.hugepages_mib > size / MIB]
     return [each for each in fitting if known or each.memory_mib == min(large, default=0)]
+
+
+def _share(node: InstanceType, gpus: Fraction | int) -> Fraction | int:
+    whole = node.efa_interfaces
+    return max(whole * (gpus or node.gpus) // node.gpus, 1) if whole else 0
 
 
 def _scope(quota: Object) -> Value:

@@ -21,12 +21,12 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
     """Name what is there: a pod waits for its volumes, and is refused without its account."""
     for pod in manifests.pods:
         space = pod.owner.namespace
-        account, priority = pod.spec["serviceAccountName"], pod.spec["priorityClassName"]
-        places = [(account, "ServiceAccount"), (priority, "PriorityClass")]
-        volumes = [each["persistentVolumeClaim"]["claimName"] for each in pod.spec["volumes"]]
-        places += [(each, "PersistentVolumeClaim") for each in volumes]
-        configs = [each["configMap"] for each in pod.spec["volumes"]]
-        places += [(e["name"], "ConfigMap") for e in configs if e["optional"].raw is not True]
+        places = [(pod.spec["serviceAccountName"], "ServiceAccount")]
+        places += [(pod.spec["priorityClassName"], "PriorityClass")]
+        for volume in pod.spec["volumes"]:
+            places += [(volume["persistentVolumeClaim"]["claimName"], "PersistentVolumeClaim")]
+            optional = volume["configMap"]["optional"].raw is True
+            places += [] if optional else [(volume["configMap"]["name"], "ConfigMap")]
         for value, kind in places:
             kept = manifests.named(kind, value.text, space)
             beside = kind == "ServiceAccount" and any(manifests.of("Namespace"))
@@ -55,8 +55,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
         found = f"no namespace {place.text}: the object is refused, or goes to another"
-        row = (lost, place, found, f"name one of {', '.join(made) or 'those of the platform'}")
-        yield from report(Code.MISSING_OBJECT, row)
+        yield from report(Code.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
         again = not name.text or (each.kind, place.text, name.text) in seen
         found = f"no name, or a second {each.kind} {name.text}: one overwrites the other"
         yield from report(Code.DUPLICATE_OBJECT, (again, name, found, "rename or remove one"))
@@ -76,20 +75,19 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
         wanted = selector if service else selector["matchLabels"]
         pairs = [(key, value.raw) for key, value in wanted.items()]
         chosen = [e for e in pods if pairs and all(p in [*e.labels.items()] for p in pairs)]
-        if pods and not chosen:
-            found = "no pod has these labels: a workload is refused, a Service answers nobody"
-            yield wanted.finding(Code.SELECTOR, found, "write the labels of the pods")
+        found = "no pod has these labels: a workload is refused, a Service answers nobody"
+        yield from report(
+            Code.SELECTOR, (pods and not chosen, wanted, found, "write labels of pods")
+        )
         app, why = [e.labels.get(_APP) for e in chosen], "commands that look for it miss it"
         rows = ((_APP, (*app,), why),) if app else ()
         yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows, Level.WARNING)
         known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
         for port in each["spec"]["ports"]:
             target = port["targetPort"] or port["port"]
-            right = [p for p in known if target.raw in (p["name"].raw, p["containerPort"].raw)]
-            if known and not right:
-                found = f"targetPort {target.raw!r} is no port of the pods"
-                remedy = f"use {' or '.join(str(p['containerPort'].raw) for p in known)}"
-                yield target.finding(Code.SERVICE, found, remedy)
+            ports = [p[key].raw for p in known for key in ("name", "containerPort")]
+            wrong, found = known and target.raw not in ports, f"no port {target.raw!r} of the pods"
+            yield from report(Code.SERVICE, (wrong, target, found, f"use one of {ports}"))
 
 
 def _repeating(value: Value) -> Iterator[Value]:

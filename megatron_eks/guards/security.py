@@ -84,11 +84,9 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         kind, token = pod.owner.kind, pod.spec["automountServiceAccountToken"]
         for container in pod.containers:
             root, user, group = (_set(pod, container, key) for key in _USER)
-            found = (
-                f"runAsNonRoot, and runAsUser {written(user.raw)}: the kubelet does not start it"
-            )
-            row = (root.raw is True and not user.number, user, found, "set it to 10001")
-            yield from report(Code.REFUSED_IN_POD, row)
+            unproved = root.raw is True and not user.number
+            found = f"runAsNonRoot and runAsUser {written(user.raw)}: the container does not start"
+            yield from report(Code.REFUSED_IN_POD, (unproved, user, found, "set it to 10001"))
             found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
             lost = user.number and group.number is None
             yield from warn(Code.FILE_OWNERS, (lost, group, found, f"set it to {user.raw}"))
@@ -99,16 +97,12 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         claims = any(each["persistentVolumeClaim"] for each in pod.spec["volumes"])
         found = "fsGroup: the kubelet changes the owner of every shared file before a pod starts"
         yield from report(Code.FILE_OWNERS, (group and claims, group, found, "remove it"))
-        account, right = (
-            pod.spec["serviceAccountName"],
-            pod.spec["serviceAccountName"].text in bound,
-        )
-        if right:
+        account, space = pod.spec["serviceAccountName"], pod.owner.namespace
+        if account.text in bound:
             yield from token.must_be(Code.RIGHTS, YES, why="it cannot call the API server")
         elif kind != "Deployment":
             why, level = "it is there to be stolen", Level.WARNING
             yield from token.must_be(Code.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
-        space = pod.owner.namespace
         given = [e.name for e in manifests.of("ServiceAccount") if e.namespace == space]
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"

@@ -12,7 +12,7 @@ from megatron_eks.guards.quotas import JOBS
 from megatron_eks.guards.values import Row, Value, report, warn
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME, Code.DIRECTORY_OWNER
-_POLICY, _FSX, _EFS = "persistentVolumeReclaimPolicy", "fsx.csi.aws.com", "efs.csi.aws.com"
+_FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
 _HANDLE = re.compile(r"(fs-(?:[0-9a-f]{8,17}|preview))(::?.+)?")
 # FSx API, LustreFileSystemConfiguration, MountName; a folder may follow (its driver, issue 247).
 _MOUNT_NAME = r"([a-z0-9]{8}|preview)(/[^/]+)*"
@@ -22,6 +22,9 @@ _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|di
 _OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7](?: (?:take|make|pass)(?: /\S+)+)+"
 _ROOT, _RUNS = "only root may give a directory to somebody", ["sh", "-euc"]
 _TMP = "/tmp"  # noqa: S108 -- in the pod
+_KEPT: tuple[Row, ...] = (
+    ("persistentVolumeReclaimPolicy", ("Retain", None), "the files are deleted with the claim"),
+)
 _SHARED: tuple[Row, ...] = (
     ("accessModes", (["ReadWriteMany"],), "ranks on several nodes cannot mount it"),
     ("volumeMode", ("Filesystem", None), "it has files, and no blocks"),
@@ -49,20 +52,17 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
             sources = sum(bool(each) for _, each in volume.items()) - 1
             found = f"volume {title!r} with {sources} sources: the pod is refused"
             yield from report(Code.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
-            row = (title not in used, volume, f"nothing mounts {title!r}", "mount or remove it")
-            yield from warn(Code.UNKNOWN_VOLUME, row)
+            found, idle = f"nothing mounts {title!r}", title not in used
+            yield from warn(Code.UNKNOWN_VOLUME, (idle, volume, found, "mount or remove it"))
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
             yield from twice(Code.DUPLICATE_IN_POD, once)
-        for name, path in (
-            (each["name"], each["mountPath"]) for mounts in listed for each in mounts
-        ):
-            found, relative = f"no volume {name.raw!r}: the pod is refused", path.text[:1] != "/"
-            yield from report(
-                Code.UNKNOWN_VOLUME,
-                (name.text not in names, name, found, f"use {' or '.join(names) or 'one'}"),
-                (relative, path, f"{path.raw!r} is no absolute path", "begin with a slash"),
-            )
+        for each in (each for mounts in listed for each in mounts):
+            name, path = each["name"], each["mountPath"]
+            found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
+            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"))
+            found, lost = f"{path.raw!r} is no absolute path", not path.text.startswith("/")
+            yield from report(Code.UNKNOWN_VOLUME, (lost, path, found, "begin with a slash"))
 
 
 def twice(code: Code, listed: list[Value]) -> Iterator[Finding]:
@@ -88,16 +88,12 @@ def paths(manifests: Manifests) -> Iterator[Finding]:
         needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
         needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
         for place, path, kept, written in needs:
-            over = max(
-                (each for each in at if f"{path}/".startswith(f"{each}/")), key=len, default=""
-            )
+            over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
             only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
             found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
-            yield from report(
-                Code.LOST_OUTPUT,
-                (not over, place, found, f"use a path below {' or '.join(sorted(at))}"),
-                (written and only.raw is True, only, f"{path} is written to", "remove readOnly"),
-            )
+            row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
+            only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
+            yield from report(Code.LOST_OUTPUT, row, only_read)
             found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
             yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
@@ -108,24 +104,17 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
     listed, claims = manifests.of("PersistentVolume"), manifests.of("PersistentVolumeClaim")
     yield from twice(_FITS, [each["spec"]["csi"]["volumeHandle"] for each in listed])
     for volume in listed:
-        spec, handle, why = (
-            volume["spec"],
-            volume["spec"]["csi"]["volumeHandle"],
-            "files are deleted",
-        )
-        yield from spec.must_hold(Code.RECLAIMED, [(_POLICY, ("Retain", None), why)])
+        spec, handle = volume["spec"], volume["spec"]["csi"]["volumeHandle"]
+        yield from spec.must_hold(Code.RECLAIMED, _KEPT)
         yield from spec.must_hold(_FITS, _VOLUME)
         name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
         claim = manifests.named("PersistentVolumeClaim", name, namespace)
         place = claim["spec"]["volumeName"] if claim else spec["claimRef"]
         found = f"{volume.name} and its claim do not name each other: the claim stays Pending"
-        remedy = f"name {volume.name!r}" if claim else "name the claim that is to use the volume"
-        right, wrong = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system"
-        yield from report(
-            _FITS,
-            (not right, handle, wrong, "write fs-... as AWS shows it"),
-            (claims and place.raw != volume.name, place, found, remedy),
-        )
+        other = claims and place.raw != volume.name
+        yield from report(_FITS, (other, place, found, "name the claim here, the volume there"))
+        right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system"
+        yield from report(_FITS, (not right, handle, found, "write fs-... as AWS shows it"))
         if right and spec["csi"]["driver"].text == _FSX:
             yield from _lustre(spec, right[1])
     for claim in claims:
@@ -135,14 +124,9 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
         has = bound["spec"]["capacity"]["storage"] if bound else size
         found, lost = f"no volume {named.raw!r}: it stays Pending", named and not bound and listed
         yield from report(_FITS, (lost, named, found, f"use {' or '.join(e.name for e in listed)}"))
-        small = size.quantity and size.quantity <= (has.quantity or 0)
-        row = (
-            size.quantity != has.quantity,
-            size,
-            f"its volume has {has.raw}",
-            f"ask for {has.raw}",
-        )
-        yield from report(_FITS, row, level=Level.WARNING if small else Level.ERROR)
+        level = Level.WARNING if (size.quantity or 0) <= (has.quantity or 0) else Level.ERROR
+        wrong, found = size.quantity != has.quantity, f"the volume has {has.raw}, and not this size"
+        yield from report(_FITS, (wrong, size, found, f"ask for {has.raw}"), level=level)
 
 
 def _lustre(spec: Value, file_system: str) -> Iterator[Finding]:
@@ -150,16 +134,14 @@ def _lustre(spec: Value, file_system: str) -> Iterator[Finding]:
     address, name = attributes["dnsname"], attributes["mountname"]
     here = re.match(rf"{file_system}\.fsx\.[\w-]+\.\w", address.text)
     found = f"dnsname is {address.raw!r}, and the volume is {file_system}: the mount fails"
+    remedy = f"set it to {file_system}.fsx.REGION.amazonaws.com"
+    yield from report(_FITS, (not here, address, found, remedy))
     wrong = "only SCRATCH_1 is called fsx" if name.text == "fsx" else "no file system has it"
-    mount = f"mountname is {name.raw!r}: {wrong}, and pods hang in ContainerCreating"
-    shown = "write the MountName that `aws fsx describe-file-systems` shows"
-    locks = "no mount option flock: file locks fail, and with them caches and data sets"
-    yield from report(
-        _FITS,
-        (not here, address, found, f"set it to {file_system}.fsx.REGION.amazonaws.com"),
-        (not re.fullmatch(_MOUNT_NAME, name.text), name, mount, shown),
-        ("flock" not in options.texts, options, locks, "add flock"),
-    )
+    found = f"mountname is {name.raw!r}: {wrong}, and pods hang in ContainerCreating"
+    bad, remedy = not re.fullmatch(_MOUNT_NAME, name.text), "write what AWS shows as MountName"
+    yield from report(_FITS, (bad, name, found, remedy))
+    found = "no mount option flock: file locks fail, and with them caches and data sets"
+    yield from report(_FITS, ("flock" not in options.texts, options, found, "add flock"))
 
 
 @manifest_guard
@@ -171,8 +153,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
         words = re.fullmatch(_OWNERS, " ".join(args.texts))
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
-        row = (not right, args, found, "write such as 10001:10001 0770 take /shared make ...")
-        yield from report(_DIRECTORY, row)
+        yield from report(_DIRECTORY, (not right, args, found, "write 10001:10001 0770 take ..."))
         for pod in (e for e in manifests.pods if words and e.owner.kind in JOBS):
             at = mounted(pod, pod.main, _CLAIM)
             for key, wanted in (words.groupdict() if at and words else {}).items():

@@ -21,12 +21,19 @@ _LIMITS = (
 )
 # Our programs end with these where another try cannot help (docs/images.md).
 _MISTAKES = (2, 3, 4)
-_RULES = (
-    ("onExitCodes", ("FailJob", "FailIndex"), "a mistake is tried again and again"),
-    ("onPodConditions", ("Ignore",), "a node that goes counts as a failure of the job"),
+_CODES, _CONDITIONS = "onExitCodes", "onPodConditions"
+_FAIL, _DISRUPTED = ("FailJob", "FailIndex"), ("DisruptionTarget",)
+_RULES: tuple[tuple[str, str, tuple[tuple[str, tuple[Json, ...]], ...]], ...] = (
+    (_CODES, "a mistake is tried again", (("action", _FAIL), (f"{_CODES} operator", ("In",)))),
+    (
+        _CONDITIONS,
+        "a lost node counts",
+        (("action", ("Ignore",)), (f"{_CONDITIONS} 0 type", _DISRUPTED)),
+    ),
 )
 _RESTARTS = "a container that fails is not started again, or always is"
-_INDEX, _WAITS = "ranks and shards need an index", ["python3", "-c"]
+_INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
+_COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 _OWN = ("replicas", "role")
 _Row = tuple[Code, str, tuple[Json, ...], str]
 _CLEAN, _ROLE = "spec runPolicy cleanPodPolicy", "template metadata labels role"
@@ -65,8 +72,8 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
         both = bool(roles["Master"] and roles["Worker"])
         for there, here in _differences(roles["Master"], roles["Worker"]) if both else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
-            if here.path[-1] not in _OWN:
-                yield here.finding(Code.REPLICAS_DIFFER, found, "write the same for both")
+            row = (here.name not in _OWN, here, found, "write the same for both")
+            yield from report(Code.REPLICAS_DIFFER, row)
         yield from _name(job, f"-worker-{int(roles['Worker']['replicas'].number or 1) - 1}")
 
 
@@ -92,9 +99,8 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
             yield from _torchrun(manifests, job, pod, count)
         elif not spec["completionMode"] and (spec["completions"].number or 0) <= 1:
             continue
-        waits = (Code.JOB_FIELDS, "parallelism", (count,), "ranks wait for those made later")
-        rows = [(Code.JOB_FIELDS, "completionMode", ("Indexed",), _INDEX)]
-        yield from _wrong(spec, waits, *rows, (Code.JOB_FIELDS, "completions", (count,), _INDEX))
+        rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
+        yield from spec.must_hold(Code.JOB_FIELDS, [*_INDEXED, *rows])
         yield from _name(job, f"-{count}")
 
 
@@ -102,8 +108,7 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
     """Check that ranks that `torchrun` starts find rank 0."""
     service, command = manifests.named("Service", job.name, job.namespace), pod.main["command"]
     found = f"no Service {job.name}: the other ranks never find rank 0"
-    row = (service is None, pod.spec["subdomain"], found, "add a headless one of that name")
-    yield from report(Code.SERVICE, row)
+    yield from report(Code.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
     yield from _wrong(service.body, *_HEADLESS) if service else ()
     named = (Code.CONTAINER_NAME, "containers 0 name", ("pytorch",), "commands miss its log")
     yield from _wrong(pod.spec, (Code.SERVICE, "subdomain", (job.name,), "ranks lack names"), named)
@@ -136,22 +141,22 @@ def ends(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
-    rules, names = spec["podFailurePolicy"]["rules"], tuple(e["name"].text for e in pod.containers)
+    rules, names = spec["podFailurePolicy"]["rules"], [e["name"].text for e in pod.containers]
     again = _restarts(spec) if spec["completions"] and not rules else ("Never",)
     yield from pod.spec["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
-    for kind, actions, why in _RULES if again == ("Never",) else ():
+    for kind, why, rows in _RULES if again == ("Never",) else ():
         own = [each for each in rules if each[kind].raw]
-        row = ("pytorch" in names and not own, rules, f"no {kind}: {why}", f"add it: {actions[0]}")
+        row = ("pytorch" in names and not own, rules, f"no {kind}: {why}", "add a rule with it")
         yield from warn(Code.JOB_FIELDS, row)
-        places: list[tuple[Value, tuple[str, ...]]] = [(rule["action"], actions) for rule in own]
-        places += [(each["type"], ("DisruptionTarget",)) for rule in own for each in rule[kind]]
-        if kind == "onExitCodes":
-            places += [(rule[kind]["containerName"], names) for rule in own]
-            places += [(rule[kind]["operator"], ("In",)) for rule in own]
-        for place, allowed in places:
-            yield from place.must_be(Code.JOB_FIELDS, *allowed, why=why)
-        for code in (code for rule in own for code in rule[kind]["values"]):
-            yield from code.must_be(Code.JOB_FIELDS, *_MISTAKES, why=why)
+        for rule in own:
+            yield from rule.must_hold(Code.JOB_FIELDS, [(*each, why) for each in rows])
+            place, codes = rule[kind]["containerName"], rule[kind]["values"]
+            foreign = any(each.raw not in _MISTAKES for each in codes)
+            yield from report(
+                Code.JOB_FIELDS,
+                (place and place.text not in names, place, f"no such container: {why}", "name one"),
+                (foreign, codes, f"these may pass by: {why}", "write codes of mistakes: 2, 3, 4"),
+            )
 
 
 @manifest_guard
@@ -169,17 +174,14 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
             chosen = each["spec"]["podSelector"]["matchLabels"]
-            other = each.kind == "NetworkPolicy" and job.name not in [
-                v.text for _, v in chosen.items()
-            ]
-            found = "the policy is for other pods than this job's: it opens or cuts them off"
-            row = (other, chosen, found, f"select the label of the job's name: {job.name}")
-            yield from report(Code.SELECTS_NOTHING, row)
+            policy = each.kind == "NetworkPolicy"
+            if policy and job.name not in [value.text for _, value in chosen.items()]:
+                found = "the policy is for other pods than this job's: it opens or cuts them off"
+                yield chosen.finding(Code.SELECTS_NOTHING, found, f"select the name {job.name}")
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
-        row = (ours and not waits, listed, found, "add it first, as make synth writes it")
-        yield from warn(Code.JOB_FIELDS, row)
+        yield from warn(Code.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
 
 
 @manifest_guard
@@ -205,18 +207,17 @@ def _restarts(policy: Value) -> tuple[str, ...]:
 def _name(job: Object, suffix: str) -> Iterator[Finding]:
     wrong = not _NAME.fullmatch(job.name) or len(job.name + suffix) > _LONGEST_NAME
     found = f"a pod or Service {job.name}{suffix} has no DNS name: it is refused"
-    remedy = f"use at most {_LONGEST_NAME - len(suffix)} small letters, digits and dashes"
-    yield from report(Code.JOB_NAME, (wrong, job["metadata"]["name"], found, remedy))
+    yield from report(Code.JOB_NAME, (wrong, job["metadata"]["name"], found, "use a-z and dashes"))
 
 
 def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
     """Return what differs, as deep as possible."""
-    keys: list[str | int] = []
-    if isinstance(there.raw, dict) and isinstance(here.raw, dict):
-        keys = [*{**there.raw, **here.raw}]
-    elif isinstance(there.raw, list) and len(there.raw) == len(list(here)):
-        keys = [*range(len(there.raw))]
-    if not keys and repr(there.raw) != repr(here.raw):
+    one, two, keys = there.raw, here.raw, list[str | int]()
+    if isinstance(one, dict) and isinstance(two, dict):
+        keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
+    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        keys = [key for key in range(len(one)) if one[key] != two[key]]
+    elif one != two:
         yield there, here
     for key in keys:
         yield from _differences(there[key], here[key])
