@@ -52,6 +52,10 @@ class Pod:
         named = [each for each in listed if each["name"].text == "pytorch"]
         return (named or listed or [self.spec["containers"][0]])[0]
 
+    def setting(self, container: Value, key: str) -> Value:
+        """Return a setting of a container's security context, or that of its pod."""
+        return container["securityContext"][key] or self.spec["securityContext"][key]
+
     def asks(self, resource: str) -> bool:
         """Tell whether a container asks for some of a resource, such as `nvidia.com/gpu`."""
         return any(

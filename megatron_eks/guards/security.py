@@ -62,7 +62,7 @@ def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
         wrong += [e for e in own["capabilities"]["add"] if e.text not in allowed]
         wrong += [port["hostPort"] for port in each["ports"] if port["hostPort"].number]
         wrong += [own["privileged"]] if own["privileged"].raw is True else []
-        profile, root, user = (_set(pod, each, key) for key in ("seccompProfile", *_USER[:2]))
+        profile, root, user = (pod.setting(each, key) for key in ("seccompProfile", *_USER[:2]))
         profile, drop = profile["type"], own["capabilities"]["drop"]
         if profile.text not in _PROFILES and (strict or profile):
             yield profile, "set it to 'RuntimeDefault'"
@@ -83,7 +83,7 @@ def users(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         kind, token = pod.owner.kind, pod.spec["automountServiceAccountToken"]
         for container in pod.containers:
-            root, user, group = (_set(pod, container, key) for key in _USER)
+            root, user, group = (pod.setting(container, key) for key in _USER)
             unproved = root.raw is True and not user.number
             found = f"runAsNonRoot and runAsUser {written(user.raw)}: the container does not start"
             yield from report(Code.REFUSED_IN_POD, (unproved, user, found, "set it to 10001"))
@@ -107,8 +107,3 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"
             yield account.finding(Code.ROLE_UNREAD, found, f"set it to {' or '.join(given)}")
-
-
-def _set(pod: Pod, container: Value, key: str) -> Value:
-    """Return a container's setting, or that of its pod."""
-    return container["securityContext"][key] or pod.spec["securityContext"][key]

@@ -149,7 +149,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
     """Make the shared directories for the user of the jobs (chmod(1), chown(1))."""
     for job in (e for e in manifests.of("Job") if e.name.startswith("shared-directories")):
         main, args = job.pods[0].main, job.pods[0].main["args"]
-        yield from _of(job.pods[0], "runAsUser").must_be(_DIRECTORY, 0, why=_ROOT)
+        yield from job.pods[0].setting(main, "runAsUser").must_be(_DIRECTORY, 0, why=_ROOT)
         words = re.fullmatch(_OWNERS, " ".join(args.texts))
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
@@ -157,7 +157,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
         for pod in (e for e in manifests.pods if words and e.owner.kind in JOBS):
             at = mounted(pod, pod.main, _CLAIM)
             for key, wanted in (words.groupdict() if at and words else {}).items():
-                value = _of(pod, key)
+                value = pod.setting(pod.main, key)
                 found = f"the shared directories belong to {wanted}: permission denied"
                 wrong = value and str(value.raw) not in {"0", wanted}
                 yield from report(_DIRECTORY, (wrong, value, found, f"set it to {wanted}"))
@@ -169,10 +169,6 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
                 lost = kept and inside and top[top.rfind("/") :] not in ends
                 found = f"{job.name} does not make {top}, where only root may write"
                 yield from warn(_DIRECTORY, (lost, place, found, "use a directory that it makes"))
-
-
-def _of(pod: Pod, key: str) -> Value:
-    return pod.main["securityContext"][key] or pod.spec["securityContext"][key]
 
 
 def _paths(container: Value) -> Iterator[tuple[Value, bool, bool]]:
