@@ -1,7 +1,6 @@
 """Guards of quotas, and which nodes a pod may have."""
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
@@ -73,7 +72,7 @@ def type_values(daemon: Object) -> Iterator[Value]:
 def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
     """Return the types that a pod's nodes may have: those of the EFA plugin, or the smallest."""
     asked = pod.main["resources"]["limits"]
-    gpus, efa, size = (asked[e].quantity or 0 for e in (GPU, EFA, "memory"))
+    gpus, efa, size = (int(asked[e].quantity or 0) for e in (GPU, EFA, "memory"))
     plugins = [each for each in manifests.of("DaemonSet") if "efa" in each.name and efa]
     named = sorted({value.text for each in plugins for value in type_values(each)})
     known = [INSTANCES[each] for each in named if each in INSTANCES]
@@ -87,7 +86,7 @@ def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
     return [each for each in fitting if known or each.memory_mib == min(large, default=0)]
 
 
-def _share(node: InstanceType, gpus: Fraction | int) -> Fraction | int:
+def _share(node: InstanceType, gpus: int) -> int:
     whole = node.efa_interfaces
     return max(whole * (gpus or node.gpus) // node.gpus, 1) if whole else 0
 

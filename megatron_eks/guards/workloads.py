@@ -36,7 +36,7 @@ _INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 _OWN = ("replicas", "role")
 _Row = tuple[Code, str, tuple[Json, ...], str]
-_CLEAN, _ROLE = "spec runPolicy cleanPodPolicy", "template metadata labels role"
+_CLEAN, _ROLE = "spec runPolicy cleanPodPolicy", "metadata labels role"
 _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETION_INDEX)"
 _PYTORCH: tuple[_Row, ...] = (
     (Code.API_VERSION, "apiVersion", ("kubeflow.org/v1",), "the operator knows no other"),
@@ -65,8 +65,9 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
             found = f"{role} with {written(count.raw)} replicas: refused, or ranks are missing"
             wrong, remedy = not 1 <= counts[role] <= most, "use Master with 1, Worker with others"
             yield from report(Code.MASTER_REPLICAS, (wrong, count, found, remedy))
-            policy = (Code.RESTART_POLICY, "restartPolicy", _restarts(spec["runPolicy"]), _RESTARTS)
-            yield from _wrong(replica, policy, (Code.POD_LABEL, _ROLE, (role.lower(),), _UNSEEN))
+            again, template = _restarts(spec["runPolicy"]), replica["template" if most else "none"]
+            yield from replica["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
+            yield from _wrong(template, (Code.POD_LABEL, _ROLE, (role.lower(),), _UNSEEN))
         for pod in job.pods:
             yield from _rank(pod)
         both = bool(roles["Master"] and roles["Worker"])
@@ -163,8 +164,10 @@ def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
 def job_parts(manifests: Manifests) -> Iterator[Finding]:
     """Label what belongs to a job (docs/commands.md), and wait for policies (EKS, "Limit Pod")."""
     parts = manifests.of("ConfigMap", "Service", "NetworkPolicy")
-    for job in (each for each in manifests.of(*JOBS) if each.main_pod):
-        pod = job.main_pod or job.pods[0]
+    for job in manifests.of(*JOBS):
+        pod = job.main_pod
+        if pod is None or not pod.spec:
+            continue
         app, ours = pod.metadata["labels"]["app"], pod.main["name"].text == "pytorch"
         names = {job.name, f"ranks-of-{job.name}"}
         names |= {v["configMap"]["name"].text for v in pod.spec["volumes"]} - {"ca-bundle"}
