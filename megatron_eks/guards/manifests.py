@@ -37,6 +37,11 @@ class Pod:
             labels["batch.kubernetes.io/job-name"] = labels["job-name"] = self.owner.name
         return labels
 
+    @property
+    def of_job(self) -> bool:
+        """Tell whether it belongs to a PyTorchJob or a Job."""
+        return self.owner.kind in {"Job", "PyTorchJob"}
+
     @cached_property
     def containers(self) -> list[Value]:
         """All containers, those that initialise first."""
@@ -47,6 +52,10 @@ class Pod:
         """The container that does the work: PyTorchJobs call it `pytorch`."""
         named = self.spec["containers"].at("name=pytorch")
         return named or self.spec["containers"][0]
+
+    def setting(self, container: Value, key: str) -> Value:
+        """Return a setting of a container's security context, or that of its pod."""
+        return container["securityContext"][key] or self.spec["securityContext"][key]
 
     def asks(self, resource: str) -> bool:
         """Tell whether a container asks for some of a resource, such as `nvidia.com/gpu`."""

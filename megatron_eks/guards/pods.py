@@ -5,28 +5,31 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.values import NO, Value, report, written
+from megatron_eks.guards.manifests import Manifests, manifest_guard
+from megatron_eks.guards.quotas import EFA, GPU, HUGE_PAGES, MIB, node_types
+from megatron_eks.guards.values import NO, Value, report, warn, written
 
-GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
-JOBS = ("Job", "PyTorchJob")
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
 _POOL = "megatron-eks/pool"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
-_MIB, _SHM = 1024**2, "/dev/shm"  # noqa: S108 -- in the pod
+_SHM = "/dev/shm"  # noqa: S108 -- in the pod
 _LONGEST_WAIT, _SHORTEST_GRACE = 300, 60  # seconds
 _PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
+_PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "a missing or old image is up to chance"),)
 _POD = (
     ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables"),
     ("priorityClassName", (), "the pod waits behind checks, and is evicted first"),
 )
-_MAIN = (("terminationMessagePolicy", ("FallbackToLogsOnError",), "nobody learns why it ended"),)
-_WHOLE = max(each.hugepages_mib for each in INSTANCES.values())
+_MAIN = (
+    ("terminationMessagePolicy", ("FallbackToLogsOnError",), "nobody learns why it ended"),
+    ("command", (), "the image starts what it likes"),
+)
+_LEVELS = (Level.WARNING, Level.ERROR)
+_WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB
 
 
 @manifest_guard
@@ -36,37 +39,33 @@ def quantities(manifests: Manifests) -> Iterator[Finding]:
         for resources in (each["resources"] for each in pod.containers):
             limits, requests = resources["limits"], resources["requests"]
             for name in {"cpu": 0, "memory": 0, **dict(limits.items()), **dict(requests.items())}:
-                yield from _pair(requests[name], limits[name], job=pod.owner.kind in JOBS)
+                yield from _pair(requests[name], limits[name], job=pod.of_job)
 
 
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     """Compare what a container asks for with what it may use."""
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
-    near = get_close_matches(name, _RESOURCES, 1, 0.8) or ["cpu"]
-    unknown = name not in _RESOURCES and (near != ["cpu"] or "/" not in name)
-    found = f"no node offers {name!r}: {_PENDING}"
-    yield from report(
-        Code.UNKNOWN_RESOURCE,
-        (unknown and "gpu.shared" not in name, asked or limit, found, f"write {near[0]}"),
-    )
+    device, memory = "/" in name or name.startswith("hugepages-"), job and name == "memory"
+    if name not in _RESOURCES and "gpu.shared" not in name:
+        near = get_close_matches(name, _RESOURCES, 1, 0.8) or [] if device else ["cpu"]
+        if near:
+            found = f"no node offers {name!r}: {_PENDING}"
+            yield (asked or limit).finding(Code.UNKNOWN_RESOURCE, found, f"write {near[0]}")
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
         found = f"{each.raw!r} is no quantity, or no whole device: {_REFUSED}"
         yield from report(Code.BAD_QUANTITY, (each and bad, each, found, "write such as 8 or 8Gi"))
-    device, memory = "/" in name or name.startswith("hugepages-"), job and name == "memory"
+    code = Code.EXTENDED_RESOURCES if device else Code.REQUEST_ABOVE_LIMIT
+    wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
-    row = (asked and want != most, asked, both, "write the same number in both")
-    if not device:
-        row = (limit and want > most, asked, both, f"ask for {limit.raw} at most")
-    yield from report(Code.EXTENDED_RESOURCES if device else Code.REQUEST_ABOVE_LIMIT, row)
+    yield from report(code, (asked and wrong, asked, both, "write the same in both"))
     little = f"{asked.raw} is far below the limit: the kernel ends the pod when its node is full"
-    yield from report(
-        Code.EXTENDED_RESOURCES if device else Code.NODE_ROOM,
+    yield from warn(
+        code if device else Code.NODE_ROOM,
         (not asked, asked, f"no request of {name}: nodes are overfilled", "ask for what it uses"),
         (memory and not limit, limit, "no memory limit: a full node ends any pod", "set a limit"),
         (memory and asked and want < most / 2, asked, little, f"ask for {limit.raw}"),
-        level=Level.WARNING,
     )
 
 
@@ -75,12 +74,12 @@ def devices(manifests: Manifests) -> Iterator[Finding]:
     """Ask for what one node has, and for huge pages with EFA (EKS, "machine learning with EFA")."""
     for pod in manifests.pods:
         limits, cores = pod.main["resources"]["limits"], pod.main["resources"]["requests"]["cpu"]
-        pages, efa, gpus, memory = limits[HUGE_PAGES], limits[EFA], limits[GPU], limits["memory"]
-        types = node_types(manifests, pod) if gpus or efa else list(INSTANCES.values())
+        pages, efa, gpus, memory = (limits[e] for e in (HUGE_PAGES, EFA, GPU, "memory"))
+        types = node_types(manifests, pod) if gpus or efa else [*INSTANCES.values()]
         most = max((each.vcpus for each in types), default=0)
         room = max((each.memory_mib - each.hugepages_mib for each in types), default=0)
         busy = types and (cores.quantity or 0) >= most
-        full = types and (memory.quantity or 0) >= room * _MIB
+        full = types and (memory.quantity or 0) >= room * MIB
         found = f"no node has {gpus.raw or 0} GPUs, {efa.raw or 0} EFA devices and {memory.raw}"
         yield from report(
             Code.NODE_ROOM,
@@ -88,16 +87,15 @@ def devices(manifests: Manifests) -> Iterator[Finding]:
             (busy, cores, f"{cores.raw} of {most} cores: {_PENDING}", "leave some to the system"),
             (full, memory, f"{memory.raw} is too much: {_PENDING}", f"ask for less than {room}Mi"),
         )
-        wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE * _MIB
+        wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE
         found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has so many"
         yield from report(Code.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
         roles = pod.owner["spec"]["pytorchReplicaSpecs"].items()
-        ranks = sum(_count(each["replicas"]) for _, each in roles)
-        has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == _count(gpus))
+        ranks = sum(each["replicas"].quantity or 0 for _, each in roles)
+        has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and ranks > 1 and has_efa)
         found = "no EFA devices: NCCL takes TCP, ten times slower, and huge pages serve nobody"
-        row = (alone and not efa, efa, found, f"ask for the node's devices: {EFA}")
-        yield from report(Code.EFA_NOT_REQUESTED, row)
+        yield from report(Code.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
 
 
 @manifest_guard
@@ -106,102 +104,79 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         limits, in_memory = pod.main["resources"]["limits"], set[str]()
         for volume in (each for each in pod.spec["volumes"] if each["emptyDir"]):
-            size = volume["emptyDir"]["sizeLimit"]
-            if volume["emptyDir"]["medium"].text == "Memory":
+            size, most = volume["emptyDir"]["sizeLimit"], limits["memory"].quantity
+            if memory := volume["emptyDir"]["medium"].text == "Memory":
                 in_memory.add(volume["name"].text)
-                most = limits["memory"].quantity
-                wrong = not size.quantity or (most and size.quantity >= most)
-                found = f"{size.raw or 'no'} sizeLimit: a full one uses up the container's memory"
-                row = (wrong, size, found, "set it below the memory limit")
-                yield from report(Code.TMPFS_ABOVE_MEMORY, row)
-            elif not size.quantity:
-                found = "no sizeLimit: a full disk makes the kubelet evict every pod of the node"
-                yield size.finding(Code.NODE_ROOM, found, "set it to 10Gi", Level.WARNING)
+            wrong = not size.quantity or (memory and most and size.quantity >= most)
+            found = f"{size.raw or 'no'} sizeLimit: a full one ends the container, or its node"
+            code, level = Code.TMPFS_ABOVE_MEMORY if memory else Code.NODE_ROOM, _LEVELS[memory]
+            yield from report(code, (wrong, size, found, "set it, such as 10Gi"), level=level)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
         found = f"{_SHM} is no memory volume: NCCL and data loaders end with a bus error"
-        remedy = "mount an emptyDir with medium Memory and a sizeLimit there"
-        wrong = _count(limits[GPU]) > 1 and shm["name"].text not in in_memory
-        yield from report(Code.SHARED_MEMORY, (wrong, shm, found, remedy))
+        wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
+        yield from report(Code.SHARED_MEMORY, (wrong, shm, found, "use an emptyDir, medium Memory"))
 
 
 @manifest_guard
-def tolerations(manifests: Manifests) -> Iterator[Finding]:
-    """Pools carry the taint nvidia.com/gpu=true:NoSchedule ("Taints and Tolerations")."""
-    code, waits = Code.TOLERATION, "the other ranks wait for a pod on a lost node"
-    for pod in manifests.pods:
-        listed, job = pod.spec["tolerations"], pod.owner.kind in JOBS
-        tainted = pod.asks(GPU) or pod.asks(EFA) or pod.spec["nodeSelector"][_POOL]
-        found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
-        remedy = f"add it: key {GPU}, operator Exists, effect NoSchedule"
-        wrong = tainted and not any(map(_tolerates_pool, listed))
-        yield from report(Code.UNTOLERATED, (wrong, listed, found, remedy))
-        missing = {*_LOST} - {each["key"].text for each in listed}
-        for name in sorted(missing) if job and pod.main["name"].text == "pytorch" else ():
-            found = f"no toleration of {name}: a lost node keeps the pod for five minutes"
-            remedy = f"add it: key {name}, effect NoExecute, tolerationSeconds 30"
-            yield listed.finding(code, found, remedy, Level.WARNING)
-        for each in listed:
-            key, seconds = each["key"], each["tolerationSeconds"]
-            found = "no key: the pod goes to every tainted node, also to one that is cordoned"
-            yield from report(code, (not key, key, found, f"set {GPU!r}"), level=Level.WARNING)
-            if job and key.text in _LOST:
-                wrong = seconds.number is None or not 0 <= seconds.number <= _LONGEST_WAIT
-                found = f"{seconds.raw or 'no'} tolerationSeconds: {waits}"
-                yield from report(code, (wrong, seconds, found, "set it to 30"))
-                yield from each["effect"].must_be(code, "NoExecute", why=waits)
-
-
-@manifest_guard
-def node_selectors(manifests: Manifests) -> Iterator[Finding]:
-    """Pods with GPUs go to one pool, whose nodes are alike ("Assigning Pods to Nodes")."""
-    code, pods = Code.NODE_SELECTOR, [e for e in manifests.pods if e.owner.kind in JOBS]
-    used = {(pod.spec["nodeSelector"][_POOL].text, pod.owner.name) for pod in pods}
-    pools = Counter(pool for pool, _ in used if pool)
+def placement(manifests: Manifests) -> Iterator[Finding]:
+    """Go to one pool, which has a taint ("Taints and Tolerations"; "Assigning Pods to Nodes")."""
+    jobs = {(e.spec["nodeSelector"][_POOL].text, e.owner.name) for e in manifests.pods if e.of_job}
+    pools = Counter(pool for pool, _ in jobs if pool)
     often = [each for each, count in pools.items() if count > 1]
-    for pod in pods:
-        pool, asks = pod.spec["nodeSelector"][_POOL], pod.asks(GPU) or pod.asks(EFA)
-        allowed = asks or any(map(_tolerates_pool, pod.spec["tolerations"]))
+    for pod in manifests.pods:
+        listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][_POOL]
+        asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
+        found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
+        row = ((asks or pool) and not tolerates, listed, found, f"add it: key {GPU}, NoSchedule")
+        yield from report(Code.UNTOLERATED, row)
+        for key in (each["key"] for each in listed if not each["key"]):
+            found = "no key: the pod goes to every tainted node, also to one that is cordoned"
+            yield key.finding(Code.TOLERATION, found, f"set {GPU!r}", Level.WARNING)
+        for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
+            own = [each for each in listed if each["key"].text == name]
+            level, right = _LEVELS[bool(own)], any(map(_goes_soon, own))
+            found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
+            row = (not right, listed, found, "add it, NoExecute, with tolerationSeconds 30")
+            yield from report(Code.TOLERATION, row, level=level)
+        lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
-        wrong, level = allowed and not pod.spec["affinity"], Level.ERROR if asks else Level.WARNING
-        row = (wrong and not pool, pool, found, f"add {_POOL}: the pool's name")
-        yield from report(code, row, level=level)
-        if pools[pool.text] == 1 and (near := get_close_matches(pool.text, often, 1, 0.8)):
-            found = f"pool {pool.text!r}, and other pods name {near[0]!r}: it may stay Pending"
-            yield pool.finding(code, found, f"did you mean {near[0]}?", Level.WARNING)
+        row, level = (lost, pool, found, "add the pool's name"), _LEVELS[bool(asks)]
+        yield from report(Code.NODE_SELECTOR, row, level=level)
+        near = get_close_matches(pool.text, often, 1, 0.8) if pools[pool.text] == 1 else ()
+        for other in near if pod.of_job else ():
+            found = f"pool {pool.text!r}, and other pods name {other!r}: it may stay Pending"
+            yield pool.finding(Code.NODE_SELECTOR, found, f"write {other}?", Level.WARNING)
 
 
 @manifest_guard
-def images(manifests: Manifests) -> Iterator[Finding]:
-    """Two ranks, and two starts, run the same program (Kubernetes, "Images")."""
-    for container in (each for pod in manifests.pods for each in pod.containers):
-        image, why = container["image"], "a missing or an old image is left to chance"
-        found = f"{written(image.raw)} is no fixed image: two ranks may run different programs"
-        row = (not _PINNED.fullmatch(image.text), image, found, "name a release or a digest")
-        yield from report(Code.UNPINNED_IMAGE, row)
-        pull = ("imagePullPolicy", ("IfNotPresent", "Always"), why)
-        yield from container.must_hold(Code.MANIFEST_VALUE, [pull], Level.WARNING)
-
-
-@manifest_guard
-def job_settings(manifests: Manifests) -> Iterator[Finding]:
-    """Let pods of jobs find each other, save before they go, and say why they ended."""
-    for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
-        host, grace = pod.spec["hostNetwork"].raw is True, pod.spec["terminationGracePeriodSeconds"]
-        policy = ("ClusterFirstWithHostNet",) if host else ("ClusterFirst", None)
-        why = "the pod asks the node's DNS, which does not know the master's Service"
-        yield from pod.spec.must_hold(Code.HOST_NETWORK_DNS, [("dnsPolicy", policy, why)])
-        if pod.main["name"].text == "pytorch":
-            short = (grace.number or 0) < _SHORTEST_GRACE
+def settings(manifests: Manifests) -> Iterator[Finding]:
+    """Run one program on all ranks, which find each other and save ("Images"; "DNS for Pods")."""
+    for pod in manifests.pods:
+        for container in pod.containers:
+            image = container["image"]
+            if not _PINNED.fullmatch(image.text):
+                found = f"{written(image.raw)} is no fixed image: ranks may run different programs"
+                yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
+            yield from container.must_hold(Code.MANIFEST_VALUE, _PULL, Level.WARNING)
+        if pod.of_job:
+            on_host = pod.spec["hostNetwork"].raw is True
+            policy = ("ClusterFirstWithHostNet",) if on_host else ("ClusterFirst", None)
+            why = "the pod asks the node's DNS, which does not know the master's Service"
+            yield from pod.spec["dnsPolicy"].must_be(Code.HOST_NETWORK_DNS, *policy, why=why)
+        if pod.of_job and pod.main["name"].text == "pytorch":
+            grace = pod.spec["terminationGracePeriodSeconds"]
             found = f"{grace.raw or 'no'} seconds: the pod is killed before it saves a checkpoint"
-            row = (short, grace, found, "set it to 480")
-            yield from report(Code.IDLE, row, level=Level.WARNING)
+            short = (grace.number or 0) < _SHORTEST_GRACE
+            yield from warn(Code.IDLE, (short, grace, found, "set it to 480"))
             yield from pod.spec.must_hold(Code.IDLE, _POD, Level.WARNING)
             yield from pod.main.must_hold(Code.IDLE, _MAIN, Level.WARNING)
 
 
-def _count(value: Value) -> int:
-    return int(value.quantity or 0)
+def _goes_soon(toleration: Value) -> bool:
+    seconds = toleration["tolerationSeconds"].number
+    soon = seconds is not None and 0 <= seconds <= _LONGEST_WAIT
+    return soon and toleration["effect"].text == "NoExecute"
 
 
 def _tolerates_pool(toleration: Value) -> bool:
@@ -209,25 +184,3 @@ def _tolerates_pool(toleration: Value) -> bool:
     keyed = key == GPU and (operator == "Exists" or toleration["value"].text == "true")
     every = not toleration["key"] and operator == "Exists"
     return (keyed or every) and toleration["effect"].raw in (None, "NoSchedule")
-
-
-def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
-    """Return the types that a pod's nodes may have: those of the EFA plugin, or the smallest."""
-    asked = pod.main["resources"]["limits"]
-    gpus, efa = _count(asked[GPU]), _count(asked[EFA])
-    named = {
-        name
-        for each in manifests.of("DaemonSet")
-        if "efa" in each.name and efa
-        for term in each.pods[0].spec["affinity"]["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
-        for expression in term["matchExpressions"]
-        for name in expression["values"].texts
-    }
-    known = [INSTANCES[each] for each in sorted(named) if each in INSTANCES]
-    types = [each for each in known or INSTANCES.values() if each.gpus >= max(gpus, 1)]
-    # A pod has the EFA devices beside its GPUs; one that asks for no GPU takes all of them.
-    shares = {e: e.efa_interfaces * (gpus or e.gpus) // e.gpus for e in types if e.efa_interfaces}
-    fitting = [each for each in types if not efa or efa == max(shares.get(each, 0), 1)]
-    size = (asked["memory"].quantity or 0) / _MIB
-    large = [each.memory_mib for each in fitting if each.memory_mib - each.hugepages_mib > size]
-    return [each for each in fitting if known or each.memory_mib == min(large, default=0)]

@@ -1,16 +1,15 @@
 """Guards of names: what an object names is there, and selectors find their pods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, manifest_guard
-from megatron_eks.guards.values import NO, Value
+from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _CLASSES = {"system-cluster-critical", "system-node-critical"}
-_LEVELS = ("privileged", "baseline", "restricted")
-_LEVEL = "pod-security.kubernetes.io"
 _APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
@@ -22,12 +21,12 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
     """Name what is there: a pod waits for its volumes, and is refused without its account."""
     for pod in manifests.pods:
         space = pod.owner.namespace
-        account, priority = pod.spec["serviceAccountName"], pod.spec["priorityClassName"]
-        places = [(account, "ServiceAccount"), (priority, "PriorityClass")]
-        volumes = [each["persistentVolumeClaim"]["claimName"] for each in pod.spec["volumes"]]
-        places += [(each, "PersistentVolumeClaim") for each in volumes]
-        configs = [each["configMap"] for each in pod.spec["volumes"]]
-        places += [(e["name"], "ConfigMap") for e in configs if e["optional"].raw is not True]
+        places = [(pod.spec["serviceAccountName"], "ServiceAccount")]
+        places += [(pod.spec["priorityClassName"], "PriorityClass")]
+        for volume in pod.spec["volumes"]:
+            places += [(volume["persistentVolumeClaim"]["claimName"], "PersistentVolumeClaim")]
+            optional = volume["configMap"]["optional"].raw is True
+            places += [] if optional else [(volume["configMap"]["name"], "ConfigMap")]
         for value, kind in places:
             kept = manifests.named(kind, value.text, space)
             beside = kind == "ServiceAccount" and any(manifests.of("Namespace"))
@@ -54,20 +53,16 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
     for each in manifests.objects:
         name, place = each["metadata"]["name"], each["metadata"]["namespace"]
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
-        if (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}:
-            found = f"no namespace {place.text}: the object is refused, or goes to another"
-            remedy = f"name one of {', '.join(made) or 'those of the platform'}"
-            yield place.finding(Code.MISSING_OBJECT, found, remedy)
-        if not name.text or (each.kind, place.text, name.text) in seen:
-            found = (
-                f"no name, or a second {each.kind} {name.text}: the last one overwrites the first"
-            )
-            yield name.finding(Code.DUPLICATE_OBJECT, found, "rename or remove one")
+        lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
+        found = f"no namespace {place.text}: the object is refused, or goes to another"
+        yield from report(Code.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
+        again = not name.text or (each.kind, place.text, name.text) in seen
+        found = f"no name, or a second {each.kind} {name.text}: one overwrites the other"
+        yield from report(Code.DUPLICATE_OBJECT, (again, name, found, "rename or remove one"))
         seen.add((each.kind, place.text, name.text))
-        for value in _lists(each.body):
-            if len({repr(element.raw) for element in value}) < len(list(value)):
-                found = f"{value.name} has an element twice: it is refused, or was meant to differ"
-                yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
+        for value in _repeating(each.body):
+            found = f"{value.name} has an element twice: it is refused, or was meant to differ"
+            yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
 
 
 @manifest_guard
@@ -80,41 +75,29 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
         wanted = selector if service else selector["matchLabels"]
         pairs = [(key, value.raw) for key, value in wanted.items()]
         chosen = [e for e in pods if pairs and all(p in [*e.labels.items()] for p in pairs)]
-        if pods and not chosen:
-            found = "no pod has these labels: a workload is refused, a Service answers nobody"
-            yield wanted.finding(Code.SELECTOR, found, "write the labels of the pods")
+        found = "no pod has these labels: a workload is refused, a Service answers nobody"
+        yield from report(
+            Code.SELECTOR, (pods and not chosen, wanted, found, "write labels of pods")
+        )
         app, why = [e.labels.get(_APP) for e in chosen], "commands that look for it miss it"
         rows = ((_APP, (*app,), why),) if app else ()
         yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows, Level.WARNING)
         known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
         for port in each["spec"]["ports"]:
             target = port["targetPort"] or port["port"]
-            right = [p for p in known if target.raw in (p["name"].raw, p["containerPort"].raw)]
-            if known and not right:
-                found = f"targetPort {target.raw!r} is no port of the pods"
-                remedy = f"use {' or '.join(str(p['containerPort'].raw) for p in known)}"
-                yield target.finding(Code.SERVICE, found, remedy)
+            ports = [p[key].raw for p in known for key in ("name", "containerPort")]
+            wrong, found = known and target.raw not in ports, f"no port {target.raw!r} of the pods"
+            yield from report(Code.SERVICE, (wrong, target, found, f"use one of {ports}"))
 
 
-@manifest_guard
-def pod_security_labels(manifests: Manifests) -> Iterator[Finding]:
-    """Say which pods a namespace admits ("Pod Security Admission"): else any may take the node."""
-    for each in manifests.of("Namespace"):
-        labels = each["metadata"]["labels"]
-        level = labels[f"{_LEVEL}/enforce"].text
-        jobs = any(each.name == e.namespace for e in manifests.of("PyTorchJob", "ResourceQuota"))
-        least = _LEVELS.index(level) if level in _LEVELS else 0
-        why = "it reports less than is refused"
-        rows = (
-            (f"{_LEVEL}/enforce", _LEVELS[1 + jobs :], "whoever makes a pod may take the node"),
-            *((f"{_LEVEL}/{mode}", _LEVELS[least:], why) for mode in ("audit", "warn")),
-        )
-        yield from labels.must_hold(Code.NAMESPACE_LEVEL, rows)
-
-
-def _lists(value: Value) -> Iterator[Value]:
-    """Return the lists of an object but those of words, in which one may stand twice."""
-    if isinstance(value.raw, list):
-        yield value
-    for inner in (*value, *(each for key, each in value.items() if key not in _WORDS)):
-        yield from _lists(inner)
+def _repeating(value: Value) -> Iterator[Value]:
+    """Return lists with an element that stands there twice, but those of words, where it may."""
+    inner: Iterable[tuple[str | int, Json]] = ()
+    if isinstance(value.raw, dict):
+        inner = value.raw.items()
+    elif isinstance(value.raw, list):
+        inner = enumerate(value.raw)
+        yield from [value] if len({*map(repr, value.raw)}) < len(value.raw) else []
+    for key, each in inner:
+        if key not in _WORDS and isinstance(each, dict | list):
+            yield from _repeating(value[key])

@@ -135,6 +135,11 @@ def report(
             yield place.finding(code, found, remedy, level)
 
 
+def warn(code: Code, *rows: tuple[object, Value, str, str]) -> Iterator[Finding]:
+    """Report the rows that are wrong as warnings."""
+    return report(code, *rows, level=Level.WARNING)
+
+
 def written(value: Json) -> str:
     """Write a value into a sentence; a mapping or a list by what it is."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):

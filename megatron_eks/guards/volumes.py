@@ -7,12 +7,11 @@ from itertools import pairwise
 from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.load import Json
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import JOBS
-from megatron_eks.guards.values import Value, report
+from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
+from megatron_eks.guards.quotas import JOBS
+from megatron_eks.guards.values import Row, Value, report, warn
 
-_CLAIM, _FITS = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME
+_CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME, Code.DIRECTORY_OWNER
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
 _HANDLE = re.compile(r"(fs-(?:[0-9a-f]{8,17}|preview))(::?.+)?")
 # FSx API, LustreFileSystemConfiguration, MountName; a folder may follow (its driver, issue 247).
@@ -20,9 +19,13 @@ _MOUNT_NAME = r"([a-z0-9]{8}|preview)(/[^/]+)*"
 _OF_THE_IMAGE = re.compile(r"/(opt|usr|bin|sbin|lib|lib64|proc|sys|dev|home|root|workspace)(/|$)")
 _PATH = re.compile(r"/[\w.-]+(/[\w.%-]+)*/?")
 _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|directory|target).*")
-_OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7]( (take|make|pass)( /\S+)+)+"
+_OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7](?: (?:take|make|pass)(?: /\S+)+)+"
+_ROOT, _RUNS = "only root may give a directory to somebody", ["sh", "-euc"]
 _TMP = "/tmp"  # noqa: S108 -- in the pod
-_SHARED: tuple[tuple[str, tuple[Json, ...], str], ...] = (
+_KEPT: tuple[Row, ...] = (
+    ("persistentVolumeReclaimPolicy", ("Retain", None), "the files are deleted with the claim"),
+)
+_SHARED: tuple[Row, ...] = (
     ("accessModes", (["ReadWriteMany"],), "ranks on several nodes cannot mount it"),
     ("volumeMode", ("Filesystem", None), "it has files, and no blocks"),
 )
@@ -42,136 +45,130 @@ _BOUND = (
 def mounts(manifests: Manifests) -> Iterator[Finding]:
     """Mount each volume, at a path of its own (Kubernetes, "Volumes")."""
     for pod in manifests.pods:
-        named = [each["name"].text for each in pod.spec["volumes"]]
-        used = {e["name"].text for each in pod.containers for e in each["volumeMounts"]}
-        yield from twice(Code.DUPLICATE_IN_POD, [each["name"] for each in pod.spec["volumes"]])
-        yield from twice(Code.DUPLICATE_IN_POD, [each["name"] for each in pod.containers])
-        for volume in pod.spec["volumes"]:
-            title, sources = volume["name"].text, len([e for _, e in volume.items() if e]) - 1
+        volumes, listed = list(pod.spec["volumes"]), [e["volumeMounts"] for e in pod.containers]
+        names = [each["name"].text for each in volumes]
+        used = {each["name"].text for mounts in listed for each in mounts}
+        for volume, title in zip(volumes, names, strict=True):
+            sources = sum(bool(each) for _, each in volume.items()) - 1
             found = f"volume {title!r} with {sources} sources: the pod is refused"
-            row = (sources != 1, volume, found, "give it one, such as an emptyDir or a claim")
-            yield from report(Code.UNKNOWN_VOLUME, row)
-            row = (title not in used, volume, f"nothing mounts {title!r}", "mount or remove it")
-            yield from report(Code.UNKNOWN_VOLUME, row, level=Level.WARNING)
-        for listed in (each["volumeMounts"] for each in pod.containers):
-            yield from twice(Code.DUPLICATE_IN_POD, [each["mountPath"] for each in listed])
-            for mount in listed:
-                name, path = mount["name"], mount["mountPath"]
-                found = f"no volume {name.raw!r}: the pod is refused"
-                absolute, remedy = path.text.startswith("/"), f"use {' or '.join(named) or 'one'}"
-                yield from report(
-                    Code.UNKNOWN_VOLUME,
-                    (name.text not in named, name, found, remedy),
-                    (not absolute, path, f"{path.raw!r} is no absolute path", "begin with a slash"),
-                )
+            yield from report(Code.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
+            found, idle = f"nothing mounts {title!r}", title not in used
+            yield from warn(Code.UNKNOWN_VOLUME, (idle, volume, found, "mount or remove it"))
+        parts = [[e["mountPath"] for e in each] for each in listed]
+        for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
+            yield from twice(Code.DUPLICATE_IN_POD, once)
+        for each in (each for mounts in listed for each in mounts):
+            name, path = each["name"], each["mountPath"]
+            found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
+            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"))
+            found, lost = f"{path.raw!r} is no absolute path", not path.text.startswith("/")
+            yield from report(Code.UNKNOWN_VOLUME, (lost, path, found, "begin with a slash"))
 
 
 def twice(code: Code, listed: list[Value]) -> Iterator[Finding]:
     """Report what may stand once in a list, and stands there again."""
     texts = [each.text.rstrip("/") for each in listed]
-    for index, each in enumerate(listed):
+    for index, each in enumerate(listed) if len({*texts}) < len(texts) else ():
         found = f"a second {each.raw!r}: it is refused, or only one of the two counts"
         yield from report(code, (texts[index] in texts[:index], each, found, "keep one"))
+
+
+def mounted(pod: Pod, container: Value, source: str) -> list[str]:
+    """Return where a container mounts volumes of a source, such as `emptyDir`."""
+    names = {each["name"].text for each in pod.spec["volumes"] if each[source]}
+    return [e["mountPath"].text for e in container["volumeMounts"] if e["name"].text in names]
 
 
 @manifest_guard
 def paths(manifests: Manifests) -> Iterator[Finding]:
     """Keep what programs read and write on a mounted claim (Kubernetes, "Volumes")."""
     for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
-        listed = pod.main["volumeMounts"]
+        listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
         at = {each["mountPath"].text.rstrip("/"): each for each in listed}
-        scratch = {each["name"].text for each in pod.spec["volumes"] if each["emptyDir"]}
         needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
         needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
         for place, path, kept, written in needs:
-            over = [mount for mount in at if f"{path}/".startswith(f"{mount}/")]
-            mount = at[max(over, key=len)] if over else listed["none"]
-            only, lost = mount["readOnly"].raw is True, kept and mount["name"].text in scratch
+            over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
+            only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
             found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
-            yield from report(
-                Code.LOST_OUTPUT,
-                (not over, place, found, f"use a path below {' or '.join(sorted(at))}"),
-                (written and only, mount["readOnly"], f"{path} is written to", "remove readOnly"),
-            )
+            row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
+            only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
+            yield from report(Code.LOST_OUTPUT, row, only_read)
             found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
             yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
 @manifest_guard
 def volumes(manifests: Manifests) -> Iterator[Finding]:
-    """Describe a shared file system as its driver reads it (aws-fsx-csi-driver, examples)."""
+    """Describe a shared file system as its driver reads it, for one claim (aws-fsx-csi-driver)."""
     listed, claims = manifests.of("PersistentVolume"), manifests.of("PersistentVolumeClaim")
     yield from twice(_FITS, [each["spec"]["csi"]["volumeHandle"] for each in listed])
     for volume in listed:
-        spec, handle, kept = volume["spec"], volume["spec"]["csi"]["volumeHandle"], ("Retain", None)
-        why = "the files are deleted with the claim"
-        yield from spec["persistentVolumeReclaimPolicy"].must_be(Code.RECLAIMED, *kept, why=why)
+        spec, handle = volume["spec"], volume["spec"]["csi"]["volumeHandle"]
+        yield from spec.must_hold(Code.RECLAIMED, _KEPT)
         yield from spec.must_hold(_FITS, _VOLUME)
         name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
         claim = manifests.named("PersistentVolumeClaim", name, namespace)
         place = claim["spec"]["volumeName"] if claim else spec["claimRef"]
-        lost = claims and place.raw != volume.name
         found = f"{volume.name} and its claim do not name each other: the claim stays Pending"
-        remedy = f"name {volume.name!r}" if claim else "name the claim that is to use the volume"
-        right, wrong = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system"
-        yield from report(
-            _FITS,
-            (not right, handle, wrong, "write fs-... as AWS shows it"),
-            (lost, place, found, remedy),
-        )
+        other = claims and place.raw != volume.name
+        yield from report(_FITS, (other, place, found, "name the claim here, the volume there"))
+        right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system"
+        yield from report(_FITS, (not right, handle, found, "write fs-... as AWS shows it"))
         if right and spec["csi"]["driver"].text == _FSX:
-            yield from _lustre(volume, right[1])
-
-
-@manifest_guard
-def claims(manifests: Manifests) -> Iterator[Finding]:
-    """Bind a claim to the one volume that is made for it ("Persistent Volumes")."""
-    known = [each.name for each in manifests.of("PersistentVolume")]
-    for claim in manifests.of("PersistentVolumeClaim"):
+            yield from _lustre(spec, right[1])
+    for claim in claims:
         yield from claim["spec"].must_hold(_FITS, _BOUND)
-        name, size = claim["spec"]["volumeName"], claim["spec"]["resources"]["requests"]["storage"]
-        bound = manifests.named("PersistentVolume", name.text)
+        size, named = claim["spec"]["resources"]["requests"]["storage"], claim["spec"]["volumeName"]
+        bound = manifests.named("PersistentVolume", named.text)
         has = bound["spec"]["capacity"]["storage"] if bound else size
-        small = size.quantity and size.quantity <= (has.quantity or 0)
-        found, remedy = f"no volume {name.raw!r}: it stays Pending", f"use {' or '.join(known)}"
-        yield from report(_FITS, (name and known and not bound, name, found, remedy))
-        found = f"it asks for {size.raw}, and its volume has {has.raw}"
-        row = (size.quantity != has.quantity, size, found, f"set it to {has.raw!r}")
-        yield from report(_FITS, row, level=Level.WARNING if small else Level.ERROR)
+        found, lost = f"no volume {named.raw!r}: it stays Pending", named and not bound and listed
+        yield from report(_FITS, (lost, named, found, f"use {' or '.join(e.name for e in listed)}"))
+        level = Level.WARNING if (size.quantity or 0) <= (has.quantity or 0) else Level.ERROR
+        wrong, found = size.quantity != has.quantity, f"the volume has {has.raw}, and not this size"
+        yield from report(_FITS, (wrong, size, found, f"ask for {has.raw}"), level=level)
+
+
+def _lustre(spec: Value, file_system: str) -> Iterator[Finding]:
+    attributes, options = spec["csi"]["volumeAttributes"], spec["mountOptions"]
+    address, name = attributes["dnsname"], attributes["mountname"]
+    here = re.match(rf"{file_system}\.fsx\.[\w-]+\.\w", address.text)
+    found = f"dnsname is {address.raw!r}, and the volume is {file_system}: the mount fails"
+    remedy = f"set it to {file_system}.fsx.REGION.amazonaws.com"
+    yield from report(_FITS, (not here, address, found, remedy))
+    wrong = "only SCRATCH_1 is called fsx" if name.text == "fsx" else "no file system has it"
+    found = f"mountname is {name.raw!r}: {wrong}, and pods hang in ContainerCreating"
+    bad, remedy = not re.fullmatch(_MOUNT_NAME, name.text), "write what AWS shows as MountName"
+    yield from report(_FITS, (bad, name, found, remedy))
+    found = "no mount option flock: file locks fail, and with them caches and data sets"
+    yield from report(_FITS, ("flock" not in options.texts, options, found, "add flock"))
 
 
 @manifest_guard
 def directory_owners(manifests: Manifests) -> Iterator[Finding]:
     """Make the shared directories for the user of the jobs (chmod(1), chown(1))."""
-    code = Code.DIRECTORY_OWNER
     for job in (e for e in manifests.of("Job") if e.name.startswith("shared-directories")):
-        args, user = job.pods[0].main["args"], _of(job.pods[0], "runAsUser")
-        yield from user.must_be(code, 0, why="only root may give a directory to somebody")
+        main, args = job.pods[0].main, job.pods[0].main["args"]
+        yield from job.pods[0].setting(main, "runAsUser").must_be(_DIRECTORY, 0, why=_ROOT)
         words = re.fullmatch(_OWNERS, " ".join(args.texts))
-        found = "these are no USER:GROUP, a mode that lets the group write, and rules with paths"
-        row = (not words, args, found, "write such as 10001:10001 0770 take /shared make ...")
-        yield from report(code, row)
+        right = words and main["command"].texts[:2] == _RUNS
+        found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
+        yield from report(_DIRECTORY, (not right, args, found, "write 10001:10001 0770 take ..."))
         for pod in (e for e in manifests.pods if words and e.owner.kind in JOBS):
-            claims = {each["name"].text for each in pod.spec["volumes"] if each[_CLAIM]}
-            at = [e["mountPath"].text for e in pod.main["volumeMounts"] if e["name"].text in claims]
-            for key in ("runAsUser", "runAsGroup") if at else ():
-                value, wanted = _of(pod, key), words[key] if words else ""
+            at = mounted(pod, pod.main, _CLAIM)
+            for key, wanted in (words.groupdict() if at and words else {}).items():
+                value = pod.setting(pod.main, key)
                 found = f"the shared directories belong to {wanted}: permission denied"
                 wrong = value and str(value.raw) not in {"0", wanted}
-                yield from report(code, (wrong, value, found, f"set it to {wanted}"))
-            for place, kept, _ in _paths(pod.main):
+                yield from report(_DIRECTORY, (wrong, value, found, f"set it to {wanted}"))
+            # Of a file system that exists the Job mounts the whole, and the pods one folder.
+            ends = {each[each.rfind("/") :] for each in args.texts}
+            for place, kept, _ in _paths(pod.main) if ends.isdisjoint(at) else ():
                 top = "/".join(place.text.split("/")[: at[0].count("/") + 2]) if at else ""
                 inside = any(top.startswith(f"{each}/") for each in at)
-                # Of a file system that exists the Job mounts the whole, and the pods one folder.
-                ends = {each[each.rfind("/") :] for each in args.texts}
-                made = not inside or top[top.rfind("/") :] in ends or not ends.isdisjoint(at)
+                lost = kept and inside and top[top.rfind("/") :] not in ends
                 found = f"{job.name} does not make {top}, where only root may write"
-                row = (kept and not made, place, found, "use a directory that it makes")
-                yield from report(code, row, level=Level.WARNING)
-
-
-def _of(pod: Pod, key: str) -> Value:
-    return pod.main["securityContext"][key] or pod.spec["securityContext"][key]
+                yield from warn(_DIRECTORY, (lost, place, found, "use a directory that it makes"))
 
 
 def _paths(container: Value) -> Iterator[tuple[Value, bool, bool]]:
@@ -181,23 +178,6 @@ def _paths(container: Value) -> Iterator[tuple[Value, bool, bool]]:
         if _PATH.fullmatch(word.text) and not _OF_THE_IMAGE.match(word.text):
             yield word, True, _WRITES.fullmatch(before.text) is not None
     for each in container["env"]:
-        value = each["value"]
-        if each["name"].text in WRITTEN and _PATH.fullmatch(value.text):
-            yield value, "DEBUG_INFO" in each["name"].text, True
-
-
-def _lustre(volume: Object, file_system: str) -> Iterator[Finding]:
-    attributes, options = volume["spec"]["csi"]["volumeAttributes"], volume["spec"]["mountOptions"]
-    address, name = attributes["dnsname"], attributes["mountname"]
-    here = re.match(rf"{file_system}\.fsx\.[\w-]+\.\w", address.text)
-    found = f"dnsname is {address.raw!r}, and the volume is {file_system}: the mount fails"
-    wrong = "only SCRATCH_1 is called fsx" if name.text == "fsx" else "no file system has it"
-    mount = f"mountname is {name.raw!r}: {wrong}, and pods hang in ContainerCreating"
-    remedy = "write the MountName that `aws fsx describe-file-systems` shows"
-    locks = "no mount option flock: file locks fail, and with them caches and data sets"
-    yield from report(
-        _FITS,
-        (not here, address, found, f"set it to {file_system}.fsx.REGION.amazonaws.com"),
-        (not re.fullmatch(_MOUNT_NAME, name.text), name, mount, remedy),
-        ("flock" not in options.texts, options, locks, "add flock"),
-    )
+        name, value = each["name"].text, each["value"]
+        if (name in WRITTEN or name.endswith("CA_BUNDLE")) and _PATH.fullmatch(value.text):
+            yield value, "DEBUG_INFO" in name, name in WRITTEN

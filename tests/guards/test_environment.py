@@ -1,12 +1,20 @@
-"""Variables, and secrets in plain text."""
+"""Variables, options of programs, and secrets in plain text."""
 
 import pytest
 
+from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
+from megatron_eks.config.codes import Code
+from megatron_eks.project import ROOT
 from tests.guards.slips import ABSENT, in_manifest
 
 _JOB = "PyTorchJob/megatron-cpt-techpulse"
 _MAIN = "spec pytorchReplicaSpecs Master template spec containers 0"
 _TOKEN = "hf_" + "a1B2" * 9
+_FETCH = "Job/fetch-tokenizer"
+_BOX = "spec template spec containers 0"
+_CONFIG = "ConfigMap/ddp-llama-3-2-1b-5fb41d77"
+_GPT = "PyTorchJob/megatron-gpt-7b"
+_ARGS = "spec pytorchReplicaSpecs Master template spec containers 0 args"
 
 
 def _variable(name: str, value: str) -> set[str]:
@@ -65,3 +73,36 @@ def test_secrets():
     assert in_manifest(webhook, "stringData", {"tls.key": "x"}) == {"SECRET_IN_MANIFEST"}
     config = "ConfigMap/dcgm-exporter"
     assert "SECRET_IN_MANIFEST" in in_manifest(config, "data counters.csv", _TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "code"),
+    [
+        (_FETCH, f"{_BOX} command 1", "/opt/megatron-eks/programs/fetsh.py", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 0", "torchrun", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} args 0", "--tokeniser", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
+        ("Job/efa-check-p4d", f"{_BOX} args 1", "8", Code.EXTENDED_RESOURCES),
+        (_CONFIG, "data train_ddp.json", '{"model": ', Code.MISSING_OBJECT),
+        (_CONFIG, "immutable", ABSENT, Code.REPLICAS_DIFFER),
+        (_GPT, _ARGS, lambda old: [*old, "--hiden-size"], Code.TRAINING_FLAG),
+        (_GPT, _ARGS, lambda old: [*old, "--bf16", "true"], Code.TRAINING_FLAG),
+        (_GPT, _ARGS, lambda old: [e for e in old if e != "--"], Code.TRAINING_FLAG),
+    ],
+)
+def test_a_wrong_argument_is_reported(name, path, value, code):
+    """A program that stops at its start stops when the nodes are paid for."""
+    assert code.name in in_manifest(name, path, value)
+
+
+def test_other_arguments_are_right():
+    """Options that a program has are the user's to choose."""
+    assert in_manifest(_FETCH, f"{_BOX} args", lambda old: [*old, "--revision", "main"]) == set()
+
+
+def test_the_options_are_those_of_the_programs():
+    """Each option stands in the sources of the programs."""
+    sources = "".join(each.read_text() for each in (ROOT / "assets" / "programs").glob("*.py"))
+    for program, options in PROGRAM_OPTIONS.items():
+        assert (ROOT / "assets" / "programs" / program).is_file()
+        assert [e for e in options.split() if f'"{e.rstrip("=!")}"' not in sources] == []
