@@ -152,10 +152,11 @@ def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
         for rule in own:
             yield from rule.must_hold(Code.JOB_FIELDS, [(*each, why) for each in rows])
             place, codes = rule[kind]["containerName"], rule[kind]["values"]
+            lost = kind == _CODES and place.text not in names
             foreign = any(each.raw not in _MISTAKES for each in codes)
             yield from report(
                 Code.JOB_FIELDS,
-                (place and place.text not in names, place, f"no such container: {why}", "name one"),
+                (lost, place, f"no such container: {why}", f"name one of {names}"),
                 (foreign, codes, f"these may pass by: {why}", "write codes of mistakes: 2, 3, 4"),
             )
 
