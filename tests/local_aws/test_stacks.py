@@ -5,6 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.local_aws.running import fail_next
 from tests.local_aws.stacks import Stacks
 
 REGION = "eu-west-1"
@@ -66,7 +67,7 @@ def test_what_is_the_same_is_no_change(stacks):
 
 def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
     """The stack says which resource failed and why, and nothing is left."""
-    aws.fail_next("Second", "out of luck")
+    fail_next(aws, "Second", "out of luck")
     second = parameter("b", DependsOn="First")
     status = stacks.create("broken", {"First": logs("/broken"), "Second": second})
     assert status == "ROLLBACK_COMPLETE"
@@ -81,8 +82,8 @@ def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
 def test_a_rollback_that_fails_goes_on_when_it_is_told_to(aws, stacks):
     """What the remedy of a failed deployment names is answered here too."""
     stacks.create("stuck", {"Note": parameter("a")})
-    aws.fail_next("Last", "out of luck")
-    aws.fail_next("Note", "not now", action="ROLLBACK")
+    fail_next(aws, "Last", "out of luck")
+    fail_next(aws, "Note", "not now", action="ROLLBACK")
     wanted = {"Note": parameter("b"), "Last": parameter("c", DependsOn="Note")}
     assert stacks.update("stuck", wanted) == "UPDATE_ROLLBACK_FAILED"
     stacks.client.continue_update_rollback(StackName="stuck")
@@ -115,7 +116,7 @@ def test_a_failed_update_goes_back_to_what_was(aws, stacks):
     """Values, replaced resources and outputs are those of before."""
     stacks.create("back", {"Logs": logs("/back/one", 30), "Note": parameter("a")})
     before = stacks.physical("back")
-    aws.fail_next("Last", "out of luck")
+    fail_next(aws, "Last", "out of luck")
     last = parameter("c", DependsOn=["Logs", "Note"])
     wanted = {"Logs": logs("/back/two", 90), "Note": parameter("b"), "Last": last}
     assert stacks.update("back", wanted) == "UPDATE_ROLLBACK_COMPLETE"
@@ -163,7 +164,7 @@ def test_what_was_half_made_is_taken_back_too(aws, stacks):
 
 def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     """`cdk deploy --no-rollback` leaves what was made before the failure."""
-    aws.fail_next("Second", "out of luck")
+    fail_next(aws, "Second", "out of luck")
     stacks.client.create_stack(
         StackName="left",
         TemplateBody=json.dumps(
@@ -182,7 +183,7 @@ def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
 
 def test_a_failed_creation_can_be_deleted_at_once(aws, stacks):
     """OnFailure: DELETE leaves no stack of that name."""
-    aws.fail_next("Only", "out of luck")
+    fail_next(aws, "Only", "out of luck")
     body = json.dumps({"Resources": {"Only": parameter("a")}})
     made = stacks.client.create_stack(StackName="gone", TemplateBody=body, OnFailure="DELETE")
     assert stacks.status(made["StackId"]) == "DELETE_COMPLETE"

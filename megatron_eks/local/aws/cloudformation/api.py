@@ -147,15 +147,6 @@ class CloudFormationApi(BaseResponse):
         found = [stack.describe_resource(each) for each in list(stack.resources.values())]
         return ActionResult({"StackResourceSummaries": found})
 
-    def describe_stack_resource(self) -> ActionResult:
-        """DescribeStackResource."""
-        stack = self._region.find(self._get("StackName"), deleted=True)
-        name = self._get("LogicalResourceId")
-        if name not in stack.resources:
-            raise ValidationError(f"Resource {name} does not exist for stack {stack.name}")
-        detail = stack.describe_resource(stack.resources[name])
-        return ActionResult({"StackResourceDetail": detail})
-
     def get_template(self) -> ActionResult:
         """GetTemplate: of the stack, or of a change set."""
         change_set = self._get("ChangeSetName")

@@ -112,10 +112,8 @@ class Region:
                 check_imports(stack, resolver.wanted(), imports, self._tools(stack))
             if request.import_existing:
                 others = [each for each in self.living() if each is not stack]
-                tools = self._tools(stack)
-                imports |= existing_resources(
-                    stack, resolver.wanted(), others, tools.handler, tools.context
-                )
+                wanted = resolver.wanted()
+                imports |= existing_resources(stack, wanted, others, self._tools(stack))
             found = changes(stack, resolver, imports)
             change_set = ChangeSet(
                 name,
@@ -270,9 +268,4 @@ class Region:
         def context(name: str) -> Context:
             return Context(self._clients, self._name, stack.name, name)
 
-        return Tools(
-            context,
-            handler_of,
-            self._failures.take,
-            self.users,
-        )
+        return Tools(context, handler_of, self._failures.take, self.users)
