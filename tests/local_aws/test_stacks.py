@@ -181,16 +181,6 @@ def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     assert list(stacks.physical("left")) == ["First"]
 
 
-def test_a_failed_creation_can_be_deleted_at_once(aws, stacks):
-    """OnFailure: DELETE leaves no stack of that name."""
-    fail_next(aws, "Only", "out of luck")
-    body = json.dumps({"Resources": {"Only": parameter("a")}})
-    made = stacks.client.create_stack(StackName="gone", TemplateBody=body, OnFailure="DELETE")
-    assert stacks.status(made["StackId"]) == "DELETE_COMPLETE"
-    with pytest.raises(ClientError, match="does not exist"):
-        stacks.status("gone")
-
-
 def test_an_export_in_use_stays(stacks):
     """It can be neither deleted nor changed while another stack imports it."""
     stacks.create("giver", {"Note": parameter("a")}, Outputs=export("one", "giver:out"))
@@ -254,6 +244,46 @@ def test_what_exists_can_be_taken_over(aws, stacks):
     stacks.client.execute_change_set(StackName="over", ChangeSetName="import")
     assert stacks.status("over") == "IMPORT_COMPLETE"
     assert stacks.physical("over")["Logs"] == "/taken/over"
+
+
+def _import(stacks, stack, body, *names):
+    """Make a change set that imports log groups."""
+    stacks.client.create_change_set(
+        StackName=stack,
+        ChangeSetName="import",
+        ChangeSetType="IMPORT",
+        TemplateBody=json.dumps({"Resources": {"Logs": body}}),
+        ResourcesToImport=[
+            {
+                "ResourceType": "AWS::Logs::LogGroup",
+                "LogicalResourceId": name,
+                "ResourceIdentifier": {"LogGroupName": "/found"},
+            }
+            for name in names
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "names", "said"),
+    [
+        ({"DeletionPolicy": "Retain"}, [], "ResourcesToImport must be specified"),
+        ({"DeletionPolicy": "Retain"}, ["Other"], r"\[Other\] are not in the template"),
+        ({}, ["Logs"], "must have DeletionPolicy"),
+    ],
+)
+def test_an_import_with_a_mistake_is_refused(stacks, policy, names, said):
+    """What is imported is in the template, and says what becomes of it."""
+    with pytest.raises(ClientError, match=said):
+        _import(stacks, "imported-wrongly", logs("/found", **policy), *names)
+
+
+def test_an_import_makes_a_stack(aws, stacks):
+    """`cdk import` of a new stack: it takes over what exists."""
+    aws.client("logs", REGION).create_log_group(logGroupName="/found")
+    _import(stacks, "imported", logs("/found", DeletionPolicy="Retain"), "Logs")
+    stacks.client.execute_change_set(StackName="imported", ChangeSetName="import")
+    assert stacks.status("imported") == "IMPORT_COMPLETE"
 
 
 def _take_over(stacks, stack, **policy):
