@@ -95,6 +95,7 @@ class Addon(Handler):
 
     kind = "AWS::EKS::Addon"
     service = "eks"
+    deletes = ("DeleteAddon", "clusterName", "addonName")
     describes = ("DescribeAddon", "clusterName", "addonName")
     answers: ClassVar = {"Arn": "addon.addonArn"}
 
@@ -107,15 +108,6 @@ class Addon(Handler):
         """Change version, settings and roles."""
         call(context, "eks", "UpdateAddon", untagged(new))
         retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the add-on."""
-        cluster, addon = physical_id.split("|")
-        context.clients("eks").delete_addon(
-            clusterName=cluster,
-            addonName=addon,
-            preserve=properties.get("PreserveOnDelete", False),
-        )
 
 
 class AccessEntry(Handler):
@@ -176,18 +168,6 @@ class PodIdentityAssociation(Handler):
         context.clients("eks").delete_pod_identity_association(
             clusterName=properties["ClusterName"], associationId=physical_id
         )
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ids."""
-        found = context.clients("eks").describe_pod_identity_association(
-            clusterName=properties["ClusterName"], associationId=physical_id
-        )
-        return {
-            "AssociationArn": found["association"]["associationArn"],
-            "AssociationId": physical_id,
-        }
 
 
 HANDLERS: tuple[Handler, ...] = (Cluster(), Addon(), AccessEntry(), PodIdentityAssociation())

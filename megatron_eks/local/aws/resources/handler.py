@@ -41,7 +41,7 @@ class Context:
 
 
 class Handler:
-    """A resource type. Properties come without functions and in the schema's types."""
+    """A resource type. Properties come without functions."""
 
     kind: str
     service: str

@@ -59,8 +59,7 @@ class Nodegroup(Handler):
             raise NotSupportedError(TOGETHER)
         names = {"ClusterName": cluster, "NodegroupName": group}
         if versions:
-            forced = {"Force": new["ForceUpdateEnabled"]} if "ForceUpdateEnabled" in new else {}
-            call(context, "eks", "UpdateNodegroupVersion", {**names, **versions, **forced})
+            call(context, "eks", "UpdateNodegroupVersion", {**names, **versions})
             return
         settings = changed(old, new, *_SETTINGS)
         more: Object = {}
