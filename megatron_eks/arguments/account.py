@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.reach import console_here
 from megatron_eks.arguments.shared import today
-from megatron_eks.ops.aws.pool_nodes import Kubernetes
+from megatron_eks.kubernetes.client import Client
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.console import Console
@@ -34,10 +34,10 @@ def with_console(given: argparse.Namespace, act: "Callable[[Console], int]") -> 
         raise explained(error) from error
 
 
-def kubernetes(tools: "Tools") -> Callable[[], Kubernetes]:
+def kubernetes(tools: "Tools") -> Callable[[], Client]:
     """Return how to reach the cluster's API server, when somebody needs it."""
 
-    def connect() -> Kubernetes:
+    def connect() -> Client:
         from megatron_eks.ops.kube import access  # noqa: PLC0415 -- few commands need it
 
         try:

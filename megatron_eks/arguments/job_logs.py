@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from megatron_eks.arguments.reach import console_here, on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output, runs
+from megatron_eks.arguments.shared import Commands, command, count, output, runs
 from megatron_eks.ops import diagnosis
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import INTERRUPTED
@@ -30,12 +30,12 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
         "  meks logs --explain --file saved.log\n",
     )
     parser.add_argument("job", nargs="?", metavar="JOB")
-    parser.add_argument("--rank", type=_count, metavar="N", help="of this rank alone")
+    parser.add_argument("--rank", type=count, metavar="N", help="of this rank alone")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--follow", "-f", action="store_true", help="go on until the job ends; Ctrl-C leaves it be"
     )
-    parser.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each rank")
+    parser.add_argument("--tail", type=count, metavar="N", help="the last N lines of each rank")
     parser.add_argument("--since", type=_span, metavar="TIME", help="such as 90s, 10m, 2h or 1d")
     parser.add_argument(
         "--grep",
@@ -106,12 +106,6 @@ def _saved(
     except KeyboardInterrupt:
         console.say("\ninterrupted: nothing was changed")
         return INTERRUPTED
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
-    return int(text)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

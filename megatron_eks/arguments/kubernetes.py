@@ -2,14 +2,13 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from megatron_eks.arguments.account import on_aws
-from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
+from megatron_eks.arguments.reach import console_here, on_cluster, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, cluster, command, runs, yes
 from megatron_eks.kubernetes.kubeconfig import files
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.kube import apply
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import Project
@@ -69,10 +68,9 @@ def _token(commands: "Commands[argparse.ArgumentParser]") -> None:
         from megatron_eks.ops.aws import session  # noqa: PLC0415 -- with it
         from megatron_eks.ops.kube import token  # noqa: PLC0415 -- with it
 
-        console = Console(sys.stdin, sys.stdout, sys.stderr, SystemClock())
         try:
             aws = session.Aws(boto3.Session(region_name=given.region), given.region)
-            return token.run(given.cluster_name, given.role_arn, aws, console)
+            return token.run(given.cluster_name, given.role_arn, aws, console_here())
         except session.ERRORS as error:
             raise session.explained(error) from error
 

@@ -76,15 +76,12 @@ def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Consol
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
     project = load_project(given.cluster, today())
     console = console_here(yes=getattr(given, "yes", False))
+    found = opened(given, project.cluster)
     try:
-        found = access.open_access(
-            project.cluster, given.kubeconfig, given.context, os.environ, Path.home()
-        )
-        try:
-            return act(found, project, console)
-        except NoJob as error:
-            raise error.beside([job.name for job in project.jobs]) from error
-        finally:
-            found.client.close()
+        return act(found, project, console)
+    except NoJob as error:
+        raise error.beside([job.name for job in project.jobs]) from error
     except access.ERRORS as error:
         raise access.explained(error) from error
+    finally:
+        found.client.close()

@@ -70,6 +70,13 @@ def yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="answer every question with yes")
 
 
+def count(text: str) -> int:
+    """Read how many of something are wanted."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
+    return int(text)
+
+
 def today() -> date:
     """Return the date, which decides what is still supported."""
     return datetime.now(tz=UTC).date()

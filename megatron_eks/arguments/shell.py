@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from megatron_eks.arguments.reach import console_here, on_cluster, opened, reach
-from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
+from megatron_eks.arguments.shared import Commands, command, count, output, runs, today, yes
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE
 from megatron_eks.ops.kube.access import Access
@@ -58,7 +58,7 @@ def _shell(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.usage = "%(prog)s [options] JOB [-- COMMAND...]"
     parser.add_argument("job", metavar="JOB")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--rank", type=_count, metavar="N", help="where (default: 0)")
+    which.add_argument("--rank", type=count, metavar="N", help="where (default: 0)")
     which.add_argument(
         "--all-ranks",
         action="store_true",
@@ -172,9 +172,3 @@ def _support_bundle(commands: "Commands[argparse.ArgumentParser]") -> None:
             home=Path.home(),
         )
         return bundle.run(wish, given.output, console_here())
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
-    return int(text)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.local.aws.server import local_aws
 from tests.local import jobs
+from tests.local_aws.running import local_aws
 from tests.ops.aws.fakes import ACCOUNT as OTHER
 from tests.ops.aws.fakes import CLUSTER
 from tests.ops.aws.scaling import make_cluster
@@ -29,7 +29,7 @@ SECONDS = 150
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory):
     """Run a local AWS with the cluster's node group."""
-    with local_aws(tmp_path_factory.mktemp("aws"), sys.executable) as server:
+    with local_aws(tmp_path_factory.mktemp("aws")) as server:
         server.client("iam", REGION).create_role(RoleName="Admin", AssumeRolePolicyDocument="{}")
         make_cluster(server, "techpulse")
         yield server

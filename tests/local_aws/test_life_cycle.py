@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.local_aws.commands import ROOT, run
+from tests.local_aws.running import fail_next
 
 pytestmark = pytest.mark.tools
 
@@ -113,7 +114,7 @@ def test_a_build_pushes_an_image_and_tells_its_digest(world):
     found = world.client("ecr").describe_images(repositoryName=name, imageIds=[{"imageTag": tag}])
     digest = found["imageDetails"][0]["imageDigest"]
     assert events[-1]["message"] == f"digest: {digest}"
-    world.aws.fail_next("techpulse-fsdp", "no space left on device", action="BUILD")
+    fail_next(world.aws, "techpulse-fsdp", "no space left on device", action="BUILD")
     (build,) = _builds(codebuild, codebuild.start_build(projectName="techpulse-fsdp"))
     assert build["buildStatus"] == "FAILED"
     assert "no space left" in build["phases"][-1]["contexts"][0]["message"]
@@ -149,8 +150,8 @@ def test_labels_change_in_place_and_sizes_stay(world):
 
 def test_a_failure_rolls_back_and_says_why(world):
     """A service's error reaches the terminal, and the stack is what it was."""
-    world.aws.fail_next(
-        "AWS::EKS::Nodegroup", "Internal Failure: we are not well today", action="UPDATE"
+    fail_next(
+        world.aws, "AWS::EKS::Nodegroup", "Internal Failure: we are not well today", action="UPDATE"
     )
     world.cluster["gpu_pools"][0]["labels"] = {"team": "vision"}
     world.write()

@@ -174,16 +174,6 @@ MISTAKES = {
         "Wrong",
         "does not exist or is not attachable",
     ),
-    "a parameter against its own pattern": (
-        {"Wrong": of("SSM::Parameter", Type="String", Value="v", AllowedPattern="^[0-9]+$")},
-        "Wrong",
-        "cannot be validated against allowedPattern",
-    ),
-    "a parameter that is too long": (
-        {"Wrong": of("SSM::Parameter", Type="String", Value="x" * 4097)},
-        "Wrong",
-        "4096",
-    ),
 }
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.local_aws.running import fail_next
 from tests.local_aws.stacks import Stacks
 
 REGION = "eu-west-1"
@@ -66,7 +67,7 @@ def test_what_is_the_same_is_no_change(stacks):
 
 def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
     """The stack says which resource failed and why, and nothing is left."""
-    aws.fail_next("Second", "out of luck")
+    fail_next(aws, "Second", "out of luck")
     second = parameter("b", DependsOn="First")
     status = stacks.create("broken", {"First": logs("/broken"), "Second": second})
     assert status == "ROLLBACK_COMPLETE"
@@ -81,8 +82,8 @@ def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
 def test_a_rollback_that_fails_goes_on_when_it_is_told_to(aws, stacks):
     """What the remedy of a failed deployment names is answered here too."""
     stacks.create("stuck", {"Note": parameter("a")})
-    aws.fail_next("Last", "out of luck")
-    aws.fail_next("Note", "not now", action="ROLLBACK")
+    fail_next(aws, "Last", "out of luck")
+    fail_next(aws, "Note", "not now", action="ROLLBACK")
     wanted = {"Note": parameter("b"), "Last": parameter("c", DependsOn="Note")}
     assert stacks.update("stuck", wanted) == "UPDATE_ROLLBACK_FAILED"
     stacks.client.continue_update_rollback(StackName="stuck")
@@ -115,7 +116,7 @@ def test_a_failed_update_goes_back_to_what_was(aws, stacks):
     """Values, replaced resources and outputs are those of before."""
     stacks.create("back", {"Logs": logs("/back/one", 30), "Note": parameter("a")})
     before = stacks.physical("back")
-    aws.fail_next("Last", "out of luck")
+    fail_next(aws, "Last", "out of luck")
     last = parameter("c", DependsOn=["Logs", "Note"])
     wanted = {"Logs": logs("/back/two", 90), "Note": parameter("b"), "Last": last}
     assert stacks.update("back", wanted) == "UPDATE_ROLLBACK_COMPLETE"
@@ -163,7 +164,7 @@ def test_what_was_half_made_is_taken_back_too(aws, stacks):
 
 def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     """`cdk deploy --no-rollback` leaves what was made before the failure."""
-    aws.fail_next("Second", "out of luck")
+    fail_next(aws, "Second", "out of luck")
     stacks.client.create_stack(
         StackName="left",
         TemplateBody=json.dumps(
@@ -178,16 +179,6 @@ def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     )
     assert stacks.status("left") == "CREATE_FAILED"
     assert list(stacks.physical("left")) == ["First"]
-
-
-def test_a_failed_creation_can_be_deleted_at_once(aws, stacks):
-    """OnFailure: DELETE leaves no stack of that name."""
-    aws.fail_next("Only", "out of luck")
-    body = json.dumps({"Resources": {"Only": parameter("a")}})
-    made = stacks.client.create_stack(StackName="gone", TemplateBody=body, OnFailure="DELETE")
-    assert stacks.status(made["StackId"]) == "DELETE_COMPLETE"
-    with pytest.raises(ClientError, match="does not exist"):
-        stacks.status("gone")
 
 
 def test_an_export_in_use_stays(stacks):
@@ -253,6 +244,46 @@ def test_what_exists_can_be_taken_over(aws, stacks):
     stacks.client.execute_change_set(StackName="over", ChangeSetName="import")
     assert stacks.status("over") == "IMPORT_COMPLETE"
     assert stacks.physical("over")["Logs"] == "/taken/over"
+
+
+def _import(stacks, stack, body, *names):
+    """Make a change set that imports log groups."""
+    stacks.client.create_change_set(
+        StackName=stack,
+        ChangeSetName="import",
+        ChangeSetType="IMPORT",
+        TemplateBody=json.dumps({"Resources": {"Logs": body}}),
+        ResourcesToImport=[
+            {
+                "ResourceType": "AWS::Logs::LogGroup",
+                "LogicalResourceId": name,
+                "ResourceIdentifier": {"LogGroupName": "/found"},
+            }
+            for name in names
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "names", "said"),
+    [
+        ({"DeletionPolicy": "Retain"}, [], "ResourcesToImport must be specified"),
+        ({"DeletionPolicy": "Retain"}, ["Other"], r"\[Other\] are not in the template"),
+        ({}, ["Logs"], "must have DeletionPolicy"),
+    ],
+)
+def test_an_import_with_a_mistake_is_refused(stacks, policy, names, said):
+    """What is imported is in the template, and says what becomes of it."""
+    with pytest.raises(ClientError, match=said):
+        _import(stacks, "imported-wrongly", logs("/found", **policy), *names)
+
+
+def test_an_import_makes_a_stack(aws, stacks):
+    """`cdk import` of a new stack: it takes over what exists."""
+    aws.client("logs", REGION).create_log_group(logGroupName="/found")
+    _import(stacks, "imported", logs("/found", DeletionPolicy="Retain"), "Logs")
+    stacks.client.execute_change_set(StackName="imported", ChangeSetName="import")
+    assert stacks.status("imported") == "IMPORT_COMPLETE"
 
 
 def _take_over(stacks, stack, **policy):

@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.keys import Key, Keys
 from megatron_eks.local.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
+from tests.local_aws.running import fail_next
 
 REGION = "us-east-2"
 ROLE = "arn:aws:iam::000000000000:role/any/Role"
@@ -245,5 +246,5 @@ def test_the_keys_are_in_no_place_that_others_read(aws, tmp_path):
 
 def test_failures_on_demand_are_for_the_owner(aws):
     """The rest of this folder counts on them."""
-    aws.fail_next("AWS::Nobody::Wants", "never met")
+    fail_next(aws, "AWS::Nobody::Wants", "never met")
     assert json.loads(aws.tell(NODES_PATH, {})) == aws.nodes()

@@ -3,15 +3,13 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.keys import Keys
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
-from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
+from megatron_eks.local.kubernetes.processes import Processes, listens
 
 NAME = "aws"
 _START_SECONDS = 60
@@ -78,10 +76,6 @@ class LocalAws:
         found: list[Object] = json.loads(self.tell(NODES_PATH, {}))
         return found
 
-    def fail_next(self, resource: str, message: str, action: str = "CREATE") -> None:
-        """Let CloudFormation fail once at a resource, given by type or beginning of its name."""
-        self.tell(FAILURES_PATH, {"resource": resource, "message": message, "action": action})
-
     def tell(self, path: str, content: Object) -> bytes:
         """Send something to an address beside AWS's own, and return the answer."""
         secret = self.keys.administrator.secret_access_key
@@ -127,19 +121,6 @@ def start(
 def wait(processes: Processes, port: int) -> None:
     """Return when the server answers. Raises ProcessError if it does not."""
     processes.wait(NAME, lambda: listens(port), _START_SECONDS)
-
-
-@contextmanager
-def local_aws(folder: Path, python: str) -> Iterator[LocalAws]:
-    """Run a local AWS of one's own; its log lies in the folder."""
-    processes = Processes(folder)
-    try:
-        running = new(free_port())
-        start(processes, python, running, folder / keys.FILE)
-        wait(processes, running.port)
-        yield running
-    finally:
-        processes.stop()
 
 
 def merged(environment: Mapping[str, str], local: LocalAws, region: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.ops.aws.build_source import same_source
-from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.images import DIGEST
 
@@ -36,7 +36,6 @@ _CHOSEN = frozenset(
 _MACHINE = ("certificate", "dockerServer", "fleet", "image", "registryCredential", "type")
 _BATCH = 100
 _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
-_NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
 @dataclass(frozen=True)
@@ -107,16 +106,15 @@ class Records:
 
     def _ids(self, project: str) -> list[str]:
         pages = self._codebuild.get_paginator("list_builds_for_project")
-        try:
-            return [
+        found = if_there(
+            lambda: [
                 str(each)
                 for page in pages.paginate(projectName=project, sortOrder="ASCENDING")
                 for each in page.get("ids", ())
-            ]
-        except self._codebuild.exceptions.ClientError as error:
-            if error_code(error) == "ResourceNotFoundException":
-                return []
-            raise
+            ],
+            "ResourceNotFoundException",
+        )
+        return found or []
 
     def _is_of_this_checkout(self, build: "_Described", image: "ImagePlan") -> bool:
         try:
@@ -142,15 +140,13 @@ def is_there(repository: str, digest: str, ecr: "BaseClient") -> bool:
 
 def digest_of(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") -> str | None:
     """Return the digest of an image in a repository; None where there is no such image."""
-    try:
-        found = ecr.describe_images(
-            repositoryName=repository.partition("/")[2], imageIds=[dict(image)]
-        )
-    except ecr.exceptions.ClientError as error:
-        if error_code(error) in _NOT_THERE:
-            return None
-        raise
-    return str(found["imageDetails"][0]["imageDigest"])
+    found = if_there(
+        ecr.describe_images,
+        *("ImageNotFoundException", "RepositoryNotFoundException"),
+        repositoryName=repository.partition("/")[2],
+        imageIds=[dict(image)],
+    )
+    return found and str(found["imageDetails"][0]["imageDigest"])
 
 
 def _overridden(build: "_Described", project: "_Described") -> "Iterator[str]":

@@ -1,7 +1,10 @@
 """Why nodes do not come: reasons of EC2, Auto Scaling and EKS in plain words, and remedies."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from botocore.client import BaseClient
 
 from megatron_eks.plan.pools import PoolPlan
 
@@ -100,6 +103,19 @@ def explain(message: str, pool: PoolPlan, nodes: int) -> Reason:
         "zone": pool.zone,
     }
     return Reason(reason.found.format(**facts), reason.remedy.format(**facts), reason.waiting_helps)
+
+
+def offers_of(types: Iterable[str], ec2: BaseClient) -> dict[str, tuple[str, ...]]:
+    """Return the zones of the region that offer each of some instance types."""
+    found: dict[str, list[str]] = {name: [] for name in types}
+    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": list(found)}],
+    )
+    for page in pages:
+        for each in page["InstanceTypeOfferings"]:
+            found[each["InstanceType"]].append(str(each["Location"]))
+    return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
 
 def quota_of(pool: PoolPlan) -> tuple[str, str]:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import cast
 
 from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.session import Aws, if_there
 from megatron_eks.ops.aws.stacks import Template
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
 
+_BOOTSTRAP_VERSION = "/cdk-bootstrap/hnb659fds/version"
 _SECONDS = 1800
 _TAIL_LINES = 4
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -104,6 +106,12 @@ class Cdk:
                 "correct it and run `meks deploy` again: what is done stays done",
                 where=f"cdk {arguments[0]}",
             )
+
+
+def is_bootstrapped(aws: Aws) -> bool:
+    """Tell whether an account and region have the CDK's bucket and roles."""
+    ask = aws.client("ssm").get_parameter
+    return if_there(ask, "ParameterNotFound", Name=_BOOTSTRAP_VERSION) is not None
 
 
 def _reason(lines: Sequence[str]) -> str:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog.pricing import AS_OF, HOURS_PER_MONTH
 from megatron_eks.config.codes import Code
+from megatron_eks.kubernetes.client import Client
 from megatron_eks.kubernetes.connection import ApiError
 from megatron_eks.ops.aws import following, retained
 from megatron_eks.ops.aws.console import duration
-from megatron_eks.ops.aws.pool_nodes import Kubernetes
+from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandError
 from megatron_eks.ops.failure import Failure
@@ -31,7 +32,7 @@ class Wish:
     """The cluster's name, which answers the second question about storage."""
 
 
-def run(wish: Wish, tools: Tools, connect: Callable[[], Kubernetes]) -> int:
+def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
     """Delete a cluster; run again after an interruption, it goes on where it ended."""
     plan, console, stacks = tools.plan, tools.console, tools.stacks
     # Also what is left of a creation that failed.
@@ -105,7 +106,7 @@ def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: Tools) 
     return console.confirm_name("Delete all of it?", plan.name, f"--confirm {plan.name}")
 
 
-def _end_jobs(tools: Tools, connect: Callable[[], Kubernetes]) -> None:
+def _end_jobs(tools: Tools, connect: Callable[[], Client]) -> None:
     """Delete jobs, so that they end by a signal and not with their nodes."""
     namespace = tools.plan.platform.namespace
     try:
@@ -142,11 +143,8 @@ def _lift_protection(tools: Tools) -> None:
     eks, name = tools.aws.client("eks"), tools.plan.eks_name
 
     def cluster() -> dict[str, object] | None:
-        try:
-            found: dict[str, object] = eks.describe_cluster(name=name)["cluster"]
-        except eks.exceptions.ResourceNotFoundException:
-            return None
-        return found
+        found = if_there(eks.describe_cluster, "ResourceNotFoundException", name=name)
+        return found and dict(found["cluster"])
 
     present = cluster()
     if present is None or not present.get("deletionProtection"):

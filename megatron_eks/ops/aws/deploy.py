@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import following, outputs, retained
-from megatron_eks.ops.aws.cdk import Cdk
+from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
 from megatron_eks.ops.aws.change_guard import Verdict, judge, refuse_data_loss, show_changes
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.identity import check_administrators
-from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
 from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools
@@ -19,7 +18,6 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
 
-_BOOTSTRAP_VERSION = "/cdk-bootstrap/hnb659fds/version"
 _AGAIN = "run `meks deploy` again: what is done stays done"
 _GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
 
@@ -238,12 +236,7 @@ def _made(name: str, tools: Tools) -> bool:
 
 def _bootstrap(account: str, tools: Tools, cdk: Cdk) -> None:
     """Make the CDK's bucket and roles, where this account and region have none yet."""
-    ssm = tools.aws.client("ssm")
-    try:
-        ssm.get_parameter(Name=_BOOTSTRAP_VERSION)
-    except ssm.exceptions.ClientError as error:
-        if error_code(error) != "ParameterNotFound":
-            raise
+    if not is_bootstrapped(tools.aws):
         tools.console.say("cdk bootstrap: the CDK's bucket and roles in this account and region")
         cdk.bootstrap(account)
 

@@ -14,6 +14,7 @@ from megatron_eks.config.errors import Finding, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.ops import files
+from megatron_eks.ops.aws.capacity import offers_of
 from megatron_eks.ops.aws.cluster_file import Answers, render
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.aws.identity import caller_role
@@ -153,20 +154,12 @@ class _Questions:
 
     def _offers(self, kind: str) -> tuple[str, ...]:
         """Return the zones that have an instance type."""
-        pages = (
-            self._aws.client("ec2")
-            .get_paginator("describe_instance_type_offerings")
-            .paginate(
-                LocationType="availability-zone",
-                Filters=[{"Name": "instance-type", "Values": [kind]}],
-            )
-        )
-        zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
+        zones = offers_of([kind], self._aws.client("ec2"))[kind]
         if not zones:
             found = f"no zone of {self._aws.region} offers {kind}"
             remedy = "use another --instance-type or --region"
             raise Failure(Code.NO_CAPACITY, found, remedy)
-        return tuple(zones)
+        return zones
 
     def _zones(self, first: str) -> tuple[str, ...]:
         """Return the pool's zone and others of the region, in their order."""

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from botocore.client import BaseClient
 
-from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.session import if_there
 
-_GONE = {"ResourceNotFoundException"}
+_GONE = "ResourceNotFoundException"
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,10 @@ class NodeGroups:
 
     def find(self, name: str) -> NodeGroup | None:
         """Return a node group; None where it, or its cluster, does not exist."""
-        try:
-            found = self._eks.describe_nodegroup(clusterName=self.cluster, nodegroupName=name)
-        except self._eks.exceptions.ClientError as error:
-            if error_code(error) in _GONE:
-                return None
-            raise
+        describe = self._eks.describe_nodegroup
+        found = if_there(describe, _GONE, clusterName=self.cluster, nodegroupName=name)
+        if found is None:
+            return None
         group = found["nodegroup"]
         scaling = group.get("scalingConfig", {})
         resources = group.get("resources", {})
@@ -64,23 +62,17 @@ class NodeGroups:
 
     def names(self) -> list[str]:
         """Return the names of all; none where there is no cluster yet."""
-        names: list[str] = []
-        token: dict[str, str] = {}
-        while True:
-            try:
-                page = self._eks.list_nodegroups(clusterName=self.cluster, **token)
-            except self._eks.exceptions.ClientError as error:
-                if error_code(error) in _GONE:
-                    return []
-                raise
-            names += [str(name) for name in page["nodegroups"]]
-            if not page.get("nextToken"):
-                return names
-            token = {"nextToken": page["nextToken"]}
+        pages = self._eks.get_paginator("list_nodegroups").paginate(clusterName=self.cluster)
+        return (
+            if_there(lambda: [str(name) for page in pages for name in page["nodegroups"]], _GONE)
+            or []
+        )
 
     def wanted(self) -> Mapping[str, int]:
         """Return how many nodes each is asked to have."""
-        if not self._exists():
+        # Asked first: on a cluster that is not there a list of its groups is an error of another
+        # kind in some of AWS's stand-ins.
+        if if_there(self._eks.describe_cluster, _GONE, name=self.cluster) is None:
             return {}
         groups = (self.find(name) for name in self.names())
         return {group.name: group.wanted for group in groups if group}
@@ -121,14 +113,3 @@ class NodeGroups:
                 if each.get("StatusCode") in {"Failed", "Cancelled"} and each["StartTime"] >= since
             ]
         return [reason for reason in dict.fromkeys(reasons) if reason]
-
-    def _exists(self) -> bool:
-        # Asked first: on a cluster that is not there a list of its groups is an error of another
-        # kind in some of AWS's stand-ins.
-        try:
-            self._eks.describe_cluster(name=self.cluster)
-        except self._eks.exceptions.ClientError as error:
-            if error_code(error) in _GONE:
-                return False
-            raise
-        return True

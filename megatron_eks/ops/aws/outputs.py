@@ -30,7 +30,6 @@ _BETWEEN_STACKS = "ExportsOutput"
 # ECR User Guide, "Amazon ECR private registries".
 _ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
 _HERE = ("127.0.0.1", "localhost")
-_NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
 def run(output: str, tools: Tools) -> int:

@@ -1,35 +1,14 @@
 """What the API server knows of a pool: nodes that offer their devices, and job pods on them."""
 
-from typing import Any, Protocol
+from typing import Any
 
+from megatron_eks.kubernetes.client import Client
 from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
 
 _ENDED = {"Succeeded", "Failed"}
 
 
-class Kubernetes(Protocol):
-    """The little of an API client that these commands need; `Client` has it."""
-
-    def list(
-        self, api_version: str, kind: str, namespace: str | None = None, *, labels: str = ""
-    ) -> list[dict[str, Any]]:
-        """Return the objects of a kind, of one namespace or of all."""
-        ...
-
-    def delete(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        *,
-        missing_ok: bool = False,
-    ) -> None:
-        """Delete one object and what it owns."""
-        ...
-
-
-def usable_nodes(kubernetes: Kubernetes, pool: PoolPlan) -> int:
+def usable_nodes(kubernetes: Client, pool: PoolPlan) -> int:
     """Count the nodes that are ready and offer all GPUs and EFA interfaces of their type.
 
     A node is Ready minutes before its device plugins have told the kubelet of a device.
@@ -48,7 +27,7 @@ def usable_nodes(kubernetes: Kubernetes, pool: PoolPlan) -> int:
     )
 
 
-def job_pods(kubernetes: Kubernetes, pool: PoolPlan, namespace: str) -> list[str]:
+def job_pods(kubernetes: Client, pool: PoolPlan, namespace: str) -> list[str]:
     """Name the pods of jobs that run on a pool, or wait for it."""
     nodes = {node["metadata"]["name"] for node in _nodes(kubernetes, pool)}
     return sorted(
@@ -62,7 +41,7 @@ def job_pods(kubernetes: Kubernetes, pool: PoolPlan, namespace: str) -> list[str
     )
 
 
-def _nodes(kubernetes: Kubernetes, pool: PoolPlan) -> list[dict[str, Any]]:
+def _nodes(kubernetes: Client, pool: PoolPlan) -> list[dict[str, Any]]:
     return kubernetes.list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")
 
 

@@ -2,11 +2,13 @@
 
 import copy
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from botocore.client import BaseClient
 
 from megatron_eks.ops.aws import following
+from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.stacks import Template, resources_of
 from megatron_eks.ops.aws.tools import Tools
 
@@ -47,15 +49,13 @@ def empty_buckets(name: str, tools: Tools) -> None:
 
 def repositories(tools: Tools) -> list[str]:
     """Return the cluster's image repositories that exist, whatever stack they belonged to."""
-    ecr = tools.aws.client("ecr")
-    found = []
-    for image in tools.plan.images:
-        try:
-            ecr.describe_repositories(repositoryNames=[image.repository])
-        except ecr.exceptions.RepositoryNotFoundException:
-            continue
-        found.append(image.repository)
-    return found
+    describe = tools.aws.client("ecr").describe_repositories
+    names = [image.repository for image in tools.plan.images]
+    return [
+        name
+        for name in names
+        if if_there(describe, "RepositoryNotFoundException", repositoryNames=[name])
+    ]
 
 
 def delete_repositories(tools: Tools) -> None:
@@ -68,25 +68,22 @@ def delete_repositories(tools: Tools) -> None:
 
 def file_systems(tools: Tools, vpc: str) -> list[str]:
     """Return the FSx file systems in a VPC, whoever made them."""
-    pages = tools.aws.client("fsx").get_paginator("describe_file_systems").paginate()
-    return [
-        str(each["FileSystemId"])
-        for page in pages
-        for each in page["FileSystems"]
-        if each.get("VpcId") == vpc
-    ]
+    return [str(each["FileSystemId"]) for each in _all(tools) if each.get("VpcId") == vpc]
 
 
 def left_behind(tools: Tools) -> list[str]:
     """Return the file systems that an earlier cluster of this name has left without their stack."""
     name = {"Key": "Name", "Value": f"{tools.plan.name}-lustre"}
-    pages = tools.aws.client("fsx").get_paginator("describe_file_systems").paginate()
     return [
         str(each["FileSystemId"])
-        for page in pages
-        for each in page["FileSystems"]
+        for each in _all(tools)
         if name in each.get("Tags", []) and each["Lifecycle"] != "DELETING"
     ]
+
+
+def _all(tools: Tools) -> Iterator[Mapping[str, Any]]:
+    for page in tools.aws.client("fsx").get_paginator("describe_file_systems").paginate():
+        yield from page["FileSystems"]
 
 
 def _without_retention(template: Template) -> Template:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from megatron_eks.kubernetes.client import Client
     from megatron_eks.ops.aws.node_groups import NodeGroup
-    from megatron_eks.ops.aws.pool_nodes import Kubernetes
     from megatron_eks.ops.aws.tools import Tools
     from megatron_eks.plan.pools import PoolPlan
 
-    Connect = Callable[[], Kubernetes]
+    Connect = Callable[[], Client]
 
 _POLL_SECONDS = 10
 _IDLE_POLL_SECONDS = 30
@@ -71,7 +71,7 @@ def run(wish: Wish, tools: "Tools", connect: "Connect") -> int:
     return DONE
 
 
-def release(pool: str, tools: "Tools", kubernetes: "Kubernetes") -> int:
+def release(pool: str, tools: "Tools", kubernetes: "Client") -> int:
     """Give a pool's nodes back as soon as no job's pod is on it; nobody is asked."""
     return run(Wish(pool, 0, when_idle=True), tools, lambda: kubernetes)
 
@@ -162,7 +162,7 @@ def _wait_for_nodes(
     pool: "PoolPlan",
     group: "NodeGroup",
     tools: "Tools",
-    kubernetes: "Kubernetes",
+    kubernetes: "Client",
     *,
     asked: "datetime | None" = None,
 ) -> None:
@@ -259,7 +259,7 @@ def _pods_if_reachable(
         return []
 
 
-def _wait_idle(pool: "PoolPlan", namespace: str, tools: "Tools", kubernetes: "Kubernetes") -> None:
+def _wait_idle(pool: "PoolPlan", namespace: str, tools: "Tools", kubernetes: "Client") -> None:
     state = ""
 
     def idle() -> bool:

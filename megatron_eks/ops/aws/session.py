@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import boto3
 from botocore import exceptions
@@ -44,6 +45,7 @@ _THROTTLED = {
 }
 _SKEWED = re.compile(r"Signature (not yet current|expired)")
 _PERMISSION = re.compile(r"perform: ([\w-]+:\w+)")
+_Answer = TypeVar("_Answer")
 ERRORS = (exceptions.BotoCoreError, exceptions.ClientError)
 """What any call may raise; `explained` says what it means."""
 
@@ -139,6 +141,17 @@ def explained(error: Exception) -> Failure:
             Code.AWS_NOT_REACHABLE, found, remedy, where=str(where), exit_code=NOT_REACHABLE
         )
     return Failure(Code.AWS_REFUSED, str(error), "correct it and try again")
+
+
+def if_there(ask: Callable[..., _Answer], *codes: str, **arguments: object) -> _Answer | None:
+    """Return AWS's answer; None where it says by one of some codes that there is no such thing."""
+    try:
+        return ask(**arguments)
+    except exceptions.ClientError as error:
+        # EC2 says after a dot what is wrong with an id.
+        if error_code(error).partition(".")[0] not in codes:
+            raise
+        return None
 
 
 def error_code(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import cast
 from botocore.client import BaseClient
 
 from megatron_eks.config.load import Json
-from megatron_eks.ops.aws.session import error_code, error_message
+from megatron_eks.ops.aws.session import error_code, error_message, if_there
 
 Template = dict[str, "Json"]
 
@@ -117,21 +117,17 @@ class Stacks:
 
     def changes(self, name: str, change_set: str) -> list[Change] | None:
         """Return what a change set does; None where there is none, because nothing changes."""
-        changes: list[Change] = []
-        token: dict[str, str] = {}
-        while True:
-            try:
-                page = self._client.describe_change_set(
-                    StackName=name, ChangeSetName=change_set, **token
-                )
-            except self._client.exceptions.ClientError as error:
-                if error_code(error) in {"ChangeSetNotFound", "ValidationError"}:
-                    return None
-                raise
-            changes += [_change(each["ResourceChange"]) for each in page.get("Changes", [])]
-            if not page.get("NextToken"):
-                return changes
-            token = {"NextToken": page["NextToken"]}
+        pages = self._client.get_paginator("describe_change_set").paginate(
+            StackName=name, ChangeSetName=change_set
+        )
+        return if_there(
+            lambda: [
+                _change(each["ResourceChange"])
+                for page in pages
+                for each in page.get("Changes", [])
+            ],
+            *("ChangeSetNotFound", "ValidationError"),
+        )
 
     def prepare(self, name: str, change_set: str, template: Template) -> None:
         """Make a change set that gives a stack another template, and wait for it."""
@@ -152,15 +148,14 @@ class Stacks:
         CloudFormation calls the other change sets of a stack obsolete once one is executed, and
         deletes them.
         """
-        try:
-            self._client.execute_change_set(
-                StackName=name, ChangeSetName=change_set, ClientRequestToken=f"meks-{uuid.uuid4()}"
-            )
-        except self._client.exceptions.ClientError as error:
-            if error_code(error) in {"ChangeSetNotFound", "InvalidChangeSetStatus"}:
-                return False
-            raise
-        return True
+        answer = if_there(
+            self._client.execute_change_set,
+            *("ChangeSetNotFound", "InvalidChangeSetStatus"),
+            StackName=name,
+            ChangeSetName=change_set,
+            ClientRequestToken=f"meks-{uuid.uuid4()}",
+        )
+        return answer is not None
 
     def forget(self, name: str, change_set: str) -> None:
         """Remove a change set that nobody wants."""

@@ -12,7 +12,7 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import objects
+from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_previews
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL, key
@@ -189,7 +189,7 @@ def _plugin_pods(name: str) -> Callable[[Patient], list[Step]]:
 
 def _parts(patient: Patient) -> list[Step]:
     """Start the pods again that are not ready, of each workload that does not work."""
-    steps = []
+    steps: list[Step] = []
     for state in patient.live.parts:
         if state.why is None:
             continue
@@ -197,12 +197,12 @@ def _parts(patient: Patient) -> list[Step]:
         workload = patient.client.get(_APPS, part.kind, part.name, part.namespace)
         chosen = workload["spec"]["selector"]["matchLabels"]
         labels = ",".join(f"{name}={value}" for name, value in chosen.items())
-        for pod in patient.client.list("v1", "Pod", part.namespace, labels=labels):
-            conditions = pod.get("status", {}).get("conditions") or ()
-            ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        steps += [
+            _restart(patient.client, pod)
+            for pod in patient.client.list("v1", "Pod", part.namespace, labels=labels)
             # One that waits for a node would wait again.
-            if not ready and pod["spec"].get("nodeName"):
-                steps.append(_restart(patient.client, pod))
+            if pods.condition(pod, "Ready") != "True" and pod["spec"].get("nodeName")
+        ]
     return steps
 
 

@@ -10,7 +10,7 @@ import yaml
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.kubeconfig import Entry, KubeconfigError
-from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
@@ -46,13 +46,11 @@ def run(file: Path, role_arn: str | None, tools: Tools, environ: Mapping[str, st
 
 def _described(tools: Tools) -> Entry:
     name, eks = tools.plan.eks_name, tools.aws.client("eks")
-    try:
-        cluster: Entry = eks.describe_cluster(name=name)["cluster"]
-    except eks.exceptions.ClientError as error:
-        if error_code(error) != "ResourceNotFoundException":
-            raise
+    answer = if_there(eks.describe_cluster, "ResourceNotFoundException", name=name)
+    if answer is None:
         found = f"there is no EKS cluster {name} in {tools.plan.region}"
-        raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy", exit_code=NOT_FOUND) from error
+        raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy", exit_code=NOT_FOUND)
+    cluster: Entry = answer["cluster"]
     if cluster["status"] not in _USABLE or not cluster.get("endpoint"):
         found = f"the EKS cluster {name} is {cluster['status']}"
         raise Failure(Code.NOT_DEPLOYED, found, "wait until it is ACTIVE", exit_code=FAILED)

@@ -37,7 +37,7 @@ def state(pod: Object, events: Sequence[Object] = ()) -> PodState:
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
         phase="Deleting" if deleting else status.get("phase", "Pending"),
-        ready=not deleting and _condition(pod, "Ready") == "True",
+        ready=not deleting and condition(pod, "Ready") == "True",
         restarts=sum(each.get("restartCount", 0) for each in containers),
         reason=_reason(pod, containers, events),
     )
@@ -121,6 +121,7 @@ def _last_warning(pod: Object, events: Sequence[Object]) -> str:
     return f"{own[-1].get('reason', '')}: {own[-1].get('message', '')}" if own else ""
 
 
-def _condition(pod: Object, kind: str) -> str:
+def condition(pod: Object, kind: str) -> str:
+    """Return the status of one of a pod's conditions."""
     conditions = pod.get("status", {}).get("conditions", ())
     return next((str(each["status"]) for each in conditions if each["type"] == kind), "Unknown")

@@ -73,6 +73,16 @@ def ranks_of(client: Client, job: RunningJob) -> list[Rank]:
     return jobs.ranks(job, jobs.pods_of(client, job), events)
 
 
+def changes(client: Client, job: RunningJob) -> tuple[RunningJob | None, list[str]]:
+    """Return a job as it is now, None where it is gone, and what there is to say about it."""
+    now = jobs.find(client, job.namespace, job.name)
+    if now is None:
+        return None, []
+    events = client.list("v1", "Event", job.namespace)
+    ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
+    return now, [summary(now, ranks), *([] if now.ended else map(str, waits(now, ranks, events)))]
+
+
 def summary(job: RunningJob, ranks: Sequence[Rank]) -> str:
     """Return one line: phase, and how many ranks run."""
     running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)

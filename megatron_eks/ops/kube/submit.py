@@ -18,8 +18,7 @@ from megatron_eks.ops.kube.apply import refuse_previews
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.look import look
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
-from megatron_eks.ops.kube.status import ranks_of, summary
-from megatron_eks.ops.kube.waiting import waits
+from megatron_eks.ops.kube.status import changes, ranks_of, summary
 from megatron_eks.ops.support.arguments import Hide
 from megatron_eks.ops.support.objects import shown_object
 from megatron_eks.plan.data_access import DataAccess
@@ -258,10 +257,8 @@ def _wait(
 
 def _look_again(client: Client, job: RunningJob) -> tuple[RunningJob, list[str]]:
     """Return a job as it is now, and what there is to say about it."""
-    now = jobs.find(client, job.namespace, job.name)
+    now, lines = changes(client, job)
     if now is None or now.uid != job.uid:
         message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
         raise Failure(Code.JOB_NOT_FOUND, message, remedy)
-    events = client.list("v1", "Event", job.namespace)
-    ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
-    return now, [summary(now, ranks), *([] if now.ended else map(str, waits(now, ranks, events)))]
+    return now, lines

@@ -15,8 +15,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import fit, jobs, objects, verdicts
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_previews
-from megatron_eks.ops.kube.status import ranks_of, summary
-from megatron_eks.ops.kube.waiting import waits
+from megatron_eks.ops.kube.status import changes, ranks_of
 from megatron_eks.project import Project
 
 CHECKS = ("nvidia-smi", "efa-check", "storage", "all-reduce", "sample-training")
@@ -115,17 +114,12 @@ def _ended(
     def done() -> bool:
         nonlocal now
         try:
-            found = jobs.find(client, job.namespace, job.name)
-            if found is None:
-                return True
-            now = found
-            events = client.list("v1", "Event", job.namespace)
-            ranks = ranks_of(client, now)
+            found, lines = changes(client, job)
         except UnreachableError as error:
-            lines = [f"no answer from {error}; trying again"]
-        else:
-            reasons = [] if now.ended else waits(now, ranks, events)
-            lines = [summary(now, ranks), *map(str, reasons)]
+            found, lines = now, [f"no answer from {error}; trying again"]
+        if found is None:
+            return True
+        now = found
         for line in lines:
             if line not in said:
                 console.say(line)

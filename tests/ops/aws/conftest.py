@@ -1,13 +1,11 @@
 """One local AWS for all tests of the commands that act on AWS."""
 
-import sys
-
 import boto3
 import pytest
 
-from megatron_eks.local.aws.server import local_aws
 from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.session import Aws
+from tests.local_aws.running import local_aws
 from tests.ops.aws.quick_cdk import ROLE
 from tests.ops.aws.scaling import make_cluster
 
@@ -28,7 +26,7 @@ def offline(monkeypatch):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """Run a local AWS, in which the administrators of the test's clusters exist."""
-    with local_aws(tmp_path_factory.mktemp("aws"), sys.executable) as server:
+    with local_aws(tmp_path_factory.mktemp("aws")) as server:
         iam = server.client("iam", "us-east-2")
         iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
         yield server

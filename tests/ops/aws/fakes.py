@@ -7,6 +7,7 @@ from typing import Any
 
 from botocore.client import BaseClient
 
+from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
@@ -97,16 +98,16 @@ def tools(file: Path, aws: Aws, of: Console) -> Tools:
     return Tools(file, load_project(file, TODAY.date()), aws, of)
 
 
-class FakeKubernetes:
+class FakeKubernetes(Client):
     """An API server that holds some nodes and pods."""
 
     def __init__(self) -> None:
         self.objects: dict[str, list[dict[str, Any]]] = {}
         self.deleted: list[str] = []
 
-    def list(self, api_version, kind, namespace=None, *, labels=""):
+    def list(self, api_version, kind, namespace=None, *, labels="", fields=""):
         """Return the objects of a kind that carry the labels."""
-        del api_version, namespace
+        del api_version, namespace, fields
         wanted = dict(pair.split("=") for pair in labels.split(",") if pair)
         return [
             each

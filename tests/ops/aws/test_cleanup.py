@@ -7,6 +7,7 @@ import pytest
 from megatron_eks.ops.aws import cleanup, deploy
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
+from tests.local_aws.running import fail_next
 from tests.ops.aws.fakes import FakeKubernetes, console, project_in, said, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
 
@@ -98,7 +99,7 @@ def test_what_fails_is_told_and_the_rest_waits(deployed, server):
     eks.update_nodegroup_config(clusterName=NAME, nodegroupName="p4d", scalingConfig=scaling)
     job = {"metadata": {"name": "train", "namespace": "megatron-workshop"}}
     deployed.kubernetes.objects["PyTorchJob"] = [job]
-    server.fail_next("AWS::EKS::AccessEntry", "the entry is in use", "DELETE")
+    fail_next(server, "AWS::EKS::AccessEntry", "the entry is in use", "DELETE")
     with pytest.raises(Failure, match="DELETE_FAILED") as caught:
         deployed.run()
     assert "the entry is in use" in str(caught.value)

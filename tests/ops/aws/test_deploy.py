@@ -9,6 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import build, deploy
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
+from tests.local_aws.running import fail_next
 from tests.ops.aws.fakes import console, project_in, said, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
 
@@ -200,7 +201,9 @@ def test_nodes_that_were_taken_away_are_a_failure(place, monkeypatch):
 
 def test_a_failure_is_told_in_the_resources_words(place, server):
     """With what to do; and the stack is as it was."""
-    server.fail_next("AWS::EKS::Nodegroup", "not authorized to perform: ec2:RunInstances", "UPDATE")
+    fail_next(
+        server, "AWS::EKS::Nodegroup", "not authorized to perform: ec2:RunInstances", "UPDATE"
+    )
     place.write(LABELS)
     with pytest.raises(Failure) as caught:
         place.deploy("Cluster")
@@ -290,7 +293,7 @@ def test_a_creation_that_failed_is_asked_for_again(tmp_path, aws, server):
         ("schema_version: 1", "schema_version: 1\nimages: {prefix: again-}"),
     )
     place.write(*named)
-    server.fail_next("AWS::KMS::Key", "no such role", "CREATE")
+    fail_next(server, "AWS::KMS::Key", "no such role", "CREATE")
     with pytest.raises(Failure, match=r"ROLLBACK_COMPLETE: .*no such role"):
         place.deploy("Images")
     assert place.deploy("Images", yes=False, answers="n\n") == 1

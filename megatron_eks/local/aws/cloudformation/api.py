@@ -10,7 +10,7 @@ from megatron_eks.local.aws.cloudformation import schemas
 from megatron_eks.local.aws.cloudformation.errors import ValidationError
 from megatron_eks.local.aws.cloudformation.region import Region
 from megatron_eks.local.aws.cloudformation.regions import Regions
-from megatron_eks.local.aws.cloudformation.requests import Request, check_tags, check_template
+from megatron_eks.local.aws.cloudformation.requests import Request
 from megatron_eks.local.aws.cloudformation.template import parse
 from megatron_eks.local.aws.values import Object, Value
 
@@ -57,7 +57,9 @@ class CloudFormationApi(BaseResponse):
     def execute_change_set(self) -> EmptyResult:
         """ExecuteChangeSet; it ends when the stack has reached its end."""
         self._region.execute_change_set(
-            self._get("ChangeSetName"), self._get("StackName"), rollback=self._rolls_back()
+            self._get("ChangeSetName"),
+            self._get("StackName"),
+            rollback=not self._get("DisableRollback"),
         )
         return EmptyResult()
 
@@ -78,16 +80,14 @@ class CloudFormationApi(BaseResponse):
             self._get("StackName"),
             self._request(),
             protected=bool(self._get("EnableTerminationProtection", False)),  # noqa: FBT003 -- a default
-            rollback=self._rolls_back(),
+            rollback=not self._get("DisableRollback"),
         )
-        if self._get("OnFailure") == "DELETE" and stack.status == "ROLLBACK_COMPLETE":
-            self._region.delete(stack.id)
         return ActionResult({"StackId": stack.id})
 
     def update_stack(self) -> ActionResult:
         """UpdateStack."""
         stack = self._region.update(
-            self._get("StackName"), self._request(), rollback=self._rolls_back()
+            self._get("StackName"), self._request(), rollback=not self._get("DisableRollback")
         )
         return ActionResult({"StackId": stack.id})
 
@@ -147,15 +147,6 @@ class CloudFormationApi(BaseResponse):
         found = [stack.describe_resource(each) for each in list(stack.resources.values())]
         return ActionResult({"StackResourceSummaries": found})
 
-    def describe_stack_resource(self) -> ActionResult:
-        """DescribeStackResource."""
-        stack = self._region.find(self._get("StackName"), deleted=True)
-        name = self._get("LogicalResourceId")
-        if name not in stack.resources:
-            raise ValidationError(f"Resource {name} does not exist for stack {stack.name}")
-        detail = stack.describe_resource(stack.resources[name])
-        return ActionResult({"StackResourceDetail": detail})
-
     def get_template(self) -> ActionResult:
         """GetTemplate: of the stack, or of a change set."""
         change_set = self._get("ChangeSetName")
@@ -204,11 +195,6 @@ class CloudFormationApi(BaseResponse):
             }
         )
 
-    def validate_template(self) -> ActionResult:
-        """ValidateTemplate."""
-        template = parse(self._template_body() or "")
-        return ActionResult({"Description": template.get("Description", ""), "Parameters": []})
-
     def list_exports(self) -> ActionResult:
         """ListExports."""
         found = [
@@ -231,22 +217,11 @@ class CloudFormationApi(BaseResponse):
         stack.protected = bool(self._get("EnableTerminationProtection"))
         return ActionResult({"StackId": stack.id})
 
-    def _rolls_back(self) -> bool:
-        if self._get("OnFailure") is not None and self._get("DisableRollback") is not None:
-            raise ValidationError("You can specify either OnFailure or DisableRollback, not both")
-        return not self._get("DisableRollback", False) and self._get("OnFailure") != "DO_NOTHING"  # noqa: FBT003 -- a default
-
     def _request(self) -> Request:
         tags = self._get("Tags")
-        check_tags(each["Key"] for each in tags or ())
-        parameters = self._get("Parameters") or []
-        keys = [each["ParameterKey"] for each in parameters]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        if twice:
-            raise ValidationError(f"Duplicate parameter keys: [{', '.join(twice)}]")
         given = {
             each["ParameterKey"]: each["ParameterValue"]
-            for each in parameters
+            for each in self._get("Parameters") or []
             if not each.get("UsePreviousValue")
         }
         return Request(
@@ -265,7 +240,6 @@ class CloudFormationApi(BaseResponse):
     def _template_body(self) -> str | None:
         body: str | None = self._get("TemplateBody")
         url = self._get("TemplateURL")
-        check_template(body, url)
         if body is not None or url is None:
             return body
         place = urlsplit(url)

@@ -76,9 +76,7 @@ def changes(stack: Stack, resolver: Resolver, imports: Mapping[str, str]) -> lis
     found: list[Object] = []
     for name in in_order(wanted):
         body, before = wanted[name], stack.resources.get(name)
-        properties = schemas.with_types(
-            stack.region, body["Type"], resolver.preview(body.get("Properties", {}))
-        )
+        properties = resolver.preview(body.get("Properties", {}))
         if name in imports:
             found.append(_change("Import", name, body["Type"], imports[name]))
         elif before is None:

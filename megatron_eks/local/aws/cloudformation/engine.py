@@ -99,7 +99,7 @@ class Operation:
         verb = "CREATE" if before is None else "UPDATE"
         physical_id = before.physical_id if before else ""
         try:
-            properties = self._properties(kind, body)
+            properties = self._resolver.resolve(body.get("Properties", {}))
             self._judge(name, kind, properties, before)
             if imported is not None:
                 self._work.take_over(name, body, properties, imported)
@@ -125,10 +125,6 @@ class Operation:
             raise ResourceError(
                 f"The following resource(s) failed to {verb.lower()}: {names}. {error}"
             ) from error
-
-    def _properties(self, kind: str, body: Object) -> Object:
-        resolved = self._resolver.resolve(body.get("Properties", {}))
-        return schemas.with_types(self._stack.region, kind, resolved)
 
     def _judge(self, name: str, kind: str, properties: Object, before: Resource | None) -> None:
         """Refuse what the type's schema refuses."""

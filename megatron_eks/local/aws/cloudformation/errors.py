@@ -9,12 +9,6 @@ class ValidationError(ServiceException):
     code = "ValidationError"
 
 
-class InsufficientCapabilitiesError(ServiceException):
-    """A template with roles, sent without the acknowledgement that it takes."""
-
-    code = "InsufficientCapabilitiesException"
-
-
 class ChangeSetNotFoundError(ServiceException):
     """A change set of that name is not there."""
 

@@ -1,7 +1,6 @@
 """Works out the intrinsic functions of a template."""
 
 import base64
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ from megatron_eks.local.aws.cloudformation.errors import (
 )
 from megatron_eks.local.aws.values import Object, Value
 
-_SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
+SUBSTITUTION = re.compile(r"\$\{([^}]+)\}")
+"""Names in the text of Fn::Sub."""
 
 AFTER_APPLY = "{{changeSet:KNOWN_AFTER_APPLY}}"
 """What a change set shows for a value that does not exist yet, as AWS does."""
@@ -42,7 +42,6 @@ class Resolver:
     parameters: Mapping[str, Value]
     """Pseudo parameters too."""
     exports: Mapping[str, Value]
-    zones: tuple[str, ...]
     made: dict[str, Made] = field(default_factory=dict)
     imported: set[str] = field(default_factory=set)
     """Names of the exports that were asked for."""
@@ -57,9 +56,7 @@ class Resolver:
 
     def condition(self, name: str) -> bool:
         """Tell whether a condition of the template holds."""
-        if name not in self.template.get("Conditions", {}):
-            raise ValidationError(f"Template error: unresolved condition dependency {name}")
-        return self._true(self.template["Conditions"][name])
+        return bool(self.resolve(self.template["Conditions"][name]))
 
     def resolve(self, value: Value) -> Value:
         """Return a value without functions.
@@ -96,12 +93,9 @@ class Resolver:
     def check_rules(self) -> None:
         """Refuse what the template's own rules forbid."""
         for rule in self.template.get("Rules", {}).values():
-            if "RuleCondition" in rule and not self._true(rule["RuleCondition"]):
-                continue
-            for each in rule.get("Assertions", []):
-                if not self._true(each["Assert"]):
-                    text = each.get("AssertDescription", "an assertion of the template failed")
-                    raise ValidationError(f"Template validation error: {text}")
+            for each in rule["Assertions"]:
+                if not self.resolve(each["Assert"]):
+                    raise ValidationError(f"Template validation error: {each['AssertDescription']}")
 
     def _ref(self, name: str) -> Value:
         if name == "AWS::NoValue":
@@ -115,7 +109,9 @@ class Resolver:
             raise UnknownValueError(name)
         return self.made[name]
 
-    def _attribute(self, name: str, attribute: str) -> Value:
+    def get_att(self, argument: Value) -> Value:
+        """Fn::GetAtt."""
+        name, attribute = argument
         made = self._made(name)
         if attribute not in made.attributes:
             kind = self.template["Resources"][name]["Type"]
@@ -131,48 +127,21 @@ class Resolver:
             raise ValidationError(f"Template error: {name} is not supported by local AWS")
         return function(self, argument)
 
-    def _true(self, value: Value) -> bool:
-        found = self.resolve(value)
-        return found is True or found == "true"
-
-    def get_att(self, argument: Value) -> Value:
-        """Fn::GetAtt."""
-        name, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
-        return self._attribute(name, self.resolve(attribute))
-
     def import_value(self, argument: Value) -> Value:
         """Fn::ImportValue."""
-        name = self.resolve(argument)
-        if name not in self.exports:
-            raise ResourceError(f"No export named {name} found.")
-        self.imported.add(name)
-        return self.exports[name]
+        if argument not in self.exports:
+            raise ResourceError(f"No export named {argument} found.")
+        self.imported.add(argument)
+        return self.exports[argument]
 
     def sub(self, argument: Value) -> str:
         """Fn::Sub."""
-        text, given = (argument, {}) if isinstance(argument, str) else argument
 
         def replace(found: re.Match[str]) -> str:
-            literal, name = found.groups()
-            if literal:
-                return f"${{{name}}}"
-            if name in given:
-                return str(self.resolve(given[name]))
-            if "." in name:
-                return str(self.get_att(name))
-            return str(self._ref(name))
+            name = found[1]
+            return str(self.get_att(name.split(".", 1)) if "." in name else self._ref(name))
 
-        return _SUBSTITUTION.sub(replace, text)
-
-    def find_in_map(self, argument: Value) -> Value:
-        """Fn::FindInMap."""
-        name, first, second = (self.resolve(each) for each in argument[:3])
-        try:
-            return self.template["Mappings"][name][first][second]
-        except KeyError:
-            raise ValidationError(
-                f"Template error: Unable to get mapping for {name}::{first}::{second}"
-            ) from None
+        return SUBSTITUTION.sub(replace, argument)
 
     def choose(self, argument: Value) -> Value:
         """Fn::If."""
@@ -182,11 +151,6 @@ class Resolver:
     def each(self, argument: Value) -> list[Value]:
         """Return the resolved arguments of a function that takes several."""
         return [self.resolve(inner) for inner in argument]
-
-
-def is_known(name: str) -> bool:
-    """Tell whether a function can be worked out here."""
-    return name in _FUNCTIONS
 
 
 def _is_function(value: Object) -> bool:
@@ -199,49 +163,26 @@ def _join(resolver: Resolver, argument: Value) -> str:
     return str(separator).join(str(part) for part in resolver.resolve(parts))
 
 
-def _select(resolver: Resolver, argument: Value) -> Value:
-    index, values = resolver.each(argument)
-    if not 0 <= int(index) < len(values):
-        raise ResourceError(f"Template error: Fn::Select cannot select index {index}")
-    return values[int(index)]
-
-
-def _cidr(resolver: Resolver, argument: Value) -> list[str]:
-    block, count, bits = resolver.each([*argument, "8"][:3])
-    subnets = ipaddress.ip_network(block).subnets(new_prefix=32 - int(bits))
-    return [str(subnet) for subnet, _ in zip(subnets, range(int(count)), strict=False)]
-
-
-def _split(resolver: Resolver, argument: Value) -> list[str]:
-    separator, text = resolver.each(argument)
-    return str(text).split(separator)
-
-
 def _equals(resolver: Resolver, argument: Value) -> bool:
     first, second = resolver.each(argument)
-    return str(first) == str(second)
+    return bool(first == second)
 
 
 def _contains(resolver: Resolver, argument: Value) -> bool:
     values, wanted = resolver.each(argument)
-    return str(wanted) in map(str, values)
+    return wanted in values
 
 
+# Those in the stacks of this project and in the template of `cdk bootstrap`.
 _FUNCTIONS: dict[str, Callable[[Resolver, Value], Value]] = {
-    "Fn::And": lambda r, a: all(each in (True, "true") for each in r.each(a)),
+    "Fn::And": lambda r, a: all(r.each(a)),
     "Fn::Base64": lambda r, a: base64.b64encode(str(r.resolve(a)).encode()).decode(),
-    "Fn::Cidr": _cidr,
     "Fn::Contains": _contains,
     "Fn::Equals": _equals,
-    "Fn::FindInMap": Resolver.find_in_map,
-    "Fn::GetAZs": lambda r, _: list(r.zones),
     "Fn::GetAtt": Resolver.get_att,
     "Fn::If": Resolver.choose,
     "Fn::ImportValue": Resolver.import_value,
     "Fn::Join": _join,
-    "Fn::Not": lambda r, a: r.each(a)[0] not in (True, "true"),
-    "Fn::Or": lambda r, a: any(each in (True, "true") for each in r.each(a)),
-    "Fn::Select": _select,
-    "Fn::Split": _split,
+    "Fn::Not": lambda r, a: not r.each(a)[0],
     "Fn::Sub": Resolver.sub,
 }

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from megatron_eks.local.aws.clients import Clients
-from megatron_eks.local.aws.cloudformation import lookup
 from megatron_eks.local.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
 from megatron_eks.local.aws.cloudformation.engine import Operation
 from megatron_eks.local.aws.cloudformation.errors import (
@@ -17,18 +16,8 @@ from megatron_eks.local.aws.cloudformation.errors import (
 )
 from megatron_eks.local.aws.cloudformation.failures import Failures
 from megatron_eks.local.aws.cloudformation.intrinsics import Resolver
-from megatron_eks.local.aws.cloudformation.parameters import (
-    check_existing,
-    parameter_values,
-    raw_parameters,
-    ssm_parameters,
-)
-from megatron_eks.local.aws.cloudformation.requests import (
-    Request,
-    check_capabilities,
-    check_name,
-    check_types,
-)
+from megatron_eks.local.aws.cloudformation.parameters import parameter_values, raw_parameters
+from megatron_eks.local.aws.cloudformation.requests import Request
 from megatron_eks.local.aws.cloudformation.stacks import Stack, Target, stack_arn
 from megatron_eks.local.aws.cloudformation.taking_over import check_imports
 from megatron_eks.local.aws.cloudformation.taking_over import existing as existing_resources
@@ -99,7 +88,6 @@ class Region:
             # An import makes a stack of what exists, too (`cdk import`).
             fresh = kind == "CREATE" or (kind == "IMPORT" and (announced or not existing))
             if fresh:
-                check_name(stack_name)
                 if existing and not announced:
                     raise AlreadyExistsError(f"Stack [{stack_name}] already exists")
                 stack = existing[0] if existing else Stack(stack_name, self._name)
@@ -112,10 +100,8 @@ class Region:
                 check_imports(stack, resolver.wanted(), imports, self._tools(stack))
             if request.import_existing:
                 others = [each for each in self.living() if each is not stack]
-                tools = self._tools(stack)
-                imports |= existing_resources(
-                    stack, resolver.wanted(), others, tools.handler, tools.context
-                )
+                wanted = resolver.wanted()
+                imports |= existing_resources(stack, wanted, others, self._tools(stack))
             found = changes(stack, resolver, imports)
             change_set = ChangeSet(
                 name,
@@ -165,7 +151,6 @@ class Region:
     def create(self, name: str, request: Request, *, protected: bool, rollback: bool) -> Stack:
         """Create a stack without a change set."""
         with self._lock:
-            check_name(name)
             if any(each.name == name for each in self.living()):
                 raise AlreadyExistsError(f"Stack [{name}] already exists")
             stack = Stack(name, self._name, protected=protected)
@@ -205,7 +190,7 @@ class Region:
                 raise ValidationError(
                     f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
                 )
-            resolver = Resolver({"Resources": {}}, {}, {}, ())
+            resolver = Resolver({"Resources": {}}, {}, {})
             if Operation(stack, resolver, self._tools(stack)).delete():
                 stack.deleted = datetime.now(tz=UTC)
 
@@ -228,19 +213,13 @@ class Region:
         before = stack.target
         body = request.body if request.body is not None else (before.body if before else "")
         template = parse(body)
-        check_types(self._name, template)
         previous = before.raw_parameters if before else {}
         raw = raw_parameters(template, request.parameters, previous)
-        names = [raw[each] for each in ssm_parameters(template)]
-        parameters = parameter_values(
-            template, request.parameters, previous, lookup.stored(self._clients, names)
-        )
-        check_existing(template, parameters, lookup.exists_in(self._clients))
+        parameters = parameter_values(template, raw, self._clients)
         tags = request.tags
         if tags is None:
             tags = before.tags if before else {}
         target = Target(template, body, raw, parameters, tags, request.capabilities, request.role)
-        check_capabilities(template, request.capabilities)
         resolver = self._resolver(stack, target)
         resolver.check_rules()
         return target, resolver
@@ -258,8 +237,7 @@ class Region:
         exports = {
             name: value for name, (value, owner) in self.exports().items() if owner is not stack
         }
-        zones = tuple(f"{self._name}{letter}" for letter in "abc")
-        return Resolver(target.template, {**target.parameters, **pseudo}, exports, zones)
+        return Resolver(target.template, {**target.parameters, **pseudo}, exports)
 
     def _outputs_change(self, stack: Stack, target: Target) -> bool:
         before = stack.target.template.get("Outputs", {}) if stack.target else {}
@@ -270,9 +248,4 @@ class Region:
         def context(name: str) -> Context:
             return Context(self._clients, self._name, stack.name, name)
 
-        return Tools(
-            context,
-            handler_of,
-            self._failures.take,
-            self.users,
-        )
+        return Tools(context, handler_of, self._failures.take, self.users)

@@ -68,50 +68,6 @@ def is_create_only(region: str, kind: str, path: tuple[str, ...]) -> bool:
     )
 
 
-def with_types(region: str, kind: str, properties: Object) -> Object:
-    """Return properties in the schema's types: "1" becomes a number where one is asked for.
-
-    CloudFormation is as forgiving: a parameter is a string whatever it stands for.
-    """
-    found = schema(region, kind)
-    return properties if found is None else _typed(properties, found, found)
-
-
-def _typed(value: Value, wanted: Object, root: Object) -> Value:
-    wanted = _followed(wanted, root)
-    if isinstance(value, dict):
-        known = wanted.get("properties", {})
-        return {
-            key: _typed(each, known[key], root) if key in known else each
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_typed(each, wanted.get("items", {}), root) for each in value]
-    return _scalar(value, str(wanted.get("type")))
-
-
-def _scalar(value: Value, kind: str) -> Value:
-    """Return a text, number or truth value as a schema's type, where it can be one."""
-    if isinstance(value, str) and kind == "boolean" and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    if isinstance(value, str) and kind in ("integer", "number"):
-        # What is no number is left for the schema to refuse.
-        number = value.removeprefix("-").replace(".", "", 1)
-        return (int(value) if kind == "integer" else float(value)) if number.isdecimal() else value
-    if kind == "string" and isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if kind == "string" and isinstance(value, int | float) else value
-
-
-def _followed(wanted: Object, root: Object) -> Object:
-    while "$ref" in wanted:
-        found = root
-        for part in wanted["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        wanted = found
-    return wanted
-
-
 def _pattern(
     validator: Value, pattern: str, instance: Value, schema: Object
 ) -> Iterator[jsonschema.ValidationError]:

@@ -20,7 +20,7 @@ class Resource:
     kind: str
     physical_id: str
     properties: Object
-    """Without functions, in the schema's types."""
+    """Without functions."""
     body: Object
     """As the template has it."""
     attributes: Mapping[str, Value] = field(default_factory=dict)

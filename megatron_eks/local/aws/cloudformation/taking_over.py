@@ -1,6 +1,6 @@
 """Which resources of a template are there already, and may be taken over with it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from botocore.exceptions import ClientError
 
@@ -8,7 +8,6 @@ from megatron_eks.local.aws.cloudformation import schemas
 from megatron_eks.local.aws.cloudformation.errors import ValidationError
 from megatron_eks.local.aws.cloudformation.stacks import KEEP, Stack
 from megatron_eks.local.aws.cloudformation.work import Tools
-from megatron_eks.local.aws.resources.handler import Context, Handler
 from megatron_eks.local.aws.values import Object
 
 
@@ -16,8 +15,7 @@ def existing(
     stack: Stack,
     resources: Mapping[str, Object],
     others: Iterable[Stack],
-    handler_of: Callable[[str], Handler],
-    context: Callable[[str], Context],
+    tools: Tools,
 ) -> dict[str, str]:
     """Return the physical ids of what a change set with ImportExistingResources takes over.
 
@@ -37,7 +35,7 @@ def existing(
         if name in stack.resources or not keys or not all(isinstance(key, str) for key in keys):
             continue
         physical_id = "|".join(keys)
-        if not handler_of(kind).exists(context(name), physical_id):
+        if not tools.handler(kind).exists(tools.context(name), physical_id):
             continue
         if (kind, physical_id) in taken:
             owner = taken[kind, physical_id]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from megatron_eks.local.aws.resources.handler import Context, Handler, call, change_tags, untagged
-from megatron_eks.local.aws.values import Object, pick
+from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags, untagged
+from megatron_eks.local.aws.values import Object
 
 
 def retag(context: Context, physical_id: str, old: Object, new: Object) -> None:
@@ -23,18 +23,15 @@ class Ec2(Handler):
     """A type of EC2 whose properties are the arguments of one operation."""
 
     kind: str
-    create_operation: str
-    id_path: str
-    """Where the answer has the physical id."""
-    deletes: tuple[str, str]
+    creates: tuple[str, str]
+    deletes: tuple[str, ...]
     answers: Mapping[str, str] = field(default_factory=dict)  # type: ignore[misc]
-    describes: tuple[str, str] | None = None
+    describes: tuple[str, ...] | None = None
     service: str = "ec2"
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource, then give it its tags."""
-        answer = call(context, "ec2", self.create_operation, untagged(properties))
-        physical_id: str = pick(answer, self.id_path)
+        physical_id = super().create(context, untagged(properties))
         context.note(physical_id)
         retag(context, physical_id, {}, properties)
         return physical_id

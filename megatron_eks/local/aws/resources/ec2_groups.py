@@ -18,15 +18,10 @@ def permission(rule: Object) -> Object:
             found[name] = int(rule[name])
     described = {"Description": rule["Description"]} if "Description" in rule else {}
     peer = rule.get("SourceSecurityGroupId", rule.get("DestinationSecurityGroupId"))
-    prefixes = rule.get("SourcePrefixListId", rule.get("DestinationPrefixListId"))
     if peer:
         found["UserIdGroupPairs"] = [{"GroupId": peer, **described}]
-    if prefixes:
-        found["PrefixListIds"] = [{"PrefixListId": prefixes, **described}]
     if "CidrIp" in rule:
         found["IpRanges"] = [{"CidrIp": rule["CidrIp"], **described}]
-    if "CidrIpv6" in rule:
-        found["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **described}]
     return found
 
 
@@ -42,13 +37,12 @@ class SecurityGroup(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Make the group and its rules."""
         ec2 = context.clients("ec2")
-        if "VpcId" in properties:
-            # moto does not look; a VPC that is not there is an error here.
-            ec2.describe_vpcs(VpcIds=[properties["VpcId"]])
+        # moto does not look; a VPC that is not there is an error here.
+        ec2.describe_vpcs(VpcIds=[properties["VpcId"]])
         answer = ec2.create_security_group(
             GroupName=properties.get("GroupName") or context.new_name(255),
             Description=properties["GroupDescription"],
-            **({"VpcId": properties["VpcId"]} if "VpcId" in properties else {}),
+            VpcId=properties["VpcId"],
         )
         group: str = answer["GroupId"]
         context.note(group)

@@ -111,13 +111,8 @@ class FlowLog(Ec2):
 
     def create(self, context: Context, properties: Object) -> str:
         """Begin to log."""
-        plain = {k: v for k, v in properties.items() if k not in ("Tags", "ResourceId")}
-        answer = call(
-            context, "ec2", "CreateFlowLogs", plain, ResourceIds=[properties["ResourceId"]]
-        )
-        physical_id = str(answer["FlowLogIds"][0])
-        retag(context, physical_id, {}, properties)
-        return physical_id
+        given = {**properties, "ResourceIds": [properties["ResourceId"]]}
+        return super().create(context, given)
 
 
 class Endpoint(Ec2):
@@ -145,16 +140,14 @@ class Endpoint(Ec2):
 HANDLERS: tuple[Handler, ...] = (
     Vpc(
         "AWS::EC2::VPC",
-        "CreateVpc",
-        "Vpc.VpcId",
+        ("CreateVpc", "Vpc.VpcId"),
         ("DeleteVpc", "VpcId"),
         answers={"VpcId": "Vpcs.0.VpcId", "CidrBlock": "Vpcs.0.CidrBlock"},
         describes=("DescribeVpcs", "VpcIds"),
     ),
     Subnet(
         "AWS::EC2::Subnet",
-        "CreateSubnet",
-        "Subnet.SubnetId",
+        ("CreateSubnet", "Subnet.SubnetId"),
         ("DeleteSubnet", "SubnetId"),
         answers={
             "SubnetId": "Subnets.0.SubnetId",
@@ -166,36 +159,31 @@ HANDLERS: tuple[Handler, ...] = (
     ),
     Ec2(
         "AWS::EC2::InternetGateway",
-        "CreateInternetGateway",
-        "InternetGateway.InternetGatewayId",
+        ("CreateInternetGateway", "InternetGateway.InternetGatewayId"),
         ("DeleteInternetGateway", "InternetGatewayId"),
         answers={"InternetGatewayId": ""},
     ),
     Ec2(
         "AWS::EC2::NatGateway",
-        "CreateNatGateway",
-        "NatGateway.NatGatewayId",
+        ("CreateNatGateway", "NatGateway.NatGatewayId"),
         ("DeleteNatGateway", "NatGatewayId"),
         answers={"NatGatewayId": ""},
     ),
     Ec2(
         "AWS::EC2::RouteTable",
-        "CreateRouteTable",
-        "RouteTable.RouteTableId",
+        ("CreateRouteTable", "RouteTable.RouteTableId"),
         ("DeleteRouteTable", "RouteTableId"),
         answers={"RouteTableId": ""},
     ),
     Ec2(
         "AWS::EC2::SubnetRouteTableAssociation",
-        "AssociateRouteTable",
-        "AssociationId",
+        ("AssociateRouteTable", "AssociationId"),
         ("DisassociateRouteTable", "AssociationId"),
         answers={"Id": ""},
     ),
     Eip(
         "AWS::EC2::EIP",
-        "AllocateAddress",
-        "PublicIp",
+        ("AllocateAddress", "PublicIp"),
         ("ReleaseAddress", "AllocationId"),
         answers={
             "AllocationId": "Addresses.0.AllocationId",
@@ -205,15 +193,13 @@ HANDLERS: tuple[Handler, ...] = (
     ),
     FlowLog(
         "AWS::EC2::FlowLog",
-        "CreateFlowLogs",
-        "FlowLogIds.0",
+        ("CreateFlowLogs", "FlowLogIds.0"),
         ("DeleteFlowLogs", "FlowLogIds"),
         answers={"Id": ""},
     ),
     Endpoint(
         "AWS::EC2::VPCEndpoint",
-        "CreateVpcEndpoint",
-        "VpcEndpoint.VpcEndpointId",
+        ("CreateVpcEndpoint", "VpcEndpoint.VpcEndpointId"),
         ("DeleteVpcEndpoints", "VpcEndpointIds"),
         answers={"Id": ""},
     ),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.local.aws.resources.ec2 import retag
-from megatron_eks.local.aws.resources.handler import Context, Handler, call, shaped, untagged
+from megatron_eks.local.aws.resources.ec2 import Ec2
+from megatron_eks.local.aws.resources.handler import Context, Handler, call, shaped
 from megatron_eks.local.aws.values import Object, Value
 
 
@@ -65,40 +65,31 @@ class PlacementGroup(Handler):
         return name
 
 
-class Instance(Handler):
+class Instance(Ec2):
     """One instance."""
-
-    kind = "AWS::EC2::Instance"
-    service = "ec2"
-    deletes = ("TerminateInstances", "InstanceIds")
-    describes = ("DescribeInstances", "InstanceIds")
-    answers: ClassVar = {
-        "InstanceId": "",
-        "PrivateIp": "Reservations.0.Instances.0.PrivateIpAddress",
-        "AvailabilityZone": "Reservations.0.Instances.0.Placement.AvailabilityZone",
-    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Start the instance."""
-        plain = untagged(properties)
-        profile = plain.pop("IamInstanceProfile", None)
-        template = plain.pop("LaunchTemplate", None)
-        watched = plain.pop("Monitoring", False)
-        more: Object = {"IamInstanceProfile": {"Name": profile}} if profile else {}
-        if watched:
-            more["Monitoring"] = {"Enabled": True}
-        if template:
-            more["LaunchTemplate"] = template
-        answer = call(context, "ec2", "RunInstances", plain, MinCount=1, MaxCount=1, **more)
-        physical_id = str(answer["Instances"][0]["InstanceId"])
-        retag(context, physical_id, {}, properties)
-        return physical_id
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change tags."""
-        if untagged(old) != untagged(new):
-            super().update(context, physical_id, untagged(old), untagged(new))
-        retag(context, physical_id, old, new)
+        given = {**properties, "MinCount": 1, "MaxCount": 1}
+        if profile := given.pop("IamInstanceProfile", None):
+            given["IamInstanceProfile"] = {"Name": profile}
+        if given.pop("Monitoring", False):
+            given["Monitoring"] = {"Enabled": True}
+        return super().create(context, given)
 
 
-HANDLERS: tuple[Handler, ...] = (LaunchTemplate(), PlacementGroup(), Instance())
+HANDLERS: tuple[Handler, ...] = (
+    LaunchTemplate(),
+    PlacementGroup(),
+    Instance(
+        "AWS::EC2::Instance",
+        ("RunInstances", "Instances.0.InstanceId"),
+        ("TerminateInstances", "InstanceIds"),
+        answers={
+            "InstanceId": "",
+            "PrivateIp": "Reservations.0.Instances.0.PrivateIpAddress",
+            "AvailabilityZone": "Reservations.0.Instances.0.Placement.AvailabilityZone",
+        },
+        describes=("DescribeInstances", "InstanceIds"),
+    ),
+)

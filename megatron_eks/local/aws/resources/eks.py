@@ -94,6 +94,10 @@ class Addon(Handler):
     """An add-on of a cluster."""
 
     kind = "AWS::EKS::Addon"
+    service = "eks"
+    deletes = ("DeleteAddon", "clusterName", "addonName")
+    describes = ("DescribeAddon", "clusterName", "addonName")
+    answers: ClassVar = {"Arn": "addon.addonArn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Install the add-on."""
@@ -105,29 +109,15 @@ class Addon(Handler):
         call(context, "eks", "UpdateAddon", untagged(new))
         retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the add-on."""
-        cluster, addon = physical_id.split("|")
-        context.clients("eks").delete_addon(
-            clusterName=cluster,
-            addonName=addon,
-            preserve=properties.get("PreserveOnDelete", False),
-        )
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN."""
-        del properties
-        cluster, addon = physical_id.split("|")
-        found = context.clients("eks").describe_addon(clusterName=cluster, addonName=addon)
-        return {"Arn": found["addon"]["addonArn"]}
-
 
 class AccessEntry(Handler):
     """Who may use a cluster."""
 
     kind = "AWS::EKS::AccessEntry"
+    service = "eks"
+    deletes = ("DeleteAccessEntry", "principalArn", "clusterName")
+    describes = ("DescribeAccessEntry", "principalArn", "clusterName")
+    answers: ClassVar = {"AccessEntryArn": "accessEntry.accessEntryArn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Let the principal in."""
@@ -142,23 +132,6 @@ class AccessEntry(Handler):
         del physical_id
         call(context, "eks", "UpdateAccessEntry", untagged(new))
         self._policies(context, old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Let the principal in no more."""
-        del physical_id
-        context.clients("eks").delete_access_entry(
-            clusterName=properties["ClusterName"], principalArn=properties["PrincipalArn"]
-        )
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN."""
-        del physical_id
-        found = context.clients("eks").describe_access_entry(
-            clusterName=properties["ClusterName"], principalArn=properties["PrincipalArn"]
-        )
-        return {"AccessEntryArn": found["accessEntry"]["accessEntryArn"]}
 
     @staticmethod
     def _policies(context: Context, old: Object, new: Object) -> None:
@@ -176,17 +149,12 @@ class PodIdentityAssociation(Handler):
     """The role of a service account; its physical id is the association's."""
 
     kind = "AWS::EKS::PodIdentityAssociation"
+    service = "eks"
+    creates = ("CreatePodIdentityAssociation", "association.associationId")
 
     def create(self, context: Context, properties: Object) -> str:
         """Give the role."""
-        answer = call(
-            context,
-            "eks",
-            "CreatePodIdentityAssociation",
-            untagged(properties),
-            **tags_argument(properties),
-        )
-        return str(answer["association"]["associationId"])
+        return super().create(context, {**untagged(properties), **tags_argument(properties)})
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Give another role."""
@@ -200,18 +168,6 @@ class PodIdentityAssociation(Handler):
         context.clients("eks").delete_pod_identity_association(
             clusterName=properties["ClusterName"], associationId=physical_id
         )
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ids."""
-        found = context.clients("eks").describe_pod_identity_association(
-            clusterName=properties["ClusterName"], associationId=physical_id
-        )
-        return {
-            "AssociationArn": found["association"]["associationArn"],
-            "AssociationId": physical_id,
-        }
 
 
 HANDLERS: tuple[Handler, ...] = (Cluster(), Addon(), AccessEntry(), PodIdentityAssociation())

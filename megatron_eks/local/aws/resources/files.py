@@ -1,9 +1,8 @@
 """File systems: FSx for Lustre with its data repositories, and EFS."""
 
-import secrets
 from typing import ClassVar
 
-from megatron_eks.local.aws.resources.handler import Context, Handler, call, change_tags
+from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags
 from megatron_eks.local.aws.values import Object
 
 
@@ -12,6 +11,7 @@ class FileSystem(Handler):
 
     kind = "AWS::FSx::FileSystem"
     service = "fsx"
+    creates = ("CreateFileSystem", "FileSystem.FileSystemId")
     deletes = ("DeleteFileSystem", "FileSystemId")
     describes = ("DescribeFileSystems", "FileSystemIds")
     answers: ClassVar = {
@@ -20,11 +20,6 @@ class FileSystem(Handler):
         "ResourceARN": "FileSystems.0.ResourceARN",
         "Id": "",
     }
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the file system."""
-        answer = call(context, "fsx", "CreateFileSystem", properties)
-        return str(answer["FileSystem"]["FileSystemId"])
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change size, throughput and Lustre's settings."""
@@ -53,13 +48,11 @@ class DataRepositoryAssociation(Handler):
 
     kind = "AWS::FSx::DataRepositoryAssociation"
     service = "fsx"
+    creates = ("CreateDataRepositoryAssociation", "Association.AssociationId")
+    # The files stay.
+    deletes = ("DeleteDataRepositoryAssociation", "AssociationId")
     describes = ("DescribeDataRepositoryAssociations", "AssociationIds")
     answers: ClassVar = {"AssociationId": "", "ResourceARN": "Associations.0.ResourceARN"}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Link them."""
-        answer = call(context, "fsx", "CreateDataRepositoryAssociation", properties)
-        return str(answer["Association"]["AssociationId"])
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change what is copied by itself."""
@@ -69,34 +62,21 @@ class DataRepositoryAssociation(Handler):
             AssociationId=physical_id, **{name: new[name] for name in names if name in new}
         )
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Unlink them; the files stay."""
-        del properties
-        context.clients("fsx").delete_data_repository_association(
-            AssociationId=physical_id, DeleteDataInFileSystem=False
-        )
-
 
 class Efs(Handler):
     """A file system of EFS."""
 
     kind = "AWS::EFS::FileSystem"
     service = "efs"
+    creates = ("CreateFileSystem", "FileSystemId")
+    renamed: ClassVar = {"FileSystemTags": "Tags"}
     deletes = ("DeleteFileSystem", "FileSystemId")
     describes = ("DescribeFileSystems", "FileSystemId")
     answers: ClassVar = {"FileSystemId": "", "Arn": "FileSystems.0.FileSystemArn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the file system."""
-        answer = call(
-            context,
-            "efs",
-            "CreateFileSystem",
-            properties,
-            {"FileSystemTags": "Tags"},
-            CreationToken=secrets.token_hex(16),
-        )
-        physical_id = str(answer["FileSystemId"])
+        physical_id = super().create(context, properties)
         context.note(physical_id)
         if "LifecyclePolicies" in properties:
             context.clients("efs").put_lifecycle_configuration(
@@ -110,13 +90,9 @@ class MountTarget(Handler):
 
     kind = "AWS::EFS::MountTarget"
     service = "efs"
+    creates = ("CreateMountTarget", "MountTargetId")
     deletes = ("DeleteMountTarget", "MountTargetId")
     answers: ClassVar = {"Id": ""}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the mount target."""
-        answer = call(context, "efs", "CreateMountTarget", properties)
-        return str(answer["MountTargetId"])
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change security groups."""
@@ -131,21 +107,11 @@ class AccessPoint(Handler):
 
     kind = "AWS::EFS::AccessPoint"
     service = "efs"
+    creates = ("CreateAccessPoint", "AccessPointId")
+    renamed: ClassVar = {"AccessPointTags": "Tags"}
     deletes = ("DeleteAccessPoint", "AccessPointId")
     describes = ("DescribeAccessPoints", "AccessPointId")
     answers: ClassVar = {"AccessPointId": "", "Arn": "AccessPoints.0.AccessPointArn"}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the access point."""
-        answer = call(
-            context,
-            "efs",
-            "CreateAccessPoint",
-            properties,
-            {"AccessPointTags": "Tags"},
-            ClientToken=secrets.token_hex(16),
-        )
-        return str(answer["AccessPointId"])
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -41,19 +41,27 @@ class Context:
 
 
 class Handler:
-    """A resource type. Properties come without functions and in the schema's types."""
+    """A resource type. Properties come without functions."""
 
     kind: str
     service: str
-    """Whose operations the next two are, each with its argument for the physical id."""
-    deletes: tuple[str, str]
-    describes: tuple[str, str] | None = None
+    """Whose operations the next are; two of them with their arguments for the physical id."""
+    creates: tuple[str, str]
+    """An operation that makes it, and where the answer has the physical id."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Properties that this operation calls otherwise."""
+    deletes: tuple[str, ...]
+    describes: tuple[str, ...] | None = None
+    separator = "|"
+    """Of the parts of a physical id, where the operations take several arguments."""
     answers: ClassVar[Mapping[str, str]] = {}
     """Attributes, and where the describing operation has them; empty for the physical id."""
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource and return its physical id."""
-        raise NotImplementedError
+        operation, path = self.creates
+        answer = call(context, self.service, operation, properties, self.renamed)
+        return str(pick(answer, path))
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change the resource in place."""
@@ -83,13 +91,17 @@ class Handler:
             name: pick(found, path) if path else physical_id for name, path in self.answers.items()
         }
 
-    def _ask(self, context: Context, operation: tuple[str, str], physical_id: str) -> Value:
-        """Call an operation that takes the physical id alone, or a list of such."""
-        name, argument = operation
+    def _ask(self, context: Context, operation: tuple[str, ...], physical_id: str) -> Value:
+        """Call an operation that takes the physical id alone, its parts, or a list of such."""
+        name, *arguments = operation
         client = context.clients(self.service)
-        shape = client.meta.service_model.operation_model(name).input_shape.members[argument]
-        given = [physical_id] if shape.type_name == "list" else physical_id
-        return getattr(client, xform_name(name))(**{argument: given})
+        members = client.meta.service_model.operation_model(name).input_shape.members
+        parts = physical_id.split(self.separator) if len(arguments) > 1 else [physical_id]
+        given = {
+            argument: [part] if members[argument].type_name == "list" else part
+            for argument, part in zip(arguments, parts, strict=True)
+        }
+        return getattr(client, xform_name(name))(**given)
 
 
 def untagged(properties: Object) -> Object:

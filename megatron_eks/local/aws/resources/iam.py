@@ -1,4 +1,4 @@
-"""Roles, policies and instance profiles."""
+"""Roles, their policies, and instance profiles."""
 
 import json
 from typing import ClassVar
@@ -122,50 +122,6 @@ class Policy(Handler):
             )
 
 
-class ManagedPolicy(Handler):
-    """A policy that roles can have attached; its physical id is its ARN."""
-
-    kind = "AWS::IAM::ManagedPolicy"
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the policy and attach it."""
-        iam = context.clients("iam")
-        answer = iam.create_policy(
-            PolicyName=properties.get("ManagedPolicyName") or context.new_name(),
-            PolicyDocument=json.dumps(properties["PolicyDocument"]),
-            Description=properties.get("Description", ""),
-        )
-        arn = str(answer["Policy"]["Arn"])
-        context.note(arn)
-        for role in properties.get("Roles", []):
-            iam.attach_role_policy(RoleName=role, PolicyArn=arn)
-        return arn
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Make a new version the default one."""
-        iam = context.clients("iam")
-        for each in iam.list_policy_versions(PolicyArn=physical_id)["Versions"]:
-            if not each["IsDefaultVersion"]:
-                iam.delete_policy_version(PolicyArn=physical_id, VersionId=each["VersionId"])
-        iam.create_policy_version(
-            PolicyArn=physical_id,
-            PolicyDocument=json.dumps(new["PolicyDocument"]),
-            SetAsDefault=True,
-        )
-        before, after = (set(one.get("Roles", [])) for one in (old, new))
-        for role in before - after:
-            iam.detach_role_policy(RoleName=role, PolicyArn=physical_id)
-        for role in after - before:
-            iam.attach_role_policy(RoleName=role, PolicyArn=physical_id)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Detach the policy and remove it."""
-        iam = context.clients("iam")
-        for role in properties.get("Roles", []):
-            iam.detach_role_policy(RoleName=role, PolicyArn=physical_id)
-        iam.delete_policy(PolicyArn=physical_id)
-
-
 class InstanceProfile(Handler):
     """What gives an instance its role."""
 
@@ -192,4 +148,4 @@ class InstanceProfile(Handler):
         iam.delete_instance_profile(InstanceProfileName=physical_id)
 
 
-HANDLERS: tuple[Handler, ...] = (Role(), Policy(), ManagedPolicy(), InstanceProfile())
+HANDLERS: tuple[Handler, ...] = (Role(), Policy(), InstanceProfile())

@@ -7,7 +7,7 @@ from typing import ClassVar
 from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags, tags_of
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
-_DEFAULT_WAIT_DAYS = 30
+_WAIT_DAYS = 30
 
 
 class Key(Handler):
@@ -21,11 +21,12 @@ class Key(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Make the key."""
         kms = context.clients("kms")
-        optional = ("Description", "KeyUsage", "KeySpec", "MultiRegion")
         tags = _key_tags(properties)
         answer = kms.create_key(
-            **{name: properties[name] for name in optional if name in properties},
-            **({"Policy": _document(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}),
+            Description=properties.get("Description", ""),
+            **(
+                {"Policy": json.dumps(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}
+            ),
             **({"Tags": tags} if tags else {}),
         )
         key = str(answer["KeyMetadata"]["KeyId"])
@@ -39,7 +40,7 @@ class Key(Handler):
         kms = context.clients("kms")
         if new.get("KeyPolicy") != old.get("KeyPolicy") and "KeyPolicy" in new:
             kms.put_key_policy(
-                KeyId=physical_id, PolicyName="default", Policy=_document(new["KeyPolicy"])
+                KeyId=physical_id, PolicyName="default", Policy=json.dumps(new["KeyPolicy"])
             )
         if new.get("Description") != old.get("Description"):
             kms.update_key_description(KeyId=physical_id, Description=new.get("Description", ""))
@@ -55,18 +56,14 @@ class Key(Handler):
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Let the key be deleted when its waiting time is over."""
+        del properties
         context.clients("kms").schedule_key_deletion(
-            KeyId=physical_id,
-            PendingWindowInDays=properties.get("PendingWindowInDays", _DEFAULT_WAIT_DAYS),
+            KeyId=physical_id, PendingWindowInDays=_WAIT_DAYS
         )
 
 
 def _key_tags(properties: Object) -> list[Object]:
     return [{"TagKey": key, "TagValue": value} for key, value in tags_of(properties).items()]
-
-
-def _document(policy: Value) -> str:
-    return policy if isinstance(policy, str) else json.dumps(policy)
 
 
 class Alias(Handler):
@@ -156,8 +153,6 @@ class Parameter(Handler):
             Name=name,
             Type=properties["Type"],
             Value=properties["Value"],
-            Description=properties.get("Description", ""),
-            **_limits(properties),
         )
         return name
 
@@ -169,20 +164,7 @@ class Parameter(Handler):
             Type=new["Type"],
             Value=new["Value"],
             Overwrite=True,
-            **_limits(new),
         )
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return type and value."""
-        del context, physical_id
-        return {"Type": properties["Type"], "Value": properties["Value"]}
-
-
-def _limits(parameter: Object) -> Object:
-    """Return what a parameter says of its own values."""
-    return {key: parameter[key] for key in ("AllowedPattern", "Tier") if key in parameter}
 
 
 HANDLERS: tuple[Handler, ...] = (Key(), Alias(), LogGroup(), Parameter())

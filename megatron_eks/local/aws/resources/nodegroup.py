@@ -1,6 +1,6 @@
 """Managed node groups, and what AWS refuses to change together."""
 
-from collections.abc import Mapping
+from typing import ClassVar
 
 from megatron_eks.local.aws.resources.eks import changed, retag, tags_argument
 from megatron_eks.local.aws.resources.handler import (
@@ -10,7 +10,7 @@ from megatron_eks.local.aws.resources.handler import (
     call,
     untagged,
 )
-from megatron_eks.local.aws.values import Object, Value
+from megatron_eks.local.aws.values import Object
 
 _VERSIONS = ("Version", "ReleaseVersion", "LaunchTemplate")
 _SETTINGS = ("ScalingConfig", "UpdateConfig", "NodeRepairConfig")
@@ -23,6 +23,16 @@ class Nodegroup(Handler):
     """A managed node group."""
 
     kind = "AWS::EKS::Nodegroup"
+    service = "eks"
+    deletes = ("DeleteNodegroup", "clusterName", "nodegroupName")
+    describes = ("DescribeNodegroup", "clusterName", "nodegroupName")
+    separator = "/"
+    answers: ClassVar = {
+        "Arn": "nodegroup.nodegroupArn",
+        "ClusterName": "nodegroup.clusterName",
+        "NodegroupName": "nodegroup.nodegroupName",
+        "Id": "",
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group, with the nodes that it wants."""
@@ -49,8 +59,7 @@ class Nodegroup(Handler):
             raise NotSupportedError(TOGETHER)
         names = {"ClusterName": cluster, "NodegroupName": group}
         if versions:
-            forced = {"Force": new["ForceUpdateEnabled"]} if "ForceUpdateEnabled" in new else {}
-            call(context, "eks", "UpdateNodegroupVersion", {**names, **versions, **forced})
+            call(context, "eks", "UpdateNodegroupVersion", {**names, **versions})
             return
         settings = changed(old, new, *_SETTINGS)
         more: Object = {}
@@ -66,26 +75,6 @@ class Nodegroup(Handler):
             call(context, "eks", "UpdateNodegroupConfig", {**names, **settings}, **more)
         if "Tags" in others:
             retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """End the nodes and remove the group."""
-        del properties
-        cluster, group = physical_id.split("/")
-        context.clients("eks").delete_nodegroup(clusterName=cluster, nodegroupName=group)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return names and ARN."""
-        del properties
-        cluster, group = physical_id.split("/")
-        found = context.clients("eks").describe_nodegroup(clusterName=cluster, nodegroupName=group)
-        return {
-            "Arn": found["nodegroup"]["nodegroupArn"],
-            "ClusterName": cluster,
-            "NodegroupName": group,
-            "Id": physical_id,
-        }
 
 
 def _taints(old: list[Object], new: list[Object]) -> Object:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from botocore.exceptions import ClientError
 from moto.codebuild.responses import CodeBuildResponse
-from moto.core.responses import ActionResult, EmptyResult
+from moto.core.responses import ActionResult
 
 from megatron_eks.local.aws.cloudformation.regions import Regions
 from megatron_eks.local.aws.services.operation import ServiceError, kept, parameters
@@ -55,11 +55,6 @@ class CodeBuildApi(CodeBuildResponse):
         }
         self._project(given["projectName"])["webhook"] = webhook
         return ActionResult({"webhook": webhook})
-
-    def delete_webhook(self) -> EmptyResult:
-        """DeleteWebhook."""
-        self._project(parameters(self)["projectName"]).pop("webhook", None)
-        return EmptyResult()
 
     def start_build(self) -> ActionResult:
         """StartBuild; it is over at once, and its log says what it did not do."""

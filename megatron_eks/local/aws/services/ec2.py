@@ -49,12 +49,6 @@ class Ec2Api(EC2Response):
         wanted = parameters(self).get("CapacityReservationIds") or list(self._reservations())
         return ActionResult({"CapacityReservations": [self._reservation(each) for each in wanted]})
 
-    def cancel_capacity_reservation(self) -> ActionResult:
-        """CancelCapacityReservation; it stays visible for a while."""
-        found = self._reservation(parameters(self)["CapacityReservationId"])
-        found |= {"State": "cancelled", "AvailableInstanceCount": 0}
-        return ActionResult({"Return": True})
-
     def _reservations(self) -> Object:
         return kept(self.ec2_backend, "reservations")
 

@@ -98,17 +98,6 @@ class Access(Clusters):
         self._policies(given).pop(given["policyArn"], None)
         return EmptyResult()
 
-    def list_associated_access_policies(self) -> ActionResult:
-        """ListAssociatedAccessPolicies."""
-        given = parameters(self)
-        return ActionResult(
-            {
-                "clusterName": given["clusterName"],
-                "principalArn": self._entry(given)["principalArn"],
-                "associatedAccessPolicies": list(self._policies(given).values()),
-            }
-        )
-
     def create_pod_identity_association(self) -> ActionResult:
         """CreatePodIdentityAssociation: one role for a service account."""
         given = parameters(self)
@@ -142,19 +131,6 @@ class Access(Clusters):
     def describe_pod_identity_association(self) -> ActionResult:
         """DescribePodIdentityAssociation."""
         return ActionResult({"association": self._association(parameters(self))})
-
-    def list_pod_identity_associations(self) -> ActionResult:
-        """ListPodIdentityAssociations."""
-        given = parameters(self)
-        cluster = self.cluster(given["clusterName"])
-        found = [
-            each
-            for each in kept(cluster, "associations").values()
-            if all(
-                given.get(name) in (None, each[name]) for name in ("namespace", "serviceAccount")
-            )
-        ]
-        return ActionResult({"associations": found})
 
     def update_pod_identity_association(self) -> ActionResult:
         """UpdatePodIdentityAssociation."""

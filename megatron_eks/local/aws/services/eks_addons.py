@@ -69,7 +69,7 @@ class Addons(Clusters):
         if "podIdentityAssociations" in given:
             addon["podIdentityAssociations"] = self._associations(cluster, given)
         addon["modifiedAt"] = datetime.now(tz=UTC)
-        return ActionResult({"update": update_record(cluster, "AddonUpdate", given)})
+        return ActionResult({"update": update_record("AddonUpdate", given)})
 
     def delete_addon(self) -> ActionResult:
         """DeleteAddon."""

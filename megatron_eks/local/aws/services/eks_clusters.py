@@ -18,7 +18,7 @@ from megatron_eks.local.aws.services.operation import (
     parameters,
     update_record,
 )
-from megatron_eks.local.aws.values import Object, Value
+from megatron_eks.local.aws.values import Value
 
 # What describing tells and moto does not keep: by our name, the attribute that moto's answer reads.
 _SETTINGS = {
@@ -120,7 +120,7 @@ class Clusters(EKSResponse):
         for setting, attribute in _SETTINGS.items():
             if setting in given:
                 setattr(cluster, attribute, given[setting])
-        return ActionResult({"update": update_record(cluster, "ConfigUpdate", given)})
+        return ActionResult({"update": update_record("ConfigUpdate", given)})
 
     def update_cluster_version(self) -> ActionResult:
         """UpdateClusterVersion: one minor version at a time, and never back."""
@@ -133,25 +133,7 @@ class Clusters(EKSResponse):
                 f"{given['version']}"
             )
         cluster.version = given["version"]
-        return ActionResult({"update": update_record(cluster, "VersionUpdate", given)})
-
-    def describe_update(self) -> ActionResult:
-        """DescribeUpdate, of a cluster, node group or add-on."""
-        given = parameters(self)
-        updates = self._updates(given)
-        if given["updateId"] not in updates:
-            raise NotFoundError(f"No update found for ID: {given['updateId']}")
-        return ActionResult({"update": updates[given["updateId"]]})
-
-    def list_updates(self) -> ActionResult:
-        """ListUpdates."""
-        return ActionResult({"updateIds": list(self._updates(parameters(self)))})
-
-    def _updates(self, given: Object) -> Object:
-        owner: Value = self.cluster(given["name"])
-        if "nodegroupName" in given:
-            owner = self.eks_backend.describe_nodegroup(given["name"], given["nodegroupName"])
-        return kept(owner, "updates")
+        return ActionResult({"update": update_record("VersionUpdate", given)})
 
     def tag_resource(self) -> EmptyResult:
         """TagResource, of whatever has tags."""
@@ -165,10 +147,6 @@ class Clusters(EKSResponse):
         for key in given["tagKeys"]:
             self._tags(given["resourceArn"]).pop(key, None)
         return EmptyResult()
-
-    def list_tags_for_resource(self) -> ActionResult:
-        """ListTagsForResource."""
-        return ActionResult({"tags": self._tags(parameters(self)["resourceArn"])})
 
     def _tags(self, arn: str) -> dict[str, str]:
         for cluster in self.eks_backend.clusters.values():

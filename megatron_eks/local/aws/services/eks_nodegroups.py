@@ -84,7 +84,7 @@ class Nodegroups(Clusters):
         if "nodeRepairConfig" in given:
             group.node_repair_config = given["nodeRepairConfig"]
         nodes.adjust(self.client("ec2"), group)
-        return ActionResult({"update": update_record(group, "ConfigUpdate", given)})
+        return ActionResult({"update": update_record("ConfigUpdate", given)})
 
     def update_nodegroup_version(self) -> ActionResult:
         """UpdateNodegroupVersion, which replaces every node."""
@@ -100,7 +100,7 @@ class Nodegroups(Clusters):
         group.version = given.get("version", group.version)
         group.release_version = given.get("releaseVersion", group.release_version)
         nodes.replace(self.client("ec2"), group)
-        return ActionResult({"update": update_record(group, "VersionUpdate", given)})
+        return ActionResult({"update": update_record("VersionUpdate", given)})
 
     def delete_nodegroup(self) -> ActionResult:
         """DeleteNodegroup, and its nodes."""

@@ -10,7 +10,6 @@ from moto.iam import urls as iam_urls
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 from moto.servicequotas import urls as quota_urls
-from moto.ssm import urls as ssm_urls
 
 from megatron_eks.local.aws.cloudformation.api import CloudFormationApi
 from megatron_eks.local.aws.cloudformation.regions import Regions
@@ -25,7 +24,6 @@ from megatron_eks.local.aws.services.fsx import FsxApi
 from megatron_eks.local.aws.services.iam import IamApi
 from megatron_eks.local.aws.services.quotas import QuotasApi
 from megatron_eks.local.aws.services.shapes import check_requests
-from megatron_eks.local.aws.services.ssm import SsmApi
 from megatron_eks.local.aws.values import Value
 
 
@@ -46,7 +44,6 @@ def install(regions: Regions, api_server: ApiServer | None) -> None:
     _route(fsx_urls.url_paths, "{0}/$", FsxApi)
     _route(iam_urls.url_paths, "{0}/$", IamApi)
     _route(quota_urls.url_paths, "{0}/$", QuotasApi)
-    _route(ssm_urls.url_paths, "{0}/$", SsmApi)
     eks_urls.url_paths.clear()
     # The operation is found by boto3's own table of addresses.
     _route(eks_urls.url_paths, "{0}/(?P<address>.+)$", EksApi)

@@ -50,9 +50,9 @@ def kept(owner: Value, name: str) -> Object:
     return found
 
 
-def update_record(owner: Value, kind: str, changed: Object) -> Object:
-    """Note an update of EKS, which is over when it is noted, and return it."""
-    record: Object = {
+def update_record(kind: str, changed: Object) -> Object:
+    """Describe an update of EKS, which is over when it is told."""
+    return {
         "id": str(uuid.uuid4()),
         "status": "Successful",
         "type": kind,
@@ -60,8 +60,6 @@ def update_record(owner: Value, kind: str, changed: Object) -> Object:
         "createdAt": datetime.now(tz=UTC),
         "errors": [],
     }
-    kept(owner, "updates")[record["id"]] = record
-    return record
 
 
 def present(values: Object) -> Object:

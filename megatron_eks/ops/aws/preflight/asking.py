@@ -47,9 +47,3 @@ class Asking:
     def client(self, service: str) -> BaseClient:
         """Return the client of a service."""
         return self.aws.client(service)
-
-
-def missing(error: ClientError, *codes: str) -> bool:
-    """Say whether an error means that there is no such thing."""
-    found = error_code(error)
-    return any(found == code or found.startswith(f"{code}.") for code in codes)

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
-from botocore.exceptions import ClientError
-
 from megatron_eks.catalog.instances import system_node_size
-from megatron_eks.ops.aws.capacity import UNKNOWN_CODE, quota_of
-from megatron_eks.ops.aws.preflight.asking import Asking, missing
+from megatron_eks.ops.aws import reservation
+from megatron_eks.ops.aws.capacity import UNKNOWN_CODE, offers_of, quota_of
+from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Quota, Reservation
 from megatron_eks.plan.cluster import ClusterPlan
 
@@ -23,19 +21,7 @@ def offers(ask: Asking, plan: ClusterPlan) -> dict[str, tuple[str, ...]]:
     types = dict.fromkeys(
         (*(pool.instance.name for pool in plan.pools), plan.system_nodes.instance_type)
     )
-    pages = (
-        ask.client("ec2")
-        .get_paginator("describe_instance_type_offerings")
-        .paginate(
-            LocationType="availability-zone",
-            Filters=[{"Name": "instance-type", "Values": list(types)}],
-        )
-    )
-    found: dict[str, list[str]] = {name: [] for name in types}
-    for page in pages:
-        for each in page["InstanceTypeOfferings"]:
-            found[each["InstanceType"]].append(str(each["Location"]))
-    return {name: tuple(sorted(zones)) for name, zones in found.items()}
+    return offers_of(types, ask.client("ec2"))
 
 
 def quotas(ask: Asking, plan: ClusterPlan, *, made: bool) -> tuple[Quota, ...]:
@@ -103,26 +89,16 @@ def reservations(ask: Asking, plan: ClusterPlan) -> Mapping[str, Reservation | N
 
 
 def _find(ask: Asking, number: str) -> tuple[Reservation | None]:
-    ec2 = ask.client("ec2")
-    try:
-        answer = ec2.describe_capacity_reservations(CapacityReservationIds=[number])
-    except ClientError as error:
-        if missing(error, "InvalidCapacityReservationId"):
-            return (None,)
-        raise
-    for each in answer["CapacityReservations"]:
-        found = Reservation(
-            id=number,
-            state=str(each.get("State", "")),
-            instance_type=str(each.get("InstanceType", "")),
-            zone=str(each.get("AvailabilityZone", "")),
-            count=int(each.get("TotalInstanceCount", 0)),
-            starts=_utc(each.get("StartDate")),
-            ends=_utc(each.get("EndDate")),
-        )
-        return (found,)
-    return (None,)
-
-
-def _utc(moment: object) -> datetime | None:
-    return moment.astimezone(UTC) if isinstance(moment, datetime) else None
+    each = reservation.described(number, ask.client("ec2"))
+    if each is None:
+        return (None,)
+    found = Reservation(
+        id=number,
+        state=str(each.get("State", "")),
+        instance_type=str(each.get("InstanceType", "")),
+        zone=str(each.get("AvailabilityZone", "")),
+        count=int(each.get("TotalInstanceCount", 0)),
+        starts=reservation.utc(each.get("StartDate")),
+        ends=reservation.utc(each.get("EndDate")),
+    )
+    return (found,)

@@ -3,26 +3,23 @@
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 
-from botocore.exceptions import ClientError
-
 from megatron_eks.config.load import Json
+from megatron_eks.ops.aws.build_records import is_there
 from megatron_eks.ops.aws.node_groups import NodeGroup, NodeGroups
-from megatron_eks.ops.aws.preflight.asking import Asking, missing
+from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Addon, EksCluster, FileSystem
 from megatron_eks.ops.aws.preflight.network import groups
-from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.aws.session import Aws, if_there
 
 _GONE = "ResourceNotFoundException"
 
 
 def cluster(aws: Aws, name: str) -> EksCluster | None:
     """Return an EKS cluster; None where there is none."""
-    try:
-        found = aws.client("eks").describe_cluster(name=name)["cluster"]
-    except ClientError as error:
-        if missing(error, _GONE):
-            return None
-        raise
+    answer = if_there(aws.client("eks").describe_cluster, _GONE, name=name)
+    if answer is None:
+        return None
+    found = answer["cluster"]
     network = found.get("resourcesVpcConfig", {})
     return EksCluster(
         status=str(found.get("status", "")),
@@ -48,12 +45,10 @@ def support(ask: Asking, version: str) -> tuple[bool, date | None]:
 
 def addon(ask: Asking, cluster_name: str, name: str) -> Addon | None:
     """Return an add-on; None where it is not installed."""
-    try:
-        found = ask.client("eks").describe_addon(clusterName=cluster_name, addonName=name)
-    except ClientError as error:
-        if missing(error, _GONE):
-            return None
-        raise
+    eks = ask.client("eks")
+    found = if_there(eks.describe_addon, _GONE, clusterName=cluster_name, addonName=name)
+    if found is None:
+        return None
     each = found["addon"]
     return Addon(
         status=str(each.get("status", "")),
@@ -70,12 +65,10 @@ def node_group(ask: Asking, cluster_name: str, name: str) -> NodeGroup | None:
 
 def file_system(ask: Asking, number: str) -> FileSystem | None:
     """Return a file system with its security groups; None where there is none."""
-    try:
-        answer = ask.client("fsx").describe_file_systems(FileSystemIds=[number])
-    except ClientError as error:
-        if missing(error, "FileSystemNotFound"):
-            return None
-        raise
+    fsx = ask.client("fsx")
+    answer = if_there(fsx.describe_file_systems, "FileSystemNotFound", FileSystemIds=[number])
+    if answer is None:
+        return None
     found = answer["FileSystems"][0]
     lustre = found.get("LustreConfiguration", {})
     interfaces = [str(each) for each in found.get("NetworkInterfaceIds", ())]
@@ -97,16 +90,8 @@ def file_system(ask: Asking, number: str) -> FileSystem | None:
 
 def has_image(ask: Asking, uri: str) -> bool:
     """Say whether a registry of ours holds an image, named by its digest."""
-    repository, _, digest = uri.partition("/")[2].partition("@")
-    try:
-        ask.client("ecr").describe_images(
-            repositoryName=repository.partition(":")[0], imageIds=[{"imageDigest": digest}]
-        )
-    except ClientError as error:
-        if missing(error, "ImageNotFoundException", "RepositoryNotFoundException"):
-            return False
-        raise
-    return True
+    repository, _, digest = uri.partition("@")
+    return is_there(repository.partition(":")[0], digest, ask.client("ecr"))
 
 
 def _groups_of(ask: Asking, interfaces: list[str]) -> list[str]:

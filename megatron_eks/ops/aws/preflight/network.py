@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from botocore.exceptions import ClientError
-
 from megatron_eks.config.load import Json
-from megatron_eks.ops.aws.preflight.asking import Asking, missing
+from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Group, Rule, Subnet
+from megatron_eks.ops.aws.session import if_there
 
 _ALL_PORTS = (0, 65535)
 
@@ -50,12 +49,8 @@ def default_group(ask: Asking, vpc: str) -> Group | None:
 
 def key_state(ask: Asking, arn: str) -> str:
     """Return the state of a key; empty where there is none."""
-    try:
-        return str(ask.client("kms").describe_key(KeyId=arn)["KeyMetadata"]["KeyState"])
-    except ClientError as error:
-        if missing(error, "NotFoundException"):
-            return ""
-        raise
+    found = if_there(ask.client("kms").describe_key, "NotFoundException", KeyId=arn)
+    return str(found["KeyMetadata"]["KeyState"]) if found else ""
 
 
 def _group(found: Mapping[str, Json]) -> Group:

@@ -2,16 +2,15 @@
 
 from functools import partial
 
-from botocore.exceptions import ClientError
-
 from megatron_eks.catalog.permissions import NEEDS, Need, Principal
 from megatron_eks.catalog.regions import PARTITIONS
+from megatron_eks.ops.aws.cdk import is_bootstrapped
 from megatron_eks.ops.aws.identity import caller_role
-from megatron_eks.ops.aws.preflight.asking import Asking, missing
+from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Caller, Denied
+from megatron_eks.ops.aws.session import if_there
 from megatron_eks.plan.cluster import ClusterPlan
 
-_BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 _EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"
 
 
@@ -38,7 +37,7 @@ def _principals(ask: Asking, plan: ClusterPlan, caller: Caller) -> dict[Principa
     """Return who does what: the caller, and CloudFormation's role where the CDK has made it."""
     own = caller_role(ask.aws) or caller.arn
     found: dict[Principal, str] = {"caller": own}
-    if not ask("the CDK's bootstrap", lambda: _bootstrapped(ask)):
+    if not ask("the CDK's bootstrap", lambda: is_bootstrapped(ask.aws)):
         # What it makes for CloudFormation may do everything.
         return {**found, "bootstrap": own}
     name = _EXECUTION_ROLE.format(account=caller.account, region=plan.region)
@@ -46,24 +45,9 @@ def _principals(ask: Asking, plan: ClusterPlan, caller: Caller) -> dict[Principa
     return {**found, "cloudformation": arn} if arn else found
 
 
-def _bootstrapped(ask: Asking) -> bool:
-    ssm = ask.client("ssm")
-    try:
-        ssm.get_parameter(Name=_BOOTSTRAP)
-    except ClientError as error:
-        if missing(error, "ParameterNotFound"):
-            return False
-        raise
-    return True
-
-
 def _role(ask: Asking, name: str) -> str | None:
-    try:
-        return str(ask.client("iam").get_role(RoleName=name)["Role"]["Arn"])
-    except ClientError as error:
-        if missing(error, "NoSuchEntity"):
-            return None
-        raise
+    found = if_there(ask.client("iam").get_role, "NoSuchEntity", RoleName=name)
+    return found and str(found["Role"]["Arn"])
 
 
 def _refused(ask: Asking, arn: str, needs: list[Need], plan: ClusterPlan) -> list[Denied]:

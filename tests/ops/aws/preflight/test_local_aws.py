@@ -1,7 +1,6 @@
 """`meks preflight aws` against a local AWS: what it reads, and what it makes of refusals."""
 
 import json
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -9,11 +8,11 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from megatron_eks.__main__ import main
-from megatron_eks.local.aws.server import local_aws
 from megatron_eks.ops import preflight
 from megatron_eks.ops.aws import deploy
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
+from tests.local_aws.running import local_aws
 from tests.ops.aws.conftest import open_aws
 from tests.ops.aws.fakes import console, project_in, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, ROLE, QuickCdk
@@ -27,7 +26,7 @@ _P_QUOTA = "L-417A185B"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """Run a local AWS of its own: two clusters of one account cannot have the same repositories."""
-    with local_aws(tmp_path_factory.mktemp("aws"), sys.executable) as server:
+    with local_aws(tmp_path_factory.mktemp("aws")) as server:
         server.client("iam", "us-east-2").create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
         yield server
 
