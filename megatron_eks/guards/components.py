@@ -196,7 +196,6 @@ _LIMITED = {"secrets": _CERTIFICATE, _HOOKS: _CONFIGURATION}
 """Which one of a kind the operator may change, as its certificate is in it."""
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")
 _KNOWS_P6 = (0, 5, 10)
-_WITH_EFA = {name for name, each in INSTANCES.items() if each.efa_interfaces}
 
 
 @manifest_guard
@@ -239,7 +238,8 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
         found, name = "the kubelet takes the devices of the last one", pod.owner["metadata"]["name"]
         row = (parts.count(part) > 1, name, f"two of {part}: {found}", "keep one of the two")
         none = "has no EFA: the plugin runs on other nodes than those that need it"
-        others = [each for each in types if part == _EFA and each.text not in _WITH_EFA]
+        known = {name for name, each in INSTANCES.items() if each.efa_interfaces}
+        others = [each for each in types if part == _EFA and each.text not in known]
         yield from report(
             code, row, *((YES, e, f"{e.raw!r} {none}", "name types with EFA") for e in others)
         )

@@ -9,7 +9,7 @@ from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES, Ins
 from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
-from megatron_eks.config.load import read_documents
+from megatron_eks.config.load import Json, read_documents
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import YES, Row, Value, report, written
 
@@ -60,7 +60,7 @@ _REPAIR_POOL: list[Row] = [
 _RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
 # EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
 _LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
-_FEW = {"0", "1", "None"}
+_TWO = 2  # CoreDNS and the operator stay when one node is replaced
 _SIZES = [(key, (right,), _RESIZED) for key, right in _LIMITS]
 _SETTLE = "pods without GPUs settle on the pool's nodes, or its own stay Pending"
 _TAINT: tuple[Row, ...] = (
@@ -90,6 +90,8 @@ _NO_CLUSTER = "without the cluster's group the node reaches no control plane, an
 _NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
 _GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
 _BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 takes none beside NetworkInterfaces' own")
+# One interface for IP and EFA is the older form of two: both are right, on the first card.
+_FIRST, _SECOND = "card 0 device 0", "card 0 device 1"
 _DELETED: Row = ("DeleteOnTermination", (YES,), "it outlives its node")
 _SIDES = (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId"))
 _ITSELF = "for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
@@ -187,8 +189,8 @@ def pools(templates: Templates) -> Iterator[Finding]:
         rows = [*_REPAIR, *(_REPAIR_POOL if is_pool else ())]
         yield from constants([group], Code.MANAGED_NODES, rows, Level.WARNING)
         if not is_pool:
-            known = {str(sizes[key].raw) for key, _ in _LIMITS}
-            lone, remedy = len(known) > 1 or known & _FEW, "give all three one number above 1"
+            few, wanted, most = (sizes[key].number or 0 for key, _ in _LIMITS)
+            lone, remedy = not _TWO <= few <= wanted <= most, "give all three one number above 1"
             yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
             yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
             continue
@@ -260,8 +262,10 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
     clusters = templates.of("EKS::Cluster")
     for data, instance in [(e.data, e.instance) for e in node_groups(templates) if e.template]:
         nics, layout = data["NetworkInterfaces"], network_interfaces(instance) if instance else ()
-        wanted = {f"card {one.card} device {one.device}": str(one.type) for one in layout}
+        wanted = {_written_slot(e.card, e.device): str(e.type) for e in layout}
         given = [*map(_slot, nics)]
+        if any(e["InterfaceType"].text == "efa" and _slot(e) == _FIRST for e in nics):
+            wanted = {_FIRST: "efa", **{e: wanted[e] for e in wanted if e not in (_FIRST, _SECOND)}}
         every = [str(group.raw) for nic in nics for group in nic["Groups"]]
         usual = {name for name in every if every.count(name) * 2 > len(given)}
         for groups in [nic["Groups"] for nic in nics] or [data["SecurityGroupIds"]]:
@@ -302,6 +306,12 @@ def _pool_of(logical_id: str) -> str:
     return re.sub(r"(LaunchTemplate|Nodegroup)[0-9A-F]{0,8}$", "", logical_id)
 
 
-def _slot(interface: Value) -> str:
-    card, device = interface["NetworkCardIndex"], interface["DeviceIndex"]
-    return f"card {written(card.raw) if card else 0} device {written(device.raw)}"
+def _slot(nic: Value) -> str:
+    card, device = nic["NetworkCardIndex"].raw or 0, nic["DeviceIndex"].raw
+    return _written_slot(card, device)
+
+
+def _written_slot(card: Json, device: Json) -> str:
+    """Write a card and a device; on other cards than the first EC2 takes device 0 and 1 alike."""
+    either = card != 0 and device in (0, 1)
+    return f"card {written(card)} device {'0 or 1' if either else written(device)}"
