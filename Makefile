@@ -55,7 +55,7 @@ demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it runn
 	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
 
 # Two at once, the tests of one file or of one control plane after each other.
-PYTEST := $(BIN)/pytest -n $(or $(PYTEST_WORKERS),2) --dist loadgroup
+PYTEST := $(BIN)/pytest -n $(or $(PYTEST_WORKERS),2)
 
 test: lint test-tools ## Lint, then run every test but the long ones: what CI runs.
 	$(PYTEST) -m "not long" $(PYTEST_ARGS)

@@ -43,8 +43,8 @@ class Judges:
         return bool(says(scenes.after(scene, slip)) - self._before[key])
 
 
-def main() -> None:
-    """Try the slips that are asked for, and print the table."""
+def main() -> int:
+    """Try the slips that are asked for, print the table, and say which have no reason to pass."""
     given = _parser().parse_args()
     nodejs.use_bundled_node()
     every = population.population()
@@ -58,8 +58,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, tools(Path(scratch)) as asked:
         results = _tried(slips, Judges(said_by_guards, asked, both=given.both))
     sys.stdout.write(results.table())
-    if given.survivors:
-        given.survivors.write_text("".join(f"{line}\n" for line in results.grouped_survivors()))
+    missing = results.without_reason()
+    sys.stdout.writelines(f"nobody notices, and survivors.yaml has no reason: {e}\n" for e in missing)
+    return 1 if missing else 0
 
 
 def _tried(slips: Sequence[Slip], judges: Judges) -> Results:
@@ -92,13 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", metavar="ROW", help="a stack or chart, or how several begin"
     )
-    parser.add_argument(
-        "--survivors", type=Path, metavar="FILE", help="where to write what nobody notices"
-    )
     return parser
 
 
 if __name__ == "__main__":
     # A tool may look for files where it stands.
     os.chdir(Path(__file__).parents[2])
-    main()
+    sys.exit(main())

@@ -3,12 +3,13 @@
 import json
 
 import pytest
+import yaml
 
 from tests.slips import population, scenes, tools
 from tests.slips.__main__ import Judges
 from tests.slips.guards import said_by_guards
 from tests.slips.operators import mutants
-from tests.slips.results import Noticed, Results
+from tests.slips.results import SURVIVORS, Noticed, Results
 
 CONTAINER = {"image": "fsdp:1", "tty": True, "ports": [23456], "args": ["--rank", "2"]}
 
@@ -162,10 +163,16 @@ def test_the_table_has_a_row_for_each_stack_and_chart():
     assert table[0] == "| stack or chart | slips | guards | tools alone | nobody | noticed |"
     assert table[2] == "| jobs/megatron | 3 | 1 | 1 | 1 | 66.7 % |"
     assert table[3] == "| all | 3 | 1 | 1 | 1 | 66.7 % |"
-    assert [*Results(tried).grouped_survivors()] == [
-        "jobs/megatron:",
-        "- PyTorchJob.metadata.labels.megatron-eks/job: [misspell]",
-    ]
+    assert Results(tried).without_reason() == [str(found)]
+
+
+def test_each_survivor_has_a_reason():
+    """It is one of the slips, and stands in one group alone."""
+    groups = yaml.safe_load(SURVIVORS.read_text())
+    listed = [slip for group in groups for slip in group["slips"]]
+    assert all(len(group["reason"].split()) > 3 for group in groups)
+    assert len({*listed}) == len(listed)
+    assert {*listed} <= {*map(str, population.population())}
 
 
 def test_guards_notice():

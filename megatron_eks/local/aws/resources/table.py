@@ -38,8 +38,3 @@ def handler_of(kind: str) -> Handler:
     if kind not in _HANDLERS:
         raise ResourceError(f"Unrecognized resource type, or one that local AWS lacks: [{kind}]")
     return _HANDLERS[kind]
-
-
-def kinds() -> list[str]:
-    """Return the types that can be made."""
-    return sorted(_HANDLERS)
