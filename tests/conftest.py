@@ -22,7 +22,7 @@ settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
 
 
-class ByFile(LoadScopeScheduling):  # type: ignore[misc] -- xdist has no types there
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a worker the tests of one file, or all that share a control plane or a local AWS.
 
     `--dist loadgroup` would do, but xdist 3.8 does not know how pytest 9.2 names tests.

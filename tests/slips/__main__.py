@@ -59,7 +59,8 @@ def main() -> int:
         results = _tried(slips, Judges(said_by_guards, asked, both=given.both))
     sys.stdout.write(results.table())
     missing = results.without_reason()
-    sys.stdout.writelines(f"nobody notices, and survivors.yaml has no reason: {e}\n" for e in missing)
+    why = "nobody notices, and survivors.yaml has no reason"
+    sys.stdout.writelines(f"{why}: {each}\n" for each in missing)
     return 1 if missing else 0
 
 
