@@ -41,7 +41,8 @@ _NEEDS = (
     (_BUILD, "ECR::Repository", "ecr:GetDownloadUrlForLayer ecr:InitiateLayerUpload"),
     (_BUILD, "Logs::LogGroup", "logs:CreateLogStream logs:PutLogEvents"),
     (_BUILD, "KMS::Key", "kms:Decrypt kms:Encrypt kms:GenerateDataKey"),
-    (_BUILD, "", "ecr:GetAuthorizationToken"),
+    (_BUILD, "", "ecr:GetAuthorizationToken codebuild:BatchPutTestCases codebuild:CreateReport"),
+    (_BUILD, "", "codebuild:CreateReportGroup codebuild:UpdateReport"),
     (_FLOWS, "Logs::LogGroup", "logs:CreateLogStream logs:DescribeLogStreams logs:PutLogEvents"),
 )
 _CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
@@ -107,9 +108,8 @@ def attached_policies(templates: Templates) -> Iterator[Finding]:
         wide = [e for e in role[_ARNS] if templates.text(e).rpartition("/")[2] in _ADMIN]
         for right in statements(*_policies(role, templates)):
             actions = right["Action"].texts if right["Effect"].text == "Allow" else []
-            data = [each for each in actions if each.startswith(("s3:", "kms:"))]
             everything = {"*", "arn:aws:s3:::*"} & {*right["Resource"].texts}
-            if "*" in [each[-1:] for each in actions] or (data and everything):
+            if any(e.endswith("*") or (everything and e[:3] in {"s3:", "kms"}) for e in actions):
                 wide.append(right["Action"])
         for value in wide:
             found = "more than is needed: one stolen token reads and deletes what it reaches"
@@ -158,6 +158,5 @@ def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:
             bucket, _, path = arn.partition("/")
             why, test = f"jobs stop with AccessDenied at {path}", ("StringLike", "s3:prefix", path)
             yield _need(why, ("s3:ListBucket",), (bucket,), when=(test,))
-            if action == "s3:PutObject":
-                why = "jobs cannot resume, or keep every save"
-                yield _need(why, ("s3:GetObject", "s3:DeleteObject"), (arn,))
+            beside = ("s3:GetObject", "s3:DeleteObject") if action == "s3:PutObject" else ()
+            yield from (_need("jobs cannot resume, or keep saves", (e,), (arn,)) for e in beside)
