@@ -51,9 +51,8 @@ def bucket_settings(templates: Templates) -> Iterator[Finding]:
         if kms != bool(key.raw) or (own and not kms):
             found = "its objects are not encrypted with the key of the stack"
             remedy = "write SSEAlgorithm aws:kms, and KMSMasterKeyID: Fn::GetAtt [KEY, Arn]"
-            yield key.finding(
-                code, found, remedy, Level.WARNING if own and not key.raw else Level.ERROR
-            )
+            level = Level.WARNING if own and not key.raw else Level.ERROR
+            yield key.finding(code, found, remedy, level)
 
 
 @template_guard
@@ -88,8 +87,8 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
             if not each["Condition"] or "'true'" in str(each["Condition"].raw):
                 found = f"everybody, jobs too: {each['Effect'].text} without a condition"
                 remedy = 'set Condition to Bool: {"aws:SecureTransport": "false"}, or name roles'
-                code_ = Code.POLICY if each["Effect"].text == "Deny" else Code.OPEN_TO_ALL
-                yield each["Principal"].finding(code_, found, remedy)
+                kind = Code.POLICY if each["Effect"].text == "Deny" else Code.OPEN_TO_ALL
+                yield each["Principal"].finding(kind, found, remedy)
         for source in (e for e in data if e != bucket and _logs_of(e, templates) == bucket):
             why = "S3 delivers no access logs to a bucket whose default is a key"
             yield from bucket.properties.must_hold(code, ((_ALGORITHM, (_S3, None), why),))

@@ -75,9 +75,11 @@ def repositories(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def build_machine(templates: Templates) -> Iterator[Finding]:
-    """Let builds run docker for an hour, for pushes to the branch (CodeBuild API)."""
-    for project in _builds(templates):
+def builds(templates: Templates) -> Iterator[Finding]:
+    """Build what jobs look for, for an hour, when the branch is pushed (CodeBuild API; `meks`)."""
+    words = ("build_image.py", "REPOSITORY_URI")  # other builds are as their owners like
+    every = [(each, str(each.properties.raw)) for each in templates.of("CodeBuild::Project")]
+    for project in (each for each, text in every if any(word in text for word in words)):
         rows = (*_PROJECT, *(_GITHUB if project["Source"]["Type"].text == "GITHUB" else ()))
         yield from project.properties.must_hold(_BUILD, rows)
         image, limit = project["Environment"]["Image"], project["TimeoutInMinutes"]
@@ -96,35 +98,28 @@ def build_machine(templates: Templates) -> Iterator[Finding]:
             yield from triggers["Webhook"].must_be(_BUILD, YES, why="no push starts a build")
         for group in list(triggers["FilterGroups"]) or [triggers] * bool(triggers):
             filters = {(each["Type"].text, each["Pattern"].text[:12]) for each in group}
-            if not {("EVENT", "PUSH"), ("HEAD_REF", "^refs/heads/")} <= filters:
-                found = "what is no push to the branch is built and pushed as well"
-                remedy = "filter by EVENT PUSH and HEAD_REF ^refs/heads/BRANCH$"
-                yield group.finding(_BUILD, found, remedy)
+            right = {("EVENT", "PUSH"), ("HEAD_REF", "^refs/heads/")} <= filters
+            found = "what is no push to the branch is built and pushed as well"
+            remedy = "filter by EVENT PUSH and HEAD_REF ^refs/heads/BRANCH$"
+            yield from report(_BUILD, (not right, group, found, remedy))
+        yield from _names(templates, project)
 
 
-@template_guard
-def build_variables(templates: Templates) -> Iterator[Finding]:
-    """Say what a build makes, where jobs look for it (assets/codebuild/build_image.py; `meks`)."""
-    for project in _builds(templates):
-        given = project["Environment"]["EnvironmentVariables"]
-        values = {each["Name"].text: each["Value"] for each in given}
-        why = "the build stops, or takes a default"
-        for name, allowed in _VARIABLES.items():
-            if name not in values:
-                yield given.finding(_BUILD, f"no variable {name}: {why}", f"add {name}")
-            elif allowed:
-                yield from values[name].must_be(_BUILD, *allowed, why=why)
-        image = [templates.text(values.get(e, given)) for e in ("REPOSITORY_URI", "IMAGE_TAG")]
-        name, there = values.get("IMAGE_NAME", given).text, dict(templates.outputs(project.file))
-        wants = {"Image": ":".join(image), "BuildProject": f"${{{project.name}}}"}
-        for kind, wanted in wants.items() if name else ():
-            output = there.get(key := f"{name.capitalize()}{kind}", project.properties)["Value"]
-            if templates.text(output) != wanted:
-                found = f"no output {key} of {wanted}: `meks build` and jobs do not find it"
-                yield output.finding(_BUILD, found, f"add {key} with that value")
-
-
-def _builds(templates: Templates) -> list[Resource]:
-    """Return the projects that build an image for jobs; others may be made as their owners like."""
-    listed, words = templates.of("CodeBuild::Project"), ("build_image.py", "REPOSITORY_URI")
-    return [each for each in listed if any(word in str(each.properties.raw) for word in words)]
+def _names(templates: Templates, project: Resource) -> Iterator[Finding]:
+    """Check what assets/codebuild/build_image.py reads, and where `meks` finds its image."""
+    given = project["Environment"]["EnvironmentVariables"]
+    values = {each["Name"].text: each["Value"] for each in given}
+    why = "the build stops, or takes a default"
+    for name, allowed in _VARIABLES.items():
+        absent, found = name not in values, f"no variable {name}: {why}"
+        yield from report(_BUILD, (absent, given, found, f"add {name}"))
+        if allowed and not absent:
+            yield from values[name].must_be(_BUILD, *allowed, why=why)
+    image = [templates.text(values.get(e, given)) for e in ("REPOSITORY_URI", "IMAGE_TAG")]
+    name, there = values.get("IMAGE_NAME", given).text, dict(templates.outputs(project.file))
+    wants = {"Image": ":".join(image), "BuildProject": f"${{{project.name}}}"}
+    for kind, wanted in wants.items() if name else ():
+        output = there.get(key := f"{name.capitalize()}{kind}", project.properties)["Value"]
+        if templates.text(output) != wanted:
+            found = f"no output {key} of {wanted}: `meks build` and jobs do not find it"
+            yield output.finding(_BUILD, found, f"add {key} with that value")

@@ -90,27 +90,15 @@ def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def data_repositories(templates: Templates) -> Iterator[Finding]:
-    """Link directories to prefixes of S3 (FSx API, CreateDataRepositoryAssociation)."""
-    code, links = Code.DATA_REPOSITORY, templates.of("FSx::DataRepositoryAssociation")
-    yield from constants(links, code, _NO_SYSTEM)
-    yield from constants(links, code, _AT_ONCE, Level.WARNING)
-    for link in links:
-        for key, start in (("FileSystemPath", "/"), ("DataRepositoryPath", "s3://")):
-            path = templates.text(link[key])
-            if not path.startswith(start) or path == start:
-                found = f"{path!r} is not of the form {start}...: FSx refuses it"
-                yield link[key].finding(code, found, f"write {start}NAME")
-
-
-@template_guard
-def access_points(templates: Templates) -> Iterator[Finding]:
-    """Write files of EFS under one user, to whom their directory belongs (EFS User Guide)."""
-    points, code = templates.of("EFS::AccessPoint"), Code.NETWORK_PART
-    yield from constants(points, code, _EFS)
+def links_and_access_points(templates: Templates) -> Iterator[Finding]:
+    """Fill directories from S3, and write those of EFS as their owner (FSx API; EFS User Guide)."""
+    links, points = templates.of("FSx::DataRepositoryAssociation"), templates.of("EFS::AccessPoint")
+    yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
+    yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
+    yield from constants(points, Code.NETWORK_PART, _EFS)
     for point, key in product(points, ("Uid", "Gid")):
         owner, user = point["RootDirectory"]["CreationInfo"][f"Owner{key}"], point["PosixUser"][key]
-        yield from user.must_be(code, owner.raw or 0, why=_DENIED)
+        yield from user.must_be(Code.NETWORK_PART, owner.raw or 0, why=_DENIED)
 
 
 def _name(templates: Templates, group: Value) -> str:

@@ -72,7 +72,7 @@ def way_out(templates: Templates) -> Iterator[Finding]:
         closed = public and "GatewayId" not in ways
         for way in [*["NAT"] * bool(alone), *["internet"] * closed] if table or not place else ():
             found = f"{subnet.name} has no way out by the {way} gateway: what is in it waits"
-            remedy = f"use a route table with a route to 0.0.0.0/0 by the {way} gateway"
+            remedy = f"name a route table whose route to 0.0.0.0/0 has the {way} gateway"
             yield (place or subnet.properties).finding(_PART, found, remedy)
     attached = {each.name for each in templates.of("EC2::VPCGatewayAttachment")}
     for each in templates.of("EC2::Route", "EC2::NatGateway", "EC2::EIP") if attached else ():
@@ -111,8 +111,8 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         name, policy, close = each["ServiceName"], each["PolicyDocument"], _service(each)
         close = next(iter(get_close_matches(close, _SERVICES, 1, 0.8)), close)
         wanted, said = f"com.amazonaws.{usual}.{close}", statements(policy)
-        wide = [e for e in said if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
-        wide = [e for e in wide if allows(e, f"{close.split('.')[0]}:*") and not e["Condition"]]
+        wide = [e for e in said if allows(e, f"{close.split('.')[0]}:*") and not e["Condition"]]
+        wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
         if policy and (not wide or any(e["Effect"].text == "Deny" for e in said)):
             found = "it lets only part through: ECR keeps image layers in buckets of its own"
             yield policy.finding(code, found, "remove the policy: roles decide", Level.WARNING)
@@ -146,8 +146,7 @@ def groups(templates: Templates) -> Iterator[Finding]:
         used |= any("-1" in str(each["IpProtocol"].raw) for each in own)
         if used and not _admits(templates, group, "Egress"):
             found = "no rule leads out to TCP 443: ECR, S3 and the API endpoint are not reached"
-            remedy = "let everything out to 0.0.0.0/0, or tcp 443"
-            yield group["SecurityGroupEgress"].finding(_PART, found, remedy)
+            yield group["SecurityGroupEgress"].finding(_PART, found, "let tcp 443 out to 0.0.0.0/0")
 
 
 def is_wide(cidr: Value) -> bool:
@@ -173,15 +172,21 @@ def covers(rule: Value) -> bool:
 
 def _admits(templates: Templates, group: Resource, way: str) -> bool:
     """Tell whether rules of a group admit HTTPS from all private subnets, or to anywhere."""
-    rules, other = list(group[f"SecurityGroup{way}"]), {"Ingress": "Source"}.get(way, "Destination")
-    more = _leading(templates, f"EC2::SecurityGroup{way}", "GroupId", group)
-    own = (way == "Egress") and not rules and not more  # then everything is let out
-    more = [e for e in more if templates.target(e[f"{other}SecurityGroupId"]) is not group]
-    rules += [each.properties for each in more]
+    inside, side = (
+        list(group[f"SecurityGroup{way}"]),
+        "Source" if way == "Ingress" else "Destination",
+    )
+    beside = _leading(templates, f"EC2::SecurityGroup{way}", "GroupId", group)
+    if way == "Egress" and not inside and not beside:
+        return True  # a group without rules lets everything out
+    own = [templates.target(each[f"{side}SecurityGroupId"]) is group for each in beside]
+    rules = inside + [
+        e.properties for e, to_itself in zip(beside, own, strict=True) if not to_itself
+    ]
     ranges = [range_of(each["CidrIp"]) for each in rules if covers(each)]
-    ours = [range_of(each["CidrBlock"]) for each in _private(templates) if way == "Ingress"]
-    near = [all(each and own and not own.subnet_of(each) for each in ranges) for own in ours]
-    return own or (bool(ranges) and not any(near))
+    near = [range_of(each["CidrBlock"]) for each in _private(templates) if way == "Ingress"]
+    shut = [all(wide and net and not net.subnet_of(wide) for wide in ranges) for net in near]
+    return bool(ranges) and not any(shut)
 
 
 def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Resource]:
@@ -219,6 +224,6 @@ def _ways_out(templates: Templates, table: Resource | None) -> set[str]:
     """Return what a table's routes to everywhere name: `NatGatewayId` or `GatewayId`."""
     routes = _leading(templates, "EC2::Route", "RouteTableId", table) if table else []
     out = [each for each in routes if each["DestinationCidrBlock"].text == "0.0.0.0/0"]
-    ways = [way for each in out for key, way in each.properties.items() if key.endswith("yId")]
-    kinds = [(way.name, templates.target(way), way["Ref"]) for way in ways]
+    ways = [way for each in out for key, way in each.properties.items() if key != "RouteTableId"]
+    kinds = [(e.name, templates.target(e), e["Ref"]) for e in ways if e.name.endswith("Id")]
     return {name for name, kind, ref in kinds if (name[:-2] in kind.type if kind else not ref)}

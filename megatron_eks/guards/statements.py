@@ -16,13 +16,11 @@ class Need:
     """What a statement must cover; `a|b` is either, and an empty text is anything."""
 
     code: Code
-    why: str
-    """What goes wrong else."""
+    why: str  # what goes wrong else
     actions: tuple[str, ...]
     on: tuple[str, ...] = ()
     who: str = ""
-    when: tuple[tuple[str, str, str], ...] = ()
-    """Operator, condition key and value."""
+    when: tuple[tuple[str, str, str], ...] = ()  # operator, condition key and value
     effect: str = "Allow"
     level: Level = Level.ERROR
 

@@ -60,7 +60,7 @@ def test_zone():
 
 
 def test_data_repositories():
-    """A link has an absolute path and an address in S3."""
+    """A link belongs to a file system, and brings what is there."""
     link = {"FileSystemId": {"Ref": "Lustre"}, "DataRepositoryPath": "s3://corpora/a"}
     at_once = {"BatchImportMetaDataOnCreate": True}
 
@@ -71,8 +71,8 @@ def test_data_repositories():
 
     right = {"FileSystemPath": "/a"}
     assert found(right) == set()
-    assert found({"FileSystemPath": "a"}) == {"DATA_REPOSITORY"}
-    assert found({**right, "DataRepositoryPath": "corpora/a"}) == {"DATA_REPOSITORY"}
+    assert found({**right, "FileSystemId": None}) == {"DATA_REPOSITORY"}
+    assert found({**right, "BatchImportMetaDataOnCreate": False}) == {"DATA_REPOSITORY"}
 
 
 @pytest.mark.parametrize(
