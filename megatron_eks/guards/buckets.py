@@ -80,9 +80,7 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
         own = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
         policies, arn = own or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
         on, why = (arn, f"{arn}/*"), f"data of {bucket.name} can pass openly"
-        for test in _TLS:
-            need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
-            yield from needs(templates, policies, need)
+        wanted = [Need(code, why, ("s3:*",), on, "*", (e,), "Deny", Level.WARNING) for e in _TLS]
         for each in (e for e in statements(*policies) if is_everybody(e["Principal"])):
             if not each["Condition"] or "'true'" in str(each["Condition"].raw):
                 found = f"everybody, jobs too: {each['Effect'].text} without a condition"
@@ -94,5 +92,6 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
             yield from bucket.properties.must_hold(code, ((_ALGORITHM, (_S3, None), why),))
             tests = (_ACCOUNT, ("ArnLike", "aws:SourceArn", f"${{{source.name}.Arn}}"))
             why, who = "access logs are lost", "logging.s3.amazonaws.com"
-            need = Need(code, why, ("s3:PutObject",), (f"{arn}/*",), who, tests)
+            wanted.append(Need(code, why, ("s3:PutObject",), on[1:], who, tests))
+        for need in wanted:
             yield from needs(templates, policies, need)

@@ -45,8 +45,7 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
             arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
             test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
             actions, why = tuple(f"kms:{e}" for e in _LOGS), f"log group {group.name} is not made"
-            need = Need(code, why, actions, ("*",), who, (test,))
-            yield from needs(templates, policy, need)
+            yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
 
 
 @template_guard

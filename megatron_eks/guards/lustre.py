@@ -81,12 +81,12 @@ def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
     for system in _systems(templates):
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
         own = [zone(each) for each in listed(subnets)]
+        found, remedy = "FSx for Lustre takes exactly one subnet", "name that of a GPU pool"
         if len(own) != 1:
-            found = f"{len(own)} subnets: FSx for Lustre takes exactly one"
-            yield subnets.finding(Code.LUSTRE_SETTINGS, found, "name the subnet of the GPU pool")
+            yield subnets.finding(Code.LUSTRE_SETTINGS, found, remedy)
         elif zones and own[0] not in zones:
             found = "no GPU pool is in this subnet's zone: reads and checkpoints cross zones"
-            yield subnets[0].finding(Code.SUBNETS, found, "name the subnet of a GPU pool", level)
+            yield subnets[0].finding(Code.SUBNETS, found, remedy, level)
 
 
 @template_guard
@@ -169,8 +169,7 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
 
 def _carried(templates: Templates) -> set[str]:
     """Return the groups that nodes carry."""
-    found = []
-    for data in (e["LaunchTemplateData"] for e in templates.of("EC2::LaunchTemplate")):
-        found += listed(data["SecurityGroupIds"])
-        found += [group for each in data["NetworkInterfaces"] for group in listed(each["Groups"])]
-    return {_name(templates, each) for each in found}
+    data = [each["LaunchTemplateData"] for each in templates.of("EC2::LaunchTemplate")]
+    lists = [each["Groups"] for every in data for each in every["NetworkInterfaces"]]
+    lists += [each["SecurityGroupIds"] for each in data]
+    return {_name(templates, each) for every in lists for each in listed(every)}

@@ -11,7 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.statements import allows, is_everybody, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Value
+from megatron_eks.guards.values import NO, YES, Value, report
 
 _PART, _HTTPS = Code.NETWORK_PART, 443
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9]+)(?:[a-z]|-[a-z]+-[0-9]+[a-z])")
@@ -137,9 +137,8 @@ def groups(templates: Templates) -> Iterator[Finding]:
     rules = [rule for group in listed for rule in group["SecurityGroupIngress"]]
     rules += [each.properties for each in templates.of(kind)]
     for cidr in (rule[key] for rule in rules for key in ("CidrIp", "CidrIpv6")):
-        if is_wide(cidr):
-            found = f"{cidr.text} lets the whole internet in"
-            yield cidr.finding(Code.OPEN_TO_ALL, found, "name the group or range that needs it")
+        row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
+        yield from report(Code.OPEN_TO_ALL, row)
     for group in listed:
         own = _leading(templates, kind, "SourceSecurityGroupId", group)
         used = any(each.type == "AWS::EC2::Instance" for each in templates.users(group))
@@ -172,18 +171,13 @@ def covers(rule: Value) -> bool:
 
 def _admits(templates: Templates, group: Resource, way: str) -> bool:
     """Tell whether rules of a group admit HTTPS from all private subnets, or to anywhere."""
-    inside, side = (
-        list(group[f"SecurityGroup{way}"]),
-        "Source" if way == "Ingress" else "Destination",
-    )
-    beside = _leading(templates, f"EC2::SecurityGroup{way}", "GroupId", group)
+    key = "SourceSecurityGroupId" if way == "Ingress" else "DestinationSecurityGroupId"
+    inside, kind = list(group[f"SecurityGroup{way}"]), f"EC2::SecurityGroup{way}"
+    beside = _leading(templates, kind, "GroupId", group)
     if way == "Egress" and not inside and not beside:
         return True  # a group without rules lets everything out
-    own = [templates.target(each[f"{side}SecurityGroupId"]) is group for each in beside]
-    rules = inside + [
-        e.properties for e, to_itself in zip(beside, own, strict=True) if not to_itself
-    ]
-    ranges = [range_of(each["CidrIp"]) for each in rules if covers(each)]
+    others = [each.properties for each in beside if templates.target(each[key]) is not group]
+    ranges = [range_of(each["CidrIp"]) for each in (*inside, *others) if covers(each)]
     near = [range_of(each["CidrBlock"]) for each in _private(templates) if way == "Ingress"]
     shut = [all(wide and net and not net.subnet_of(wide) for wide in ranges) for net in near]
     return bool(ranges) and not any(shut)
