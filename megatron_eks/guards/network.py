@@ -113,7 +113,9 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         wanted, said = f"com.amazonaws.{usual}.{close}", statements(policy)
         wide = [e for e in said if allows(e, f"{close.split('.')[0]}:*") and not e["Condition"]]
         wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
-        if policy and (not wide or any(e["Effect"].text == "Deny" for e in said)):
+        denied = [str(e.raw) for e in said if e["Effect"].text == "Deny"]
+        shut = [each for each in denied if "aws:SecureTransport" not in each]
+        if policy and (shut or not wide):
             found = "it lets only part through: ECR keeps image layers in buckets of its own"
             yield policy.finding(code, found, "remove the policy: roles decide", Level.WARNING)
         if usual and name.text not in {"", wanted}:
