@@ -6,24 +6,18 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.statements import Need, is_everybody, needs, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import Row, Value
+from megatron_eks.guards.values import Value, report
 
 _OPEN = "one slip in a policy opens data and checkpoints to everybody"
 _BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 _CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for each in _BLOCKS)
 _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
 _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
-_KMS, _S3, _PLAIN = ("aws:kms", "aws:kms:dsse"), "AES256", "nobody says how they are encrypted"
-_OWNER = ("OwnershipControls Rules 0 ObjectOwnership", ("BucketOwnerEnforced",), "ACLs decide too")
-_LOST = "a checkpoint that is overwritten or deleted is lost"
-_VERSIONS = ("VersioningConfiguration Status", ("Enabled",), _LOST)
-_BUCKET_KEY = (f"{_RULE}BucketKeyEnabled", (True,), "S3 asks KMS, slowly, for each object")
+_KMS, _S3 = ("aws:kms", "aws:kms:dsse"), "AES256"
+_OWNER = (("OwnershipControls Rules 0 ObjectOwnership", ("BucketOwnerEnforced",), "ACLs count"),)
+_VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
 _TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
 _ACCOUNT = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
-_CLEAN_UP = (
-    "NoncurrentVersionExpiration NoncurrentDays",
-    "AbortIncompleteMultipartUpload DaysAfterInitiation",
-)
 
 
 def data_buckets(templates: Templates) -> list[Resource]:
@@ -45,74 +39,59 @@ def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
 @template_guard
 def bucket_settings(templates: Templates) -> Iterator[Finding]:
     """Close buckets to the public, and encrypt them (S3, "Blocking public access", "SSE-KMS")."""
-    buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.BUCKET_SETTINGS
+    buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.ENCRYPTION
     yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
-    yield from constants(buckets, Code.ENCRYPTION, ((_ALGORITHM, (*_KMS, _S3), _PLAIN),))
+    yield from constants(buckets, code, ((_ALGORITHM, (*_KMS, _S3), "nothing says how"),))
+    yield from constants(buckets, Code.BUCKET_SETTINGS, _OWNER, Level.WARNING)
+    yield from constants(data, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
     files = {each.file for each in templates.of("KMS::Key")}
     for bucket in buckets:
         kms, key = bucket.properties.at(_ALGORITHM).raw in _KMS, key_of(bucket)
-        rows: list[Row] = [_OWNER, *[_VERSIONS] * (bucket in data), *[_BUCKET_KEY] * kms]
-        yield from bucket.properties.must_hold(code, rows, Level.WARNING)
         own = bucket in data and bucket.file in files
         if kms != bool(key.raw) or (own and not kms):
             found = "its objects are not encrypted with the key of the stack"
             remedy = "write SSEAlgorithm aws:kms, and KMSMasterKeyID: Fn::GetAtt [KEY, Arn]"
             level = Level.WARNING if own and not key.raw else Level.ERROR
-            yield key.finding(Code.ENCRYPTION, found, remedy, level)
+            yield key.finding(code, found, remedy, level)
 
 
 @template_guard
 def data_stay(templates: Templates) -> Iterator[Finding]:
     """Let nothing expire that a restart or a running job reads (S3, "Expiring objects")."""
-    data = data_buckets(templates)
-    for bucket in templates.of("S3::Bucket"):
-        rules = bucket["LifecycleConfiguration"]["Rules"]
-        enabled = [each for each in rules if each["Status"].raw != "Disabled"]
-        for rule in enabled if bucket in data else ():
-            moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
-            away = [each for each in moves if each.text in {"GLACIER", "DEEP_ARCHIVE"}]
-            prefix = rule["Prefix"].text  # of what `meks data push` fills, and jobs write?
-            read = prefix.split("/")[0] in {"data", "checkpoints"}
-            sure = read or not (prefix or rule["TagFilters"])
-            for when in filter(None, (rule["ExpirationInDays"], rule["ExpirationDate"], *away)):
-                found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
-                remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
-                level = Level.ERROR if sure else Level.WARNING
-                yield when.finding(Code.EXPIRES, found, remedy, level)
-        for path in _CLEAN_UP if bucket in data else ("ExpirationInDays",):
-            if not any(isinstance(rule.at(path).raw, int) for rule in enabled):
-                found = f"no enabled rule with {path}: what nobody reads is paid for ever"
-                remedy = f"add a rule with Status Enabled and {path} of 7 to 90"
-                yield rules.finding(Code.BUCKET_SETTINGS, found, remedy, Level.WARNING)
+    listed = [each["LifecycleConfiguration"]["Rules"] for each in data_buckets(templates)]
+    for rule in (rule for rules in listed for rule in rules if rule["Status"].raw != "Disabled"):
+        moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
+        away = [each for each in moves if each.text in {"GLACIER", "DEEP_ARCHIVE"}]
+        prefix = rule["Prefix"].text  # of what `meks data push` fills, or jobs write?
+        read = any(prefix.startswith(e) or e.startswith(prefix) for e in ("data/", "checkpoints/"))
+        for when in (rule["ExpirationInDays"], rule["ExpirationDate"], *away) if read else ():
+            level = Level.WARNING if rule["TagFilters"] else Level.ERROR
+            found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
+            remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
+            yield from report(Code.EXPIRES, (when, when, found, remedy), level=level)
 
 
 @template_guard
 def bucket_policies(templates: Templates) -> Iterator[Finding]:
     """Refuse what passes openly, and let S3 write access logs (S3, "Security best practices")."""
-    code, warning, data = Code.BUCKET_SETTINGS, Level.WARNING, data_buckets(templates)
+    code, data = Code.BUCKET_SETTINGS, data_buckets(templates)
     for bucket in templates.of("S3::Bucket"):
         beside = templates.of("S3::BucketPolicy")
         own = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
         policies, arn = own or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
         on, why = (arn, f"{arn}/*"), f"data of {bucket.name} can pass openly"
-        for test in _TLS:
-            need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", warning)
-            yield from needs(templates, policies, need)
+        wanted = [Need(code, why, ("s3:*",), on, "*", (e,), "Deny", Level.WARNING) for e in _TLS]
         for each in (e for e in statements(*policies) if is_everybody(e["Principal"])):
             if not each["Condition"] or "'true'" in str(each["Condition"].raw):
                 found = f"everybody, jobs too: {each['Effect'].text} without a condition"
                 remedy = 'set Condition to Bool: {"aws:SecureTransport": "false"}, or name roles'
-                code_ = Code.POLICY if each["Effect"].text == "Deny" else Code.OPEN_TO_ALL
-                yield each["Principal"].finding(code_, found, remedy)
+                kind = Code.POLICY if each["Effect"].text == "Deny" else Code.OPEN_TO_ALL
+                yield each["Principal"].finding(kind, found, remedy)
         for source in (e for e in data if e != bucket and _logs_of(e, templates) == bucket):
             why = "S3 delivers no access logs to a bucket whose default is a key"
             yield from bucket.properties.must_hold(code, ((_ALGORITHM, (_S3, None), why),))
             tests = (_ACCOUNT, ("ArnLike", "aws:SourceArn", f"${{{source.name}.Arn}}"))
             why, who = "access logs are lost", "logging.s3.amazonaws.com"
-            need = Need(code, why, ("s3:PutObject",), (f"{arn}/*",), who, tests)
+            wanted.append(Need(code, why, ("s3:PutObject",), on[1:], who, tests))
+        for need in wanted:
             yield from needs(templates, policies, need)
-    for bucket in data:
-        named = bucket["LoggingConfiguration"]["DestinationBucketName"]
-        if _logs_of(bucket, templates) in (None, bucket) and not named.text:
-            found = "no other bucket for access logs: nobody can say who deleted data"
-            yield named.finding(code, found, "set DestinationBucketName to Ref: BUCKET", warning)

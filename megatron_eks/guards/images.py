@@ -10,10 +10,9 @@ from megatron_eks.guards.addons import json_of
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value, report
 
-_BUILD, _EXPIRES = Code.BUILD_COMPUTE, Code.EXPIRES
-_FIXED, _FILTERS = "IMMUTABLE_WITH_EXCLUSION", "ImageTagMutabilityExclusionFilters"
+_BUILD, _EXPIRES, _FIXED = Code.BUILD_COMPUTE, Code.EXPIRES, "IMMUTABLE_WITH_EXCLUSION"
 _GONE = "the images of running jobs are deleted with the stack"
-_OPEN = "images are encrypted with no key of this account"
+_OPEN, _NO_SOURCE = "no key of this account encrypts images", "CodeBuild refuses the project"
 _MUST = (
     ("ImageTagMutability", (_FIXED, "IMMUTABLE"), "a tag moves under a job that restarts"),
     ("EmptyOnDelete", (NO, None), _GONE),
@@ -32,8 +31,8 @@ _PROJECT = (
     ("Environment Type", ("LINUX_CONTAINER",), "the nodes are x86-64, and run nothing else"),
     ("Artifacts Type", ("NO_ARTIFACTS",), "the image goes to its repository, and nothing else"),
     ("Name", (), "`meks build` finds no project of another name"),
-    ("Source Type", ("S3", "GITHUB"), "CodeBuild has no source, and refuses the project"),
-    ("Source Location", (), "CodeBuild has no source, and refuses the project"),
+    ("Source Type", ("S3", "GITHUB"), _NO_SOURCE),
+    ("Source Location", (), _NO_SOURCE),
     ("LogsConfig CloudWatchLogs Status", ("ENABLED",), "nobody can see why a build failed"),
     ("LogsConfig CloudWatchLogs GroupName", (), "logs go to a group without key and end"),
 )
@@ -59,11 +58,11 @@ def repositories(templates: Templates) -> Iterator[Finding]:
     yield from constants(every, Code.ENCRYPTION, _SHOULD, Level.WARNING)
     for each in every:
         yield from each.body.must_hold(_EXPIRES, _KEPT)
-        movable = [entry[f"{_FILTERS[:-1]}Value"].text for entry in each[_FILTERS]]
+        filters = each["ImageTagMutabilityExclusionFilters"]
+        movable = [entry[f"{filters.name[:-1]}Value"].text for entry in filters]
         if each["ImageTagMutability"].text == _FIXED and movable != ["latest"]:
             found = f"tags {', '.join(movable) or 'none'} can be moved: a job restarts with another"
-            remedy = "name 'latest' alone, as a WILDCARD"
-            yield each[_FILTERS].finding(Code.ENCRYPTION, found, remedy)
+            yield filters.finding(Code.ENCRYPTION, found, "name 'latest' alone, as a WILDCARD")
         written = each["LifecyclePolicy"]["LifecyclePolicyText"]
         rules = Value(json_of(written), written.place, written.path)["rules"]
         if not list(rules):
@@ -72,66 +71,55 @@ def repositories(templates: Templates) -> Iterator[Finding]:
         for chosen in (rule["selection"] for rule in rules):
             patterns = {*chosen["tagPrefixList"].texts, *chosen["tagPatternList"].texts}
             states = ("untagged", "tagged")[: 1 + bool(patterns - {"*", ""})]
-            why = "images go that jobs name when they restart"
-            yield from chosen["tagStatus"].must_be(_EXPIRES, *states, why=why)
+            yield from chosen["tagStatus"].must_be(_EXPIRES, *states, why="jobs miss their images")
 
 
 @template_guard
-def build_machine(templates: Templates) -> Iterator[Finding]:
-    """Let builds run docker for an hour, for pushes to the branch (CodeBuild API)."""
-    projects = _builds(templates)
-    yield from constants(projects, _BUILD, _PROJECT)
-    github = [each for each in projects if each["Source"]["Type"].text == "GITHUB"]
-    yield from constants(github, _BUILD, _GITHUB)
-    for project in projects:
+def builds(templates: Templates) -> Iterator[Finding]:
+    """Build what jobs look for, for an hour, when the branch is pushed (CodeBuild API; `meks`)."""
+    words = ("build_image.py", "REPOSITORY_URI")  # other builds are as their owners like
+    every = [(each, str(each.properties.raw)) for each in templates.of("CodeBuild::Project")]
+    for project in (each for each, text in every if any(word in text for word in words)):
+        rows = (*_PROJECT, *(_GITHUB if project["Source"]["Type"].text == "GITHUB" else ()))
+        yield from project.properties.must_hold(_BUILD, rows)
         image, limit = project["Environment"]["Image"], project["TimeoutInMinutes"]
         steps, triggers = project["Source"]["BuildSpec"], project["Triggers"]
         odd = re.match(r"aws/codebuild/(?!\S*x86_64-standard:\d\.0$)", image.text)
-        inline = "\n" in steps.text or not steps.text.endswith((".yml", ".yaml"))
-        runs = not inline or re.search(_STEPS, steps.text, re.DOTALL)
+        runs = re.search(rf"{_STEPS}|^\S*\.ya?ml$", steps.text, re.DOTALL)
         small = (limit.number or 60) < 90  # noqa: PLR2004 -- megatron compiles for an hour
-        no_build = "no x86-64 image of CodeBuild: the build does not start"
-        order = "check, login, build, test, push"
+        order = "no check, login, build, test and push by build_image.py, in this order"
         yield from report(
             _BUILD,
-            (odd, image, no_build, f"set it to {CODEBUILD_IMAGE!r}"),
+            (odd, image, "no x86-64 image of CodeBuild", f"set it to {CODEBUILD_IMAGE!r}"),
             (small, limit, "the build is stopped while it compiles", "set it to 120"),
-            (not runs, steps, f"build_image.py does not {order} in this order", "call it so"),
+            (not runs, steps, order, "call it so"),
         )
         if triggers:
             yield from triggers["Webhook"].must_be(_BUILD, YES, why="no push starts a build")
         for group in list(triggers["FilterGroups"]) or [triggers] * bool(triggers):
-            patterns = {each["Type"].text: each["Pattern"].text for each in group}
-            branch = patterns.get("HEAD_REF", "").startswith("^refs/heads/")
-            if patterns.get("EVENT") != "PUSH" or not branch:
-                found = "what is no push to the branch is built and pushed as well"
-                remedy = "filter by EVENT PUSH and HEAD_REF ^refs/heads/BRANCH$"
-                yield group.finding(_BUILD, found, remedy)
+            filters = {(each["Type"].text, each["Pattern"].text[:12]) for each in group}
+            right = {("EVENT", "PUSH"), ("HEAD_REF", "^refs/heads/")} <= filters
+            found = "what is no push to the branch is built and pushed as well"
+            remedy = "filter by EVENT PUSH and HEAD_REF ^refs/heads/BRANCH$"
+            yield from report(_BUILD, (not right, group, found, remedy))
+        yield from _names(templates, project)
 
 
-@template_guard
-def build_variables(templates: Templates) -> Iterator[Finding]:
-    """Say what a build makes, where jobs look for it (assets/codebuild/build_image.py; `meks`)."""
-    for project in _builds(templates):
-        given = project["Environment"]["EnvironmentVariables"]
-        values = {each["Name"].text: each["Value"] for each in given}
-        why = "the build stops, or takes a default"
-        for name, allowed in _VARIABLES.items():
-            if name not in values:
-                yield given.finding(_BUILD, f"no variable {name}: {why}", f"add {name}")
-            elif allowed:
-                yield from values[name].must_be(_BUILD, *allowed, why=why)
-        image = [templates.text(values.get(e, given)) for e in ("REPOSITORY_URI", "IMAGE_TAG")]
-        name, there = values.get("IMAGE_NAME", given).text, dict(templates.outputs(project.file))
-        pairs = (("Image", ":".join(image)), ("BuildProject", f"${{{project.name}}}"))
-        for key, wanted in ((f"{name.capitalize()}{key}", wanted) for key, wanted in pairs if name):
-            output = there.get(key, project.properties)["Value"]
-            if templates.text(output) != wanted:
-                found = f"no output {key} of {wanted}: `meks build` and jobs do not find it"
-                yield output.finding(_BUILD, found, f"add {key} with that value")
-
-
-def _builds(templates: Templates) -> list[Resource]:
-    """Return the projects that build an image for jobs; others may be made as their owners like."""
-    listed, words = templates.of("CodeBuild::Project"), ("build_image.py", "REPOSITORY_URI")
-    return [each for each in listed if any(word in str(each.properties.raw) for word in words)]
+def _names(templates: Templates, project: Resource) -> Iterator[Finding]:
+    """Check what assets/codebuild/build_image.py reads, and where `meks` finds its image."""
+    given = project["Environment"]["EnvironmentVariables"]
+    values = {each["Name"].text: each["Value"] for each in given}
+    why = "the build stops, or takes a default"
+    for name, allowed in _VARIABLES.items():
+        absent, found = name not in values, f"no variable {name}: {why}"
+        yield from report(_BUILD, (absent, given, found, f"add {name}"))
+        if allowed and not absent:
+            yield from values[name].must_be(_BUILD, *allowed, why=why)
+    image = [templates.text(values.get(e, given)) for e in ("REPOSITORY_URI", "IMAGE_TAG")]
+    name, there = values.get("IMAGE_NAME", given).text, dict(templates.outputs(project.file))
+    wants = {"Image": ":".join(image), "BuildProject": f"${{{project.name}}}"}
+    for kind, wanted in wants.items() if name else ():
+        output = there.get(key := f"{name.capitalize()}{kind}", project.properties)["Value"]
+        if templates.text(output) != wanted:
+            found = f"no output {key} of {wanted}: `meks build` and jobs do not find it"
+            yield output.finding(_BUILD, found, f"add {key} with that value")

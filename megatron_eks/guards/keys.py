@@ -5,32 +5,26 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.guards.statements import Need, needs, statements, texts
-from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.templates import Templates, constants, template_guard
 
 _KEPT = ("Retain", "RetainExceptOnCreate")
+_POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
 _CONTEXT = "kms:EncryptionContext:aws:logs:arn"
 _LOGS = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
 _DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
 _ACCOUNT = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
-_NOBODY = "no role can use the key, and KMS refuses it"
-_ROOT = Need(Code.KEY_POLICY, _NOBODY, ("kms:*",), ("*",), _ACCOUNT)
-_USELESS = "nothing can be encrypted with it, or read"
-_KEY = (
-    ("Enabled", (True, None), _USELESS),
-    ("KeySpec", ("SYMMETRIC_DEFAULT", None), _USELESS),
-    ("KeyUsage", ("ENCRYPT_DECRYPT", None), _USELESS),
-)
+_ROOT = Need(Code.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _ACCOUNT)
+_USABLE: dict[str, Json] = {
+    "Enabled": True,
+    "KeySpec": "SYMMETRIC_DEFAULT",
+    "KeyUsage": "ENCRYPT_DECRYPT",
+}
+_KEY = [(name, (value, None), "nothing can be encrypted") for name, value in _USABLE.items()]
 _ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
 _EFS = (("Encrypted", (True,), "EFS refuses a KmsKeyId else"),)
-_KEY_OF = {
-    "AWS::FSx::FileSystem": "KmsKeyId",
-    "AWS::EFS::FileSystem": "KmsKeyId",
-    "AWS::Logs::LogGroup": "KmsKeyId",
-    "AWS::CodeBuild::Project": "EncryptionKey",
-}
-_DATA = ("AWS::FSx::FileSystem", "AWS::EFS::FileSystem", "AWS::S3::Bucket")
+_DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket")
 
 
 @template_guard
@@ -42,8 +36,8 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
     for key in keys:
         policy = [key["KeyPolicy"]]
         yield from needs(templates, policy, _ROOT)
-        said = [texts(templates, e["Condition"]["ArnLike"][_CONTEXT]) for e in statements(*policy)]
-        said += [texts(templates, e["Principal"]["Service"]) for e in statements(*policy)]
+        parts = [e[k] for e in statements(*policy) for k in ("Condition", "Principal")]
+        said = [texts(templates, e) for p in parts for e in (p["ArnLike"][_CONTEXT], p["Service"])]
         place = re.search(r"\blogs[.:]([a-z]+-[a-z0-9-]+|\$\{AWS::Region\})[.:]", str(said))
         region = place[1] if place else "REGION"
         who = "|".join(f"logs.{region}.{domain}" for domain in _DOMAINS)
@@ -51,8 +45,7 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
             arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
             test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
             actions, why = tuple(f"kms:{e}" for e in _LOGS), f"log group {group.name} is not made"
-            need = Need(code, why, actions, ("*",), who, (test,))
-            yield from needs(templates, policy, need)
+            yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
 
 
 @template_guard
@@ -61,8 +54,9 @@ def encrypted_with_the_key(templates: Templates) -> Iterator[Finding]:
     files = {key.file for key in templates.of("KMS::Key")}
     with_key = [each for each in templates.of("EFS::FileSystem") if each["KmsKeyId"]]
     yield from constants(with_key, Code.ENCRYPTION, _EFS)
-    for each in (each for each in templates.resources if each.type in _KEY_OF):
-        key = each[_KEY_OF[each.type]]
+    kinds = ("FSx::FileSystem", "EFS::FileSystem", "Logs::LogGroup", "CodeBuild::Project")
+    for each in templates.of(*kinds):
+        key = each["EncryptionKey" if "CodeBuild" in each.type else "KmsKeyId"]
         target = templates.target(key)
         scratch = each["LustreConfiguration"]["DeploymentType"].text.startswith("SCRATCH")
         other = target and (target.type != "AWS::KMS::Key" or key["Ref"])
@@ -76,27 +70,16 @@ def encrypted_with_the_key(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
     """Keep data, and the key without which nobody reads them (CloudFormation, DeletionPolicy)."""
-    data = [each for each in templates.resources if each.type in _DATA]
+    data = templates.of(*_DATA)
     # `storage.retain: false` writes Delete everywhere; that of Lustre is worth a word.
-    kept = {e.file for e in data if any(policy.raw != "Delete" for policy in _policies(e))}
+    kept = {e.file for e in data if any(e.body[name].raw != "Delete" for name in _POLICIES)}
     for each in templates.resources:
-        deleted, replaced = policies = _policies(each)
+        deleted, replaced = [each.body[name] for name in _POLICIES]
         matters = each in data and (each.file in kept or "FSx" in each.type)
-        for policy in policies if matters or deleted.raw != replaced.raw else ():
-            if policy.raw not in _KEPT:
-                found = f"{policy.name} is {policy.raw or 'absent'}: {each.name} is lost with "
-                found, remedy = (
-                    f"{found}the stack, or when replaced",
-                    f"set {policy.name} to Retain",
-                )
-                yield policy.finding(Code.LUSTRE_RETAINED, found, remedy, Level.WARNING)
+        row = [(name, _KEPT, f"{each.name} is lost with the stack") for name in _POLICIES]
+        if matters or deleted.raw != replaced.raw:
+            yield from each.body.must_hold(Code.LUSTRE_RETAINED, row, Level.WARNING)
         for key in templates.of("KMS::Key") if deleted.raw in _KEPT else ():
-            policy = _policies(key)[0]
-            if each in templates.users(key) and policy.raw not in _KEPT:
-                found = f"the key goes with its stack, and {each.name} stays, unreadable"
-                remedy = "set DeletionPolicy and UpdateReplacePolicy to Retain"
-                yield policy.finding(Code.KEY_LOST, found, remedy)
-
-
-def _policies(resource: Resource) -> tuple[Value, Value]:
-    return resource.body["DeletionPolicy"], resource.body["UpdateReplacePolicy"]
+            if each in templates.users(key):
+                why = f"{each.name} stays, unreadable"
+                yield from key.body[_POLICIES[0]].must_be(Code.KEY_LOST, *_KEPT, why=why)

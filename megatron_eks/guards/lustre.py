@@ -15,12 +15,8 @@ _THROUGHPUTS = (125, 250, 500, 1000)
 _EFA_GIB_TIMES_THROUGHPUT = 4_800_000
 _DENIED = "pods that share files are denied them"
 _NO_SYSTEM = (("FileSystemId", (), "it belongs to no file system, and nothing mounts"),)
-_EFS = (
-    *_NO_SYSTEM,
-    *((f"RootDirectory CreationInfo {key}", (), _DENIED) for key in ("OwnerUid", "OwnerGid")),
-    ("RootDirectory CreationInfo Permissions", (), _DENIED),
-    ("RootDirectory Path", (), "pods see the whole file system"),
-)
+_OWNED = ("CreationInfo OwnerUid", "CreationInfo OwnerGid", "CreationInfo Permissions", "Path")
+_EFS = (*_NO_SYSTEM, *((f"RootDirectory {key}", (), _DENIED) for key in _OWNED))
 _AT_ONCE = (("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first"),)
 _SMALL = (("DataCompressionType", ("LZ4", "NONE"), "data take more room"),)
 _PORTS, _ALL = frozenset({988, *range(1018, 1024)}), frozenset(range(65536))
@@ -28,8 +24,7 @@ _BLOCKS = (_ALL, frozenset({988}), _PORTS - {988})
 _ANYBODY = "addresses"
 _ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
 _SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
-_Way = tuple[str, str, str]
-"""A group, the direction, and who is at the other end."""
+_Way = tuple[str, str, str]  # a group, the direction, and who is at the other end
 
 
 def _systems(templates: Templates) -> list[Resource]:
@@ -41,22 +36,15 @@ def _uses_efa(system: Resource) -> bool:
     return system["LustreConfiguration"]["EfaEnabled"].raw in (True, "true")
 
 
-def _zone(templates: Templates, subnet: Value) -> str:
-    """Return the zone of a subnet at hand, or the subnet itself."""
-    target = templates.target(subnet)
-    named = target["AvailabilityZone"] if target else subnet
-    return templates.text(named) or str(subnet.raw)
-
-
 @template_guard
 def lustre_settings(templates: Templates) -> Iterator[Finding]:
     """Refuse settings that FSx does not take together (FSx API, CreateFileSystem)."""
     code, settings = Code.LUSTRE_SETTINGS, "LustreConfiguration"
     for system in _systems(templates):
-        kind, disks = system[settings]["DeploymentType"].text, system["StorageType"].raw
-        scratch = kind.startswith("SCRATCH")
-        tiering = disks == "INTELLIGENT_TIERING" and not scratch
-        why, kinds = f"FSx refuses it for {kind or 'this one'}", ("PERSISTENT_2", "SCRATCH_2")
+        kind = system[settings]["DeploymentType"].text
+        scratch, why = kind.startswith("SCRATCH"), f"FSx refuses it for {kind or 'this one'}"
+        tiering = system["StorageType"].raw == "INTELLIGENT_TIERING" and not scratch
+        kinds = ("PERSISTENT_2", "SCRATCH_2")
         modes = (None,) if scratch else ("AUTOMATIC", "USER_PROVISIONED")
         rates = (None,) if scratch or tiering else _THROUGHPUTS
         rows = (
@@ -76,54 +64,41 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
         fits = isinstance(size.raw, int) and size.raw > 0 and size.raw % step == 0
         if not (fits or tiering or system["BackupId"] or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
             found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
-            sizes = f"a multiple of {step}" if efa else "1200, 2400 or a multiple of 2400"
-            yield size.finding(code, found, f"set it to {sizes} GiB")
+            yield size.finding(code, found, f"set it to a multiple of {step} GiB")
 
 
 @template_guard
 def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
     """Put file systems into the zone of GPU nodes; EFA crosses none (FSx, "Performance")."""
+
+    def zone(subnet: Value) -> str:
+        target = templates.target(subnet)
+        return templates.text(target["AvailabilityZone"] if target else subnet) or str(subnet.raw)
+
     every = templates.of("EKS::Nodegroup")
     pools = [each for each in every if each["Taints"] or "NVIDIA" in each["AmiType"].text]
-    zones = {_zone(templates, subnet) for pool in pools for subnet in listed(pool["Subnets"])}
+    zones = {zone(subnet) for pool in pools for subnet in listed(pool["Subnets"])}
     for system in _systems(templates):
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
-        own = [_zone(templates, subnet) for subnet in listed(subnets)]
+        own = [zone(each) for each in listed(subnets)]
+        found, remedy = "FSx for Lustre takes exactly one subnet", "name that of a GPU pool"
         if len(own) != 1:
-            found = f"{len(own)} subnets: FSx for Lustre takes exactly one"
-            yield subnets.finding(Code.LUSTRE_SETTINGS, found, "name the subnet of the GPU pool")
+            yield subnets.finding(Code.LUSTRE_SETTINGS, found, remedy)
         elif zones and own[0] not in zones:
             found = "no GPU pool is in this subnet's zone: reads and checkpoints cross zones"
-            yield subnets[0].finding(Code.SUBNETS, found, "name the subnet of a GPU pool", level)
+            yield subnets[0].finding(Code.SUBNETS, found, remedy, level)
 
 
 @template_guard
-def data_repositories(templates: Templates) -> Iterator[Finding]:
-    """Link directories to prefixes of S3 (FSx API, CreateDataRepositoryAssociation)."""
-    code, links = Code.DATA_REPOSITORY, templates.of("FSx::DataRepositoryAssociation")
-    yield from constants(links, code, _NO_SYSTEM)
-    yield from constants(links, code, _AT_ONCE, Level.WARNING)
-    for link in links:
-        for key, start in (("FileSystemPath", "/"), ("DataRepositoryPath", "s3://")):
-            path = templates.text(link[key])
-            if not path.startswith(start) or path == start:
-                found = f"{path!r} is not of the form {start}...: FSx refuses it"
-                yield link[key].finding(code, found, f"write {start}NAME")
-        ways = [link["S3"][f"Auto{way}Policy"]["Events"] for way in ("Import", "Export")]
-        if not any({"NEW", "CHANGED"} <= {*each.texts} for each in ways):
-            found = "neither imports nor exports what is NEW and CHANGED: both sides differ"
-            remedy = "set AutoImportPolicy or AutoExportPolicy to Events: [NEW, CHANGED]"
-            yield link["S3"].finding(code, found, remedy, Level.WARNING)
-
-
-@template_guard
-def access_points(templates: Templates) -> Iterator[Finding]:
-    """Write files of EFS under one user, to whom their directory belongs (EFS User Guide)."""
-    points, code = templates.of("EFS::AccessPoint"), Code.NETWORK_PART
-    yield from constants(points, code, _EFS)
+def links_and_access_points(templates: Templates) -> Iterator[Finding]:
+    """Fill directories from S3, and write those of EFS as their owner (FSx API; EFS User Guide)."""
+    links, points = templates.of("FSx::DataRepositoryAssociation"), templates.of("EFS::AccessPoint")
+    yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
+    yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
+    yield from constants(points, Code.NETWORK_PART, _EFS)
     for point, key in product(points, ("Uid", "Gid")):
         owner, user = point["RootDirectory"]["CreationInfo"][f"Owner{key}"], point["PosixUser"][key]
-        yield from user.must_be(code, owner.raw or 0, why=_DENIED)
+        yield from user.must_be(Code.NETWORK_PART, owner.raw or 0, why=_DENIED)
 
 
 def _name(templates: Templates, group: Value) -> str:
@@ -168,9 +143,13 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
             continue  # another group that is not at hand may complete this one
         what, wanted = ("all traffic (EFA)", _ALL) if efa else ("TCP 988 and 1018-1023", _PORTS)
         lacking = set()
-        for way in _ways(sorted(servers), sorted(nodes), groups):
-            ways = (way, (*way[:2], "" if efa else _ANYBODY))
-            opened = [each[3] for each in rules if each[2] in ways]
+        ways = [*product(servers, _SIDES, {*servers, *nodes})]
+        ways += product(nodes, ("Ingress",), servers)
+        # A group without a rule of its own lets everything out.
+        shut = [e for e in nodes if e in groups and groups[e]["SecurityGroupEgress"]]
+        for way in (*ways, *product(shut, ("Egress",), servers)):
+            either = (way, (*way[:2], "" if efa else _ANYBODY))
+            opened = [each[3] for each in rules if each[2] in either]
             lacking |= set() if wanted <= frozenset().union(*opened) else {way}
         for body, resource, way, ports in near:
             if ports not in _BLOCKS:
@@ -181,9 +160,6 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
             if resource.name not in {*groups, *waits.texts} and resource.file == system.file:
                 found = f"it does not wait for {resource.name}: FSx finds its ports closed, fails"
                 yield waits.finding(code, found, f"add {resource.name} to DependsOn")
-            if way[1] == "Ingress" and {body[e].text for e in _ADDRESSES} & {"0.0.0.0/0", "::/0"}:
-                found = "everybody in reach may mount the file system: Lustre asks for no password"
-                yield body.finding(Code.OPEN_TO_ALL, found, "name the nodes' group instead")
         lacking -= {each[2] for each in near if each[3] not in _BLOCKS}
         for group, side, peer in sorted(lacking):
             found = f"{group} lacks {side.lower()} of {what} for {peer}: mounts hang"
@@ -191,21 +167,9 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
             yield place.finding(code, found, f"add it to SecurityGroup{side} of {group}")
 
 
-def _ways(servers: list[str], nodes: list[str], groups: dict[str, Resource]) -> Iterator[_Way]:
-    """Return which group must open which way for whom."""
-    for server, peer, way in product(servers, (*servers, *nodes), _SIDES):
-        yield server, way, peer
-    for node, server in product(nodes, servers):
-        yield node, "Ingress", server
-        # A group without a rule of its own lets everything out.
-        if node in groups and groups[node]["SecurityGroupEgress"]:
-            yield node, "Egress", server
-
-
 def _carried(templates: Templates) -> set[str]:
     """Return the groups that nodes carry."""
-    found = []
-    for data in (e["LaunchTemplateData"] for e in templates.of("EC2::LaunchTemplate")):
-        found += listed(data["SecurityGroupIds"])
-        found += [group for each in data["NetworkInterfaces"] for group in listed(each["Groups"])]
-    return {_name(templates, each) for each in found}
+    data = [each["LaunchTemplateData"] for each in templates.of("EC2::LaunchTemplate")]
+    lists = [each["Groups"] for every in data for each in every["NetworkInterfaces"]]
+    lists += [each["SecurityGroupIds"] for each in data]
+    return {_name(templates, each) for every in lists for each in listed(every)}

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from ipaddress import IPv4Network
+from statistics import mode
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.statements import allows, is_everybody, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Value
+from megatron_eks.guards.values import NO, YES, Value, report
 
 _PART, _HTTPS = Code.NETWORK_PART, 443
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9]+)(?:[a-z]|-[a-z]+-[0-9]+[a-z])")
@@ -32,8 +35,7 @@ _ENDPOINT = (
     ("PrivateDnsEnabled", (YES,), "no name leads to it: nodes wait for the public address"),
 )
 # What nodes, and a bastion, call before they are ready (EKS, "Deploy private clusters").
-_WITHOUT_NAT = ("ec2", "ecr.api", "ecr.dkr", "eks-auth")
-_BASTION = ("ssm", "ssmmessages")
+_WITHOUT_NAT, _BASTION = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}, {"ssm", "ssmmessages"}
 _SERVICES = {*_WITHOUT_NAT, *_BASTION, "autoscaling", "eks", "fsx", "logs", "s3", "sts", "kms"}
 
 
@@ -50,32 +52,28 @@ def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
             yield vpc.properties.finding(_PART, found, "add one of this VPC", Level.WARNING)
     for subnet in subnets:
         zone, tags = subnet["AvailabilityZone"], subnet["Tags"]
-        match = _ZONE.fullmatch(zone.text)
-        if (zone.text or not zone) and (not match or match[1] != usual):
+        if (zone.text or not zone) and _ZONE.sub(r"\1", zone.text) != usual:
             found = f"{zone.text or 'no zone'}: EC2 refuses it, or the capacity is elsewhere"
             yield zone.finding(Code.RANGE, found, f"name a zone of {usual or 'the region'}")
         if not {_PUBLIC, _PRIVATE} & _roles(subnet):
-            found = "no tag for load balancers: Kubernetes places none in this subnet"
-            remedy = f"add {_PRIVATE} or, if it is public, {_PUBLIC}, with the value 1"
+            found, remedy = "no load balancer is placed here", f"add {_PRIVATE} or {_PUBLIC}: '1'"
             yield tags.finding(Code.SUBNETS, found, remedy, Level.WARNING)
 
 
 @template_guard
 def way_out(templates: Templates) -> Iterator[Finding]:
     """Nodes have no public address: they get out by NAT (EKS, "VPC and subnet considerations")."""
-    nat = templates.of("EC2::NatGateway")
+    nat, private = templates.of("EC2::NatGateway"), _private(templates)
     for subnet in templates.of("EC2::Subnet"):
-        links, table = _links(templates, subnet)
+        place, table = _table(templates, subnet)
         ways = _ways_out(templates, table)
         public = _PUBLIC in _roles(subnet) or any(e in nat for e in templates.users(subnet))
-        by_nat = bool(ways - {"GatewayId"}) or not (ways or nat)
-        place = links[0]["RouteTableId"] if links else subnet.properties
-        alone = _is_private(templates, subnet) and not by_nat
+        alone = subnet in private and not ways - {"GatewayId"} and (ways or nat)
         closed = public and "GatewayId" not in ways
-        for gateway in [*["NAT"] * alone, *["internet"] * closed] if table or not links else ():
-            found = f"{subnet.name} has no way out by the {gateway} gateway: what is in it waits"
-            remedy = f"use a route table with a route to 0.0.0.0/0 by the {gateway} gateway"
-            yield place.finding(_PART, found, remedy)
+        for way in [*["NAT"] * bool(alone), *["internet"] * closed] if table or not place else ():
+            found = f"{subnet.name} has no way out by the {way} gateway: what is in it waits"
+            remedy = f"name a route table whose route to 0.0.0.0/0 has the {way} gateway"
+            yield (place or subnet.properties).finding(_PART, found, remedy)
     attached = {each.name for each in templates.of("EC2::VPCGatewayAttachment")}
     for each in templates.of("EC2::Route", "EC2::NatGateway", "EC2::EIP") if attached else ():
         waits, depends = each.type != "AWS::EC2::Route" or each["GatewayId"], each.body["DependsOn"]
@@ -87,12 +85,11 @@ def way_out(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def way_to_services(templates: Templates) -> Iterator[Finding]:
     """S3 has its own gateway; without NAT, the rest has endpoints (VPC, "Gateway endpoints")."""
-    private = [each for each in templates.of("EC2::Subnet") if _is_private(templates, each)]
-    tables = [table for each in private if (table := _links(templates, each)[1])]
+    tables = [e for each in _private(templates) if (e := _table(templates, each)[1])]
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
     there = {_service(each): each["RouteTableIds"] for each in known}
-    wanted = {*_WITHOUT_NAT, *(_BASTION if templates.of("EC2::Instance") else ())}
+    wanted = _WITHOUT_NAT | (_BASTION if templates.of("EC2::Instance") else set())
     for name in sorted(wanted - there.keys()) if tables and not out else ():
         found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
         remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
@@ -109,43 +106,48 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def endpoints(templates: Templates) -> Iterator[Finding]:
     """Nodes find an endpoint by name and reach it by HTTPS (PrivateLink, "Interface endpoints")."""
-    usual = _region(templates)
+    usual, code = _region(templates), Code.ENDPOINT_UNUSED
     for each in templates.of("EC2::VPCEndpoint"):
-        name, groups = each["ServiceName"], each["SecurityGroupIds"]
-        close = get_close_matches(_service(each), _SERVICES, 1, 0.8) or [_service(each)]
-        wanted = f"com.amazonaws.{usual}.{close[0]}"
+        name, policy, close = each["ServiceName"], each["PolicyDocument"], _service(each)
+        close = next(iter(get_close_matches(close, _SERVICES, 1, 0.8)), close)
+        wanted, said = f"com.amazonaws.{usual}.{close}", statements(policy)
+        wide = [e for e in said if allows(e, f"{close.split('.')[0]}:*") and not e["Condition"]]
+        wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
+        denied = [str(e.raw) for e in said if e["Effect"].text == "Deny"]
+        shut = [each for each in denied if "aws:SecureTransport" not in each]
+        if policy and (shut or not wide):
+            found = "it lets only part through: ECR keeps image layers in buckets of its own"
+            yield policy.finding(code, found, "remove the policy: roles decide", Level.WARNING)
         if usual and name.text not in {"", wanted}:
             found = f"{name.text} is no service here: EC2 refuses the endpoint"
             yield name.finding(Code.ENDPOINT_NAME, found, f"set it to {wanted!r}")
-        if _service(each) in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
+        if close in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
             continue
-        yield from constants([each], Code.ENDPOINT_UNUSED, _ENDPOINT)
-        known = templates.targets(groups)
+        yield from constants([each], code, _ENDPOINT)
+        known = templates.targets(each["SecurityGroupIds"])
         admitted = any(_admits(templates, group, "Ingress") for group in known)
-        if not admitted and len(known) == len(list(groups)):
-            found = "no group admits TCP 443 from the VPC, so every call waits"
-            remedy = "name a group with an ingress rule for tcp 443 from the VPC's range"
-            yield groups.finding(Code.ENDPOINT_UNUSED, found, remedy)
+        if not admitted and len(known) == len(list(each["SecurityGroupIds"])):
+            place = known[0]["SecurityGroupIngress"] if known else each["SecurityGroupIds"]
+            found = "no rule admits TCP 443 from all private subnets: calls to endpoints wait"
+            yield place.finding(code, found, "admit tcp 443 from the VPC's range")
 
 
 @template_guard
 def groups(templates: Templates) -> Iterator[Finding]:
     """Nobody gets in from everywhere; nodes get out (Security Hub, EC2.19; aws-cdk issue 987)."""
     listed, kind = templates.of("EC2::SecurityGroup"), "EC2::SecurityGroupIngress"
-    rules = [each.properties for each in templates.of(kind)]
-    rules += [rule for group in listed for rule in group["SecurityGroupIngress"]]
+    rules = [rule for group in listed for rule in group["SecurityGroupIngress"]]
+    rules += [each.properties for each in templates.of(kind)]
     for cidr in (rule[key] for rule in rules for key in ("CidrIp", "CidrIpv6")):
-        if is_wide(cidr):
-            found = f"{cidr.text} lets the whole internet in"
-            yield cidr.finding(Code.OPEN_TO_ALL, found, "name the group or range that needs it")
+        row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
+        yield from report(Code.OPEN_TO_ALL, row)
     for group in listed:
         own = _leading(templates, kind, "SourceSecurityGroupId", group)
-        used = any("-1" in str(each["IpProtocol"].raw) for each in own)
-        used |= any(each.type == "AWS::EC2::Instance" for each in templates.users(group))
+        used = any(each.type == "AWS::EC2::Instance" for each in templates.users(group))
+        used |= any("-1" in str(each["IpProtocol"].raw) for each in own)
         if used and not _admits(templates, group, "Egress"):
             found = "no rule leads out to TCP 443: ECR, S3 and the API endpoint are not reached"
-            remedy = "add an egress rule to 0.0.0.0/0, with IpProtocol '-1' or tcp 443"
-            yield group["SecurityGroupEgress"].finding(_PART, found, remedy)
+            yield group["SecurityGroupEgress"].finding(_PART, found, "let tcp 443 out to 0.0.0.0/0")
 
 
 def is_wide(cidr: Value) -> bool:
@@ -155,10 +157,9 @@ def is_wide(cidr: Value) -> bool:
 
 def range_of(value: Value) -> IPv4Network | None:
     """Return a range of addresses, if it is one."""
-    try:
+    with suppress(ValueError):
         return IPv4Network(value.text) if "/" in value.text else None
-    except ValueError:
-        return None
+    return None
 
 
 def covers(rule: Value) -> bool:
@@ -171,12 +172,17 @@ def covers(rule: Value) -> bool:
 
 
 def _admits(templates: Templates, group: Resource, way: str) -> bool:
-    """Tell whether rules of a group admit HTTPS, to or from anything but itself."""
-    rules, beside = list(group[f"SecurityGroup{way}"]), f"EC2::SecurityGroup{way}"
-    other = "SourceSecurityGroupId" if way == "Ingress" else "DestinationSecurityGroupId"
-    more = _leading(templates, beside, "GroupId", group)
-    rules += [each.properties for each in more if templates.target(each[other]) is not group]
-    return any(map(covers, rules)) or (way == "Egress" and not rules and not more)
+    """Tell whether rules of a group admit HTTPS from all private subnets, or to anywhere."""
+    key = "SourceSecurityGroupId" if way == "Ingress" else "DestinationSecurityGroupId"
+    inside, kind = list(group[f"SecurityGroup{way}"]), f"EC2::SecurityGroup{way}"
+    beside = _leading(templates, kind, "GroupId", group)
+    if way == "Egress" and not inside and not beside:
+        return True  # a group without rules lets everything out
+    others = [each.properties for each in beside if templates.target(each[key]) is not group]
+    ranges = [range_of(each["CidrIp"]) for each in (*inside, *others) if covers(each)]
+    near = [range_of(each["CidrBlock"]) for each in _private(templates) if way == "Ingress"]
+    shut = [all(wide and net and not net.subnet_of(wide) for wide in ranges) for net in near]
+    return bool(ranges) and not any(shut)
 
 
 def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Resource]:
@@ -189,22 +195,25 @@ def _service(endpoint: Resource) -> str:
 
 def _region(templates: Templates) -> str:
     zones = [_ZONE.fullmatch(e["AvailabilityZone"].text) for e in templates.of("EC2::Subnet")]
-    regions = [zone[1] for zone in zones if zone]
-    return max(regions, key=regions.count, default="")
+    return mode([zone[1] for zone in zones if zone] or [""])
 
 
 def _roles(subnet: Resource) -> set[str]:
     return {each["Key"].text for each in subnet["Tags"] if each["Value"].raw in ("1", "")}
 
 
-def _is_private(templates: Templates, subnet: Resource) -> bool:
-    nodes = {"AWS::EKS::Nodegroup", "AWS::EC2::Instance"}
-    return _PRIVATE in _roles(subnet) or any(e.type in nodes for e in templates.users(subnet))
+def _private(templates: Templates) -> list[Resource]:
+    """Return the subnets for nodes, or with nodes in them."""
+    every, nodes = templates.of("EC2::Subnet"), {"AWS::EKS::Nodegroup", "AWS::EC2::Instance"}
+    used = [any(user.type in nodes for user in templates.users(each)) for each in every]
+    return [e for e, own in zip(every, used, strict=True) if own or _PRIVATE in _roles(e)]
 
 
-def _links(templates: Templates, subnet: Resource) -> tuple[list[Resource], Resource | None]:
+def _table(templates: Templates, subnet: Resource) -> tuple[Value, Resource | None]:
+    """Return where a subnet's route table is named, and the table."""
     links = _leading(templates, "EC2::SubnetRouteTableAssociation", "SubnetId", subnet)
-    return links, templates.target(links[0]["RouteTableId"]) if links else None
+    place = links[0]["RouteTableId"] if links else subnet["RouteTableId"]
+    return place, templates.target(place)
 
 
 def _ways_out(templates: Templates, table: Resource | None) -> set[str]:
@@ -212,6 +221,5 @@ def _ways_out(templates: Templates, table: Resource | None) -> set[str]:
     routes = _leading(templates, "EC2::Route", "RouteTableId", table) if table else []
     out = [each for each in routes if each["DestinationCidrBlock"].text == "0.0.0.0/0"]
     ways = [way for each in out for key, way in each.properties.items() if key != "RouteTableId"]
-    kinds = [(way, templates.target(way)) for way in ways if way.name.endswith("Id")]
-    leads = [(e, e.name[:-2] in kind.type if kind else not e["Ref"]) for e, kind in kinds]
-    return {way.name for way, is_right in leads if is_right}
+    kinds = [(e.name, templates.target(e), e["Ref"]) for e in ways if e.name.endswith("Id")]
+    return {name for name, kind, ref in kinds if (name[:-2] in kind.type if kind else not ref)}

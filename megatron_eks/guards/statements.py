@@ -16,13 +16,11 @@ class Need:
     """What a statement must cover; `a|b` is either, and an empty text is anything."""
 
     code: Code
-    why: str
-    """What goes wrong else."""
+    why: str  # what goes wrong else
     actions: tuple[str, ...]
     on: tuple[str, ...] = ()
     who: str = ""
-    when: tuple[tuple[str, str, str], ...] = ()
-    """Operator, condition key and value."""
+    when: tuple[tuple[str, str, str], ...] = ()  # operator, condition key and value
     effect: str = "Allow"
     level: Level = Level.ERROR
 
@@ -60,27 +58,24 @@ def needs(templates: Templates, documents: list[Value], need: Need) -> Iterator[
     nearest = min(wrong, key=len, default=[])
     if documents and (nearest or not wrong):
         place = nearest[0] if 0 < len(nearest) < 3 else documents[0]["Statement"]  # noqa: PLR2004
-        parts = [need.effect, ", ".join(need.actions)]
-        parts += [f"to {need.who.split('|')[0]}"] if need.who else []
-        parts += [f"on {' and '.join(need.on)}"] if need.on else []
-        parts += [f"with {test} {key}: {value.split('|')[0]}" for test, key, value in need.when]
+        remedy = f"add to a statement: {need.effect} {', '.join(need.actions)}"
+        remedy += f" to {need.who.split('|')[0]}" if need.who else ""
+        remedy += f" on {' and '.join(need.on)}" if need.on else ""
+        for test, key, value in need.when:
+            remedy += f" with {test} {key}: {value.split('|')[0]}"
         verb = "allows" if need.effect == "Allow" else "denies"
         found = f"no statement {verb} {need.actions[0]} as is needed: {need.why}"
-        remedy = f"add to a statement: {' '.join(parts)}"
         yield place.finding(need.code, found, remedy, need.level)
 
 
 def _wrong(templates: Templates, each: Value, need: Need) -> list[Value]:
     principal, conditions = each["Principal"], each["Condition"]
-    who = [
-        *principal.texts,
-        *(e for k in ("AWS", "Service") for e in texts(templates, principal[k])),
-    ]
+    who = [e for kind in ("AWS", "Service") for e in texts(templates, principal[kind])]
     on = texts(templates, each["Resource"])
     tests = [(texts(templates, conditions[test][key]), right) for test, key, right in need.when]
     free = not need.who and not conditions  # who may do it always may do it then
     right = {
-        "Principal": not need.who or _covers(who, need.who),
+        "Principal": not need.who or _covers(principal.texts + who, need.who),
         "Effect": each["Effect"].raw == need.effect,
         "Action": all(_covers(each["Action"].texts, action) for action in need.actions),
         "Resource": all(_covers(on, wanted) for wanted in need.on),

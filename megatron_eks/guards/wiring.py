@@ -8,11 +8,9 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.templates import Templates, template_guard
 from megatron_eks.guards.values import Value
 
-_FILLED = {"Action", "Resource", "Roles", "SubnetIds", "Subnets"}
+_LUSTRE = {"Id": "", "DnsName": "DNSName", "MountName": "LustreMountName"}
 _OUTPUTS = (
-    ("FSx::FileSystem", "LustreId", ""),
-    ("FSx::FileSystem", "LustreDnsName", "DNSName"),
-    ("FSx::FileSystem", "LustreMountName", "LustreMountName"),
+    *(("FSx::FileSystem", f"Lustre{end}", attribute) for end, attribute in _LUSTRE.items()),
     ("EFS::FileSystem", "EfsId", ""),
     ("EFS::AccessPoint", "EfsAccessPointId", "AccessPointId"),
 )
@@ -20,10 +18,7 @@ _OUTPUTS = (
 
 @template_guard
 def lists_policies_and_imports(templates: Templates) -> Iterator[Finding]:
-    """No list is empty or names anything twice, policies have a version, and imports an export.
-
-    IAM User Guide, "Version"; CloudFormation User Guide, "Fn::ImportValue".
-    """
+    """Name nothing twice, and import what is exported (CloudFormation, "Fn::ImportValue")."""
     stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
     stacks |= {each.rpartition("-")[2] for each in stacks}
     for part in (part for each in templates.resources for part in _inside(each.body)):
@@ -32,7 +27,7 @@ def lists_policies_and_imports(templates: Templates) -> Iterator[Finding]:
         for at in again if not part.name.startswith("Fn::") else ():
             found = f"the same as an element of {part.name} before it: AWS refuses one"
             yield part[at].finding(Code.TWICE, found, "remove one of the two", Level.WARNING)
-        if part.raw == [] and part.name in _FILLED:
+        if part.raw == [] and part.name in {"Action", "Resource", "Roles", "SubnetIds", "Subnets"}:
             yield part.finding(Code.REFERENCE, f"{part.name} is empty: AWS refuses it", "fill it")
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"

@@ -60,9 +60,8 @@ def test_zone():
 
 
 def test_data_repositories():
-    """A link has an absolute path and an address in S3."""
-    events = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED"]}}
-    link = {"FileSystemId": {"Ref": "Lustre"}, "DataRepositoryPath": "s3://corpora/a", "S3": events}
+    """A link belongs to a file system, and brings what is there."""
+    link = {"FileSystemId": {"Ref": "Lustre"}, "DataRepositoryPath": "s3://corpora/a"}
     at_once = {"BatchImportMetaDataOnCreate": True}
 
     def found(parts):
@@ -72,9 +71,8 @@ def test_data_repositories():
 
     right = {"FileSystemPath": "/a"}
     assert found(right) == set()
-    assert found({**right, "S3": {}}) == {"DATA_REPOSITORY"}
-    assert found({"FileSystemPath": "a"}) == {"DATA_REPOSITORY"}
-    assert found({**right, "DataRepositoryPath": "corpora/a"}) == {"DATA_REPOSITORY"}
+    assert found({**right, "FileSystemId": None}) == {"DATA_REPOSITORY"}
+    assert found({**right, "BatchImportMetaDataOnCreate": False}) == {"DATA_REPOSITORY"}
 
 
 @pytest.mark.parametrize(

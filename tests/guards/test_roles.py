@@ -65,9 +65,3 @@ def test_mistakes(role, path, value, code):
 def test_more_rights(role, path, added):
     """Somebody may add rights of their own."""
     assert in_template(role, path, lambda old: [*old, added]) == set()
-
-
-def test_boundary():
-    """A role without the boundary that others have is refused by the company's rules."""
-    boundary = "arn:aws:iam::111122223333:policy/Boundary"
-    assert in_template(NODES, "PermissionsBoundary", boundary) == {"POLICY"}
