@@ -18,7 +18,7 @@ from megatron_eks.config.errors import TOKEN, Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.quotas import GPU, JOBS, node_types
-from megatron_eks.guards.values import YES, Value, report, warn
+from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
 _PASSWORD = re.compile(
@@ -50,24 +50,21 @@ _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") 
 _PROGRAMS = "/opt/megatron-eks/programs/"
 _SCRIPT = re.compile(r"/megatron-eks/.*\.py$")
 _REPEATED = {"--input", "--json-key"}
-_CHANGED = "a change under a running job gives ranks that restart another configuration"
 _Mistake = tuple[Value, str, str]
 
 
 @manifest_guard
 def variables(manifests: Manifests) -> Iterator[Finding]:
     """Libraries read what they know, some values break a run, and ranks leave a trace (NCCL)."""
-    for pod in manifests.pods:
-        for container in pod.containers:
-            env, job = container["env"], pod.owner.kind in JOBS
-            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in env])
-            contexts = _contexts(manifests, pod, container) if job and env else []
-            for each in env if job else ():
+    for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
+        for container in (each for each in pod.containers if each["env"]):
+            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in container["env"]])
+            contexts = tuple(_contexts(manifests, pod, container))
+            for each in container["env"]:
                 empty = not each["value"] and not each["valueFrom"]
                 yield from warn(Code.VARIABLE_MISSING, (empty, each, "no value", "write one"))
-                yield from _judged(each["name"], each["value"], tuple(contexts))
-        if pod.owner.kind in JOBS:
-            yield from _missing(pod)
+                yield from _judged(each["name"], each["value"], contexts)
+        yield from _missing(pod)
 
 
 def _missing(pod: Pod) -> Iterator[Finding]:
@@ -80,14 +77,12 @@ def _missing(pod: Pod) -> Iterator[Finding]:
         right = name in given and (not value.text or re.fullmatch(pattern, value.text))
         ends = name.startswith("NCCL") and "--expect-efa" in pod.main["args"].texts
         found = f"{name} is {value.raw if name in given else 'not set'}: {why}"
-        found += ", and the start-up guard ends the ranks" if ends else ""
-        level, row = Level.ERROR if ends else Level.WARNING, (not right, value, found)
-        yield from report(Code.VARIABLE_MISSING, (*row, f"set it to {wanted!r}"), level=level)
+        row = (not right, value, found, f"set it to {wanted!r}")
+        yield from report(Code.VARIABLE_MISSING, row, level=Level.ERROR if ends else Level.WARNING)
 
 
 def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]:
-    words = container["args"].texts
-    sizes = [after for word, after in pairwise(words) if word in _SPLITS]
+    sizes = [after for word, after in pairwise(container["args"].texts) if word in _SPLITS]
     context = Context(
         host_network=pod.spec["hostNetwork"].raw is True,
         splits_layers=any(size != "1" for size in sizes) if sizes else None,
@@ -103,9 +98,9 @@ _judge, _meant = cache(judge_any), cache(meant_by_a_library)  # ranks and jobs h
 
 def _judged(name: Value, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
     policy = _judge(name.text, value.text, contexts)
-    advised = policy.verdict is Verdict.ADVISED_AGAINST
-    code = Code.VARIABLE_ADVISED_AGAINST if advised else Code.REFUSED_VARIABLE
-    level = Level.WARNING if advised else Level.ERROR
+    code, level = Code.REFUSED_VARIABLE, Level.ERROR
+    if policy.verdict is Verdict.ADVISED_AGAINST:
+        code, level = Code.VARIABLE_ADVISED_AGAINST, Level.WARNING
     if policy is not IN_CLEAR and (wanted := _meant(name.text)):
         found = f"no library reads {name.text}"
         yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
@@ -162,10 +157,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
         names = {each["configMap"]["name"].text for each in pod.spec["volumes"]}
-        for kept in manifests.of("ConfigMap") if names != {""} else ():
-            if kept.name in names and kept.name.startswith(f"{pod.owner.name}-"):
-                yield from kept["immutable"].must_be(Code.REPLICAS_DIFFER, YES, why=_CHANGED)
-                yield from _configuration(pod, kept["data"])
+        own = [name for name in names if name.startswith(f"{pod.owner.name}-")]
+        for kept in (manifests.named("ConfigMap", name, pod.owner.namespace) for name in own):
+            yield from _configuration(pod, kept["data"]) if kept else ()
 
 
 def _configuration(pod: Pod, files: Value) -> Iterator[Finding]:

@@ -48,8 +48,8 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     device = "/" in name or name.startswith("hugepages-")
     if name not in _RESOURCES and "gpu.shared" not in name:
         near = get_close_matches(name, _RESOURCES, 1, 0.8) or [] if device else ["cpu"]
-        row = (near, asked or limit, f"no node offers {name!r}: {_PENDING}", f"write {near[:1]}")
-        yield from report(Code.UNKNOWN_RESOURCE, row)
+        found, remedy = f"no node offers {name!r}: {_PENDING}", f"write {''.join(near)}"
+        yield from report(Code.UNKNOWN_RESOURCE, (near, asked or limit, found, remedy))
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
@@ -125,9 +125,6 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
         found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
         lost, remedy = (asks or pool) and not tolerates, f"add it: key {GPU}, NoSchedule"
         yield from report(Code.UNTOLERATED, (lost, listed, found, remedy))
-        for key in (each["key"] for each in listed if not each["key"]):
-            found = "no key: the pod goes to every tainted node, also to one that is cordoned"
-            yield key.finding(Code.TOLERATION, found, f"set {GPU!r}", Level.WARNING)
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
             found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"

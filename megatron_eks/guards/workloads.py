@@ -45,9 +45,9 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
     """Give ranks the shape that the operator takes, and one pod for all (kubeflow/trainer 1.9)."""
     for job in manifests.of("PyTorchJob"):
         spec, roles = job["spec"], job["spec"]["pytorchReplicaSpecs"]
-        version, kept = ("kubeflow.org/v1",), spec["runPolicy"]["cleanPodPolicy"]
-        yield from job["apiVersion"].must_be(Code.API_VERSION, *version, why=_OPERATOR)
-        yield from kept.must_be(Code.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
+        yield from job["apiVersion"].must_be(Code.API_VERSION, "kubeflow.org/v1", why=_OPERATOR)
+        policy, again = spec["runPolicy"]["cleanPodPolicy"], _restarts(spec["runPolicy"])
+        yield from policy.must_be(Code.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
         counts = {role: each["replicas"].number or 0 for role, each in roles.items()}
         words = job.main_pod.main["args"].texts if job.main_pod else []
         lost = not spec["elasticPolicy"] and not roles["Master"]
@@ -59,14 +59,13 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
             found = f"{role} with {written(count.raw)} replicas: refused, or ranks are missing"
             wrong, remedy = not 1 <= counts[role] <= most, "use Master with 1, Worker with others"
             yield from report(Code.MASTER_REPLICAS, (wrong, count, found, remedy))
-            again = _restarts(spec["runPolicy"])
             yield from replica["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
             label = replica["template"]["metadata"]["labels"]["role"]
             yield from label.must_be(Code.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
         for pod in job.pods:
             yield from _rank(pod)
-        both = bool(roles["Master"] and roles["Worker"])
-        for there, here in _differences(roles["Master"], roles["Worker"]) if both else ():
+        both = (roles["Master"], roles["Worker"])
+        for there, here in _differences(*both) if all(both) else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
             row = (here.name not in _OWN, here, found, "write the same for both")
             yield from report(Code.REPLICAS_DIFFER, row)
