@@ -14,15 +14,22 @@ from megatron_eks.catalog.environment_names import meant_by_a_library
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level
+from megatron_eks.config.errors import TOKEN, Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.quotas import EFA, GPU, JOBS, node_types
-from megatron_eks.guards.values import YES, Value, report, warn
+from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
+from megatron_eks.guards.quotas import GPU, JOBS, node_types
+from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
-_PASSWORD = re.compile("://[^ /@:$]+:[^ /@$]+@")
-_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+_PASSWORD = re.compile(
+    r"://[^ /@:$]+:[^ /@$]+@|-----BEGIN [A-Z ]*PRIVATE KEY|(?i:wandb|key)\W{1,9}[0-9a-f]{40}\b"
+)
+# NAME=VALUE, "name": "value", and `password VALUE` of a netrc; or neither a path nor $NAME.
+_SAID = re.compile(
+    r"(?<![\w-])-*([\w-]{0,40}(?i:token|secret|passw|credential|key)\w*)[\"']?[\s:=]\s*"
+    r"[\"']?(?![/$]|--)((?<=[\"'])[^\"'\n]+(?=[\"'])|(?=\S*\d)[\w+.~][\w+/.~=-]{5,})"
+)
+_SNAKE = re.compile("-|(?<=[a-z])(?=[A-Z])")
 _SPLITS = ("--tensor-model-parallel-size", "--context-parallel-size")
 _SEGMENTS = "expandable_segments:True"
 # What ranks set: the values that serve, why, and what to write (the paths are in the pod).
@@ -43,27 +50,24 @@ _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") 
 _PROGRAMS = "/opt/megatron-eks/programs/"
 _SCRIPT = re.compile(r"/megatron-eks/.*\.py$")
 _REPEATED = {"--input", "--json-key"}
-_CHANGED = "a change under a running job gives ranks that restart another configuration"
 _Mistake = tuple[Value, str, str]
 
 
 @manifest_guard
 def variables(manifests: Manifests) -> Iterator[Finding]:
     """Libraries read what they know, some values break a run, and ranks leave a trace (NCCL)."""
-    for pod in manifests.pods:
-        for container in pod.containers:
-            env, job = container["env"], pod.owner.kind in JOBS
-            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in env])
-            contexts = _contexts(manifests, pod, container) if job and env else []
-            for each in env if job else ():
+    for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
+        for container in (each for each in pod.containers if each["env"]):
+            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in container["env"]])
+            contexts = tuple(_contexts(manifests, pod, container))
+            for each in container["env"]:
                 empty = not each["value"] and not each["valueFrom"]
                 yield from warn(Code.VARIABLE_MISSING, (empty, each, "no value", "write one"))
-                yield from _judged(each["name"], each["value"], tuple(contexts))
-        if pod.owner.kind in JOBS:
-            yield from _missing(manifests, pod)
+                yield from _judged(each["name"], each["value"], contexts)
+        yield from _missing(pod)
 
 
-def _missing(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
+def _missing(pod: Pod) -> Iterator[Finding]:
     """Report what ranks set, or what a job behind a proxy sets, and this pod does not."""
     env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
     ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
@@ -73,19 +77,12 @@ def _missing(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
         right = name in given and (not value.text or re.fullmatch(pattern, value.text))
         ends = name.startswith("NCCL") and "--expect-efa" in pod.main["args"].texts
         found = f"{name} is {value.raw if name in given else 'not set'}: {why}"
-        found += ", and the start-up guard ends the ranks" if ends else ""
-        level, row = Level.ERROR if ends else Level.WARNING, (not right, value, found)
-        yield from report(Code.VARIABLE_MISSING, (*row, f"set it to {wanted!r}"), level=level)
-    if ranks and _QUEUES not in given:
-        contexts = _contexts(manifests, pod, pod.main)
-        splits = all(each.splits_layers and each.is_hopper_or_before for each in contexts)
-        found = f"no {_QUEUES}: Megatron stops at once with tensor or context parallelism"
-        yield from warn(Code.VARIABLE_MISSING, (splits, env, found, f"set {_QUEUES} to '1'"))
+        row = (not right, value, found, f"set it to {wanted!r}")
+        yield from report(Code.VARIABLE_MISSING, row, level=Level.ERROR if ends else Level.WARNING)
 
 
 def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]:
-    words = container["args"].texts
-    sizes = [after for word, after in pairwise(words) if word in _SPLITS]
+    sizes = [after for word, after in pairwise(container["args"].texts) if word in _SPLITS]
     context = Context(
         host_network=pod.spec["hostNetwork"].raw is True,
         splits_layers=any(size != "1" for size in sizes) if sizes else None,
@@ -101,9 +98,9 @@ _judge, _meant = cache(judge_any), cache(meant_by_a_library)  # ranks and jobs h
 
 def _judged(name: Value, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
     policy = _judge(name.text, value.text, contexts)
-    advised = policy.verdict is Verdict.ADVISED_AGAINST
-    code = Code.VARIABLE_ADVISED_AGAINST if advised else Code.REFUSED_VARIABLE
-    level = Level.WARNING if advised else Level.ERROR
+    code, level = Code.REFUSED_VARIABLE, Level.ERROR
+    if policy.verdict is Verdict.ADVISED_AGAINST:
+        code, level = Code.VARIABLE_ADVISED_AGAINST, Level.WARNING
     if policy is not IN_CLEAR and (wanted := _meant(name.text)):
         found = f"no library reads {name.text}"
         yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
@@ -116,44 +113,41 @@ def secrets(manifests: Manifests) -> Iterator[Finding]:
     """Keep secrets out of manifests, which end in Git (EKS Best Practices, "Secrets")."""
     code, found = Code.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
     remedy = "mount a Secret that kubectl made as a file, and revoke this one"
-    texts = {text for each in manifests.objects for text in _strings(each.body.raw)}
-    tokens = {text for text in texts if TOKEN.search(text) or _PASSWORD.search(text)}
     for each in manifests.objects:
-        places = _texts(each.body) if tokens else ()
-        yield from (text.finding(code, found, remedy) for text in places if text.text in tokens)
+        tokens = [path for path, text in _texts(each.body.raw) if _is_token(text)]
+        yield from (replace(each.body, path=path).finding(code, found, remedy) for path in tokens)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             said = f"base64 hides nothing: {found}"
-            yield from report(code, (each[key].raw, each[key], said, "make it by kubectl"))
+            yield from report(code, (each[key], each[key], said, "make it by kubectl"))
+    for name, value in _told(manifests):
+        text = f'{name}="{value.text}"'
+        named = [e[1] for e in _SAID.finditer(text) if is_secret(_SNAKE.sub("_", e[1]), e[2])]
+        wrong = (named or _is_token(text)) and not _is_token(value.text)
+        yield from report(code, (wrong, value, f"{[*named, name][0]}: {found}", remedy))
+
+
+def _told(manifests: Manifests) -> Iterator[tuple[str, Value]]:
+    """Return variables, options, annotations and what ConfigMaps hold, each with its name."""
+    for each in manifests.objects:
+        yield from each["metadata"]["annotations"].items()
+        yield from each["data"].items() if each.kind == "ConfigMap" else ()
     for container in (each for pod in manifests.pods for each in pod.containers):
-        for name, value in _named(container):
-            plain = value.text and not value.text.startswith(("/", "$", "--"))
-            if plain and is_secret(name, value.text) and not TOKEN.search(value.text):
-                yield value.finding(code, f"{name}: {found}", remedy)
+        yield from ((each["name"].text, each["value"]) for each in container["env"])
+        words = [*container["command"], *container["args"]]
+        for before, word in pairwise([*words[:1], *words]):
+            yield before.text.partition("=")[0], word
 
 
-def _named(container: Value) -> Iterator[tuple[str, Value]]:
-    """Return variables and options, each with its value."""
-    yield from ((each["name"].text, each["value"]) for each in container["env"])
-    words = list(container["args"])
-    for word, after in pairwise([*words, *words[-1:]]):
-        flag, equals, given = word.text.partition("=")
-        if flag.startswith("--"):
-            yield flag.strip("-").replace("-", "_"), replace(word, raw=given) if equals else after
-
-
-def _strings(raw: Json) -> Iterator[str]:
+def _texts(raw: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
     if isinstance(raw, str):
-        yield raw
+        yield path, raw
     elif isinstance(raw, dict | list):
-        for inner in raw.values() if isinstance(raw, dict) else raw:
-            yield from _strings(inner)
+        for key, inner in raw.items() if isinstance(raw, dict) else enumerate(raw):
+            yield from _texts(inner, (*path, key))
 
 
-def _texts(value: Value) -> Iterator[Value]:
-    for inner in (*value, *(each for _, each in value.items())):
-        yield from _texts(inner)
-    if value.text:
-        yield value
+def _is_token(text: str) -> bool:
+    return bool(TOKEN.search(text) or _PASSWORD.search(text))
 
 
 @manifest_guard
@@ -162,24 +156,18 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
-        devices = str(pod.main["resources"]["limits"][EFA].quantity or 0)
-        for option, value in pairwise(pod.main["args"]):
-            if option.text in {"--expect-efa", "--expect"}:
-                why = f"the container asks for {devices} EFA devices, and the program stops"
-                yield from value.must_be(Code.EXTENDED_RESOURCES, devices, why=why)
-        for name in (each["configMap"]["name"].text for each in pod.spec["volumes"]):
-            kept = manifests.named("ConfigMap", name, pod.owner.namespace)
-            if kept and name.startswith(f"{pod.owner.name}-"):
-                yield from _configuration(pod, kept)
+        names = {each["configMap"]["name"].text for each in pod.spec["volumes"]}
+        own = [name for name in names if name.startswith(f"{pod.owner.name}-")]
+        for kept in (manifests.named("ConfigMap", name, pod.owner.namespace) for name in own):
+            yield from _configuration(pod, kept["data"]) if kept else ()
 
 
-def _configuration(pod: Pod, kept: Object) -> Iterator[Finding]:
-    yield from kept["immutable"].must_be(Code.REPLICAS_DIFFER, YES, why=_CHANGED)
+def _configuration(pod: Pod, files: Value) -> Iterator[Finding]:
     for before, word in pairwise(pod.main["args"]):
-        file = word.text.rpartition("/")[2]
-        if before.text == "--config" and not _is_json(kept["data"][file].text):
-            found = f"no {file}, or no JSON in it: the program stops at its start"
-            yield kept["data"][file].finding(Code.MISSING_OBJECT, found, "write it as JSON there")
+        file = files[word.text.rpartition("/")[2]]
+        if before.text == "--config" and not _is_json(file.text):
+            found = f"no {file.name}, or no JSON in it: the program stops at its start"
+            yield file.finding(Code.MISSING_OBJECT, found, "write it as JSON there")
 
 
 def _is_json(text: str) -> bool:
@@ -201,7 +189,8 @@ def _mistakes(pod: Pod) -> Iterator[_Mistake]:
     again = "python3" in [each.text for each in words[1:at]]
     if words[0].text not in {starts, "sh", "bash"} or again:
         yield words[0], f"{words[0].raw!r} starts {name}", f"start it with {starts} alone"
-    end = next((n for n, word in enumerate(own) if word.text == "--"), len(own))
+    texts = [word.text for word in own]
+    end = texts.index("--") if "--" in texts else len(own)
     known = {each.rstrip("=!"): each for each in PROGRAM_OPTIONS[name].split()}
     yield from _options(known, {e for e, marks in known.items() if e == marks}, own[:end])
     if name == "train_megatron.py":
@@ -209,10 +198,8 @@ def _mistakes(pod: Pod) -> Iterator[_Mistake]:
         if end == len(own):
             yield args, "no -- before the options for Megatron", 'add "--" before them'
     needed = {option for option, marks in known.items() if marks.endswith("!")}
-    several = pod.asks(EFA) and len(pod.owner.pods) > 1
-    needed |= {"--expect-efa", "--heartbeats"} & known.keys() if several else set()
-    for option in sorted(needed - {word.text.partition("=")[0] for word in own[:end]}):
-        yield args, f"no {option}, or it does not notice a lost node", f"add {option}"
+    for option in sorted(needed - {text.partition("=")[0] for text in texts[:end]}):
+        yield args, f"no {option}, which {name} needs", f"add {option}"
 
 
 def _options(
@@ -228,9 +215,9 @@ def _options(
             continue
         valued = option not in alone and not equals
         if option not in known or option in seen - _REPEATED:
-            close = [e for e in get_close_matches(option, known, 1) if e != option]
-            remedy = f"write {close[0]}" if close else "remove it"
-            yield word, f"no option {option}, or it is given twice", remedy
+            near = [e for e in get_close_matches(option, known, 1) if e != option]
+            found = f"no option {option}, or it is given twice"
+            yield word, found, " or ".join(["remove it", *(f"write {each}" for each in near)])
         elif valued and (not after.text or after.text.startswith("--")):
             yield word, f"{option} without a value", "write its value after it"
         seen.add(option)

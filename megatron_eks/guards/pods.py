@@ -45,12 +45,11 @@ def quantities(manifests: Manifests) -> Iterator[Finding]:
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     """Compare what a container asks for with what it may use."""
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
-    device, memory = "/" in name or name.startswith("hugepages-"), job and name == "memory"
+    device = "/" in name or name.startswith("hugepages-")
     if name not in _RESOURCES and "gpu.shared" not in name:
         near = get_close_matches(name, _RESOURCES, 1, 0.8) or [] if device else ["cpu"]
-        if near:
-            found = f"no node offers {name!r}: {_PENDING}"
-            yield (asked or limit).finding(Code.UNKNOWN_RESOURCE, found, f"write {near[0]}")
+        found, remedy = f"no node offers {name!r}: {_PENDING}", f"write {''.join(near)}"
+        yield from report(Code.UNKNOWN_RESOURCE, (near, asked or limit, found, remedy))
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
@@ -60,12 +59,11 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
     yield from report(code, (asked and wrong, asked, both, "write the same in both"))
-    little = f"{asked.raw} is far below the limit: the kernel ends the pod when its node is full"
+    lost = job and name == "memory" and not limit
     yield from warn(
         code if device else Code.NODE_ROOM,
         (not asked, asked, f"no request of {name}: nodes are overfilled", "ask for what it uses"),
-        (memory and not limit, limit, "no memory limit: a full node ends any pod", "set a limit"),
-        (memory and asked and want < most / 2, asked, little, f"ask for {limit.raw}"),
+        (lost, limit, "no memory limit: a full node ends any pod", "set a limit"),
     )
 
 
@@ -75,11 +73,10 @@ def devices(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         limits, cores = pod.main["resources"]["limits"], pod.main["resources"]["requests"]["cpu"]
         pages, efa, gpus, memory = (limits[e] for e in (HUGE_PAGES, EFA, GPU, "memory"))
-        types = node_types(manifests, pod) if gpus or efa else [*INSTANCES.values()]
-        most = max((each.vcpus for each in types), default=0)
-        room = max((each.memory_mib - each.hugepages_mib for each in types), default=0)
-        busy = types and (cores.quantity or 0) >= most
-        full = types and (memory.quantity or 0) >= room * MIB
+        types = node_types(manifests, pod) if gpus or efa else INSTANCES.values()
+        most = max((each.vcpus for each in types), default=1 << 20)
+        room = max((each.memory_mib - each.hugepages_mib for each in types), default=1 << 40)
+        busy, full = (cores.quantity or 0) >= most, (memory.quantity or 0) >= room * MIB
         found = f"no node has {gpus.raw or 0} GPUs, {efa.raw or 0} EFA devices and {memory.raw}"
         yield from report(
             Code.NODE_ROOM,
@@ -90,10 +87,8 @@ def devices(manifests: Manifests) -> Iterator[Finding]:
         wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE
         found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has so many"
         yield from report(Code.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
-        roles = pod.owner["spec"]["pytorchReplicaSpecs"].items()
-        ranks = sum(each["replicas"].quantity or 0 for _, each in roles)
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
-        alone = pages or (gpus and ranks > 1 and has_efa)
+        alone = pages or (gpus and len(pod.owner.pods) > 1 and has_efa)
         found = "no EFA devices: NCCL takes TCP, ten times slower, and huge pages serve nobody"
         yield from report(Code.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
 
@@ -128,21 +123,18 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
         listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][_POOL]
         asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
         found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
-        row = ((asks or pool) and not tolerates, listed, found, f"add it: key {GPU}, NoSchedule")
-        yield from report(Code.UNTOLERATED, row)
-        for key in (each["key"] for each in listed if not each["key"]):
-            found = "no key: the pod goes to every tainted node, also to one that is cordoned"
-            yield key.finding(Code.TOLERATION, found, f"set {GPU!r}", Level.WARNING)
+        lost, remedy = (asks or pool) and not tolerates, f"add it: key {GPU}, NoSchedule"
+        yield from report(Code.UNTOLERATED, (lost, listed, found, remedy))
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
-            level, right = _LEVELS[bool(own)], any(map(_goes_soon, own))
             found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
-            row = (not right, listed, found, "add it, NoExecute, with tolerationSeconds 30")
+            right, remedy = any(map(_goes_soon, own)), "add it: NoExecute, tolerationSeconds 30"
+            row, level = (not right, listed, found, remedy), _LEVELS[bool(own)]
             yield from report(Code.TOLERATION, row, level=level)
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
-        row, level = (lost, pool, found, "add the pool's name"), _LEVELS[bool(asks)]
-        yield from report(Code.NODE_SELECTOR, row, level=level)
+        named, level = (lost, pool, found, "add the pool's name"), _LEVELS[bool(asks)]
+        yield from report(Code.NODE_SELECTOR, named, level=level)
         near = get_close_matches(pool.text, often, 1, 0.8) if pools[pool.text] == 1 else ()
         for other in near if pod.of_job else ():
             found = f"pool {pool.text!r}, and other pods name {other!r}: it may stay Pending"

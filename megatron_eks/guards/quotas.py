@@ -10,7 +10,7 @@ from megatron_eks.guards.values import Value, report
 
 GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
 JOBS, MIB = ("Job", "PyTorchJob"), 1024**2
-_GPUS, _EFA = f"requests.{GPU}", f"requests.{EFA}"
+_GPUS = f"requests.{GPU}"
 _NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -23,19 +23,17 @@ def quotas(manifests: Manifests) -> Iterator[Finding]:
     for quota in manifests.of("ResourceQuota"):
         hard, scope = quota["spec"]["hard"], _scope(quota)
         for each in scope["values"]:
-            unknown = manifests.lacks("PriorityClass", each.text)
             found = f"no priority class {each.text!r}: the quota counts nothing for it"
-            unknown = unknown and not each.text.startswith("system-")
-            yield from report(Code.MISSING_OBJECT, (unknown, each, found, f"name {classes}"))
-        others = [e for e in manifests.of("ResourceQuota") if e.namespace == quota.namespace]
-        others = [e for e in others if e is not quota and e["spec"]["hard"][_GPUS]]
+            if manifests.lacks("PriorityClass", each.text) and not each.text.startswith("system-"):
+                yield each.finding(Code.MISSING_OBJECT, found, f"name {classes}")
+        gpus, efa = (hard[f"requests.{each}"].quantity or 0 for each in (GPU, EFA))
+        counting = [e for e in manifests.of("ResourceQuota") if e["spec"]["hard"][_GPUS]]
+        others = [_scope(e) for e in counting if e.namespace == quota.namespace and e is not quota]
         wanted = {"In": "NotIn", "NotIn": "In"}.get(scope["operator"].text, "In or NotIn")
-        pair = [e for e in map(_scope, others) if e["values"].raw == scope["values"].raw]
-        right = any(e["operator"].text == wanted for e in pair) or not (scope or others)
+        pair = [e["operator"].text for e in others if e["values"].raw == scope["values"].raw]
+        lost = hard[_GPUS] and wanted not in pair and (scope or others)
         found = "no second quota for all other classes: their pods take GPUs without a limit"
-        lost = hard[_GPUS] and not right
         yield from report(Code.QUOTA_NAME, (lost, scope, found, f"add one with operator {wanted}"))
-        gpus, efa = hard[_GPUS].quantity or 0, hard[_EFA].quantity or 0
         for node in types if len(types) == 1 else ():
             wrong = gpus % node.gpus or gpus * node.efa_interfaces != efa * node.gpus
             found = f"{gpus} GPUs and {efa} EFA devices are no whole nodes: the last is never used"
@@ -88,7 +86,7 @@ def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
 
 def _share(node: InstanceType, gpus: int) -> int:
     whole = node.efa_interfaces
-    return max(whole * (gpus or node.gpus) // node.gpus, 1) if whole else 0
+    return max(whole * (gpus or node.gpus) // node.gpus, min(whole, 1))
 
 
 def _scope(quota: Object) -> Value:

@@ -22,9 +22,6 @@ _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|di
 _OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7](?: (?:take|make|pass)(?: /\S+)+)+"
 _ROOT, _RUNS = "only root may give a directory to somebody", ["sh", "-euc"]
 _TMP = "/tmp"  # noqa: S108 -- in the pod
-_KEPT: tuple[Row, ...] = (
-    ("persistentVolumeReclaimPolicy", ("Retain", None), "the files are deleted with the claim"),
-)
 _SHARED: tuple[Row, ...] = (
     ("accessModes", (["ReadWriteMany"],), "ranks on several nodes cannot mount it"),
     ("volumeMode", ("Filesystem", None), "it has files, and no blocks"),
@@ -48,11 +45,11 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
         volumes, listed = list(pod.spec["volumes"]), [e["volumeMounts"] for e in pod.containers]
         names = [each["name"].text for each in volumes]
         used = {each["name"].text for mounts in listed for each in mounts}
-        for volume, title in zip(volumes, names, strict=True):
+        for volume in volumes:
             sources = sum(bool(each) for _, each in volume.items()) - 1
-            found = f"volume {title!r} with {sources} sources: the pod is refused"
+            found = f"a volume with {sources} sources: the pod is refused"
             yield from report(Code.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
-            found, idle = f"nothing mounts {title!r}", title not in used
+            idle, found = volume["name"].text not in used, "nothing mounts this volume"
             yield from warn(Code.UNKNOWN_VOLUME, (idle, volume, found, "mount or remove it"))
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
@@ -105,7 +102,8 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
     yield from twice(_FITS, [each["spec"]["csi"]["volumeHandle"] for each in listed])
     for volume in listed:
         spec, handle = volume["spec"], volume["spec"]["csi"]["volumeHandle"]
-        yield from spec.must_hold(Code.RECLAIMED, _KEPT)
+        kept, why = spec["persistentVolumeReclaimPolicy"], "the files go with the claim"
+        yield from kept.must_be(Code.RECLAIMED, "Retain", None, why=why)
         yield from spec.must_hold(_FITS, _VOLUME)
         name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
         claim = manifests.named("PersistentVolumeClaim", name, namespace)
@@ -125,8 +123,7 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
         found, lost = f"no volume {named.raw!r}: it stays Pending", named and not bound and listed
         yield from report(_FITS, (lost, named, found, f"use {' or '.join(e.name for e in listed)}"))
         level = Level.WARNING if (size.quantity or 0) <= (has.quantity or 0) else Level.ERROR
-        wrong, found = size.quantity != has.quantity, f"the volume has {has.raw}, and not this size"
-        yield from report(_FITS, (wrong, size, found, f"ask for {has.raw}"), level=level)
+        yield from size.must_be(_FITS, has.raw, why="the volume has another size", level=level)
 
 
 def _lustre(spec: Value, file_system: str) -> Iterator[Finding]:
@@ -161,14 +158,6 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
                 found = f"the shared directories belong to {wanted}: permission denied"
                 wrong = value and str(value.raw) not in {"0", wanted}
                 yield from report(_DIRECTORY, (wrong, value, found, f"set it to {wanted}"))
-            # Of a file system that exists the Job mounts the whole, and the pods one folder.
-            ends = {each[each.rfind("/") :] for each in args.texts}
-            for place, kept, _ in _paths(pod.main) if ends.isdisjoint(at) else ():
-                top = "/".join(place.text.split("/")[: at[0].count("/") + 2]) if at else ""
-                inside = any(top.startswith(f"{each}/") for each in at)
-                lost = kept and inside and top[top.rfind("/") :] not in ends
-                found = f"{job.name} does not make {top}, where only root may write"
-                yield from warn(_DIRECTORY, (lost, place, found, "use a directory that it makes"))
 
 
 def _paths(container: Value) -> Iterator[tuple[Value, bool, bool]]:

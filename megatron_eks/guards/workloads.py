@@ -9,7 +9,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.quotas import GPU, JOBS
-from megatron_eks.guards.values import YES, Value, report, warn, written
+from megatron_eks.guards.values import YES, Row, Value, report, warn, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 63  # DNS labels
@@ -21,31 +21,23 @@ _LIMITS = (
 )
 # Our programs end with these where another try cannot help (docs/images.md).
 _MISTAKES = (2, 3, 4)
-_CODES, _CONDITIONS = "onExitCodes", "onPodConditions"
-_FAIL, _DISRUPTED = ("FailJob", "FailIndex"), ("DisruptionTarget",)
-_RULES: tuple[tuple[str, str, tuple[tuple[str, tuple[Json, ...]], ...]], ...] = (
-    (_CODES, "a mistake is tried again", (("action", _FAIL), (f"{_CODES} operator", ("In",)))),
-    (
-        _CONDITIONS,
-        "a lost node counts",
-        (("action", ("Ignore",)), (f"{_CONDITIONS} 0 type", _DISRUPTED)),
+_RETRIED, _LOST_NODE = "a mistake is tried again", "a lost node counts as one"
+_RULES: dict[str, tuple[Row, ...]] = {
+    "onExitCodes": (
+        ("action", ("FailJob", "FailIndex"), _RETRIED),
+        ("onExitCodes operator", ("In",), _RETRIED),
     ),
-)
+    "onPodConditions": (
+        ("action", ("Ignore",), _LOST_NODE),
+        ("onPodConditions 0 type", ("DisruptionTarget",), _LOST_NODE),
+    ),
+}
 _RESTARTS = "a container that fails is not started again, or always is"
 _INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 _OWN = ("replicas", "role")
-_Row = tuple[Code, str, tuple[Json, ...], str]
-_CLEAN, _ROLE = "spec runPolicy cleanPodPolicy", "metadata labels role"
+_OPERATOR, _KEPT = "the operator knows no other", "failed pods keep their GPUs"
 _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETION_INDEX)"
-_PYTORCH: tuple[_Row, ...] = (
-    (Code.API_VERSION, "apiVersion", ("kubeflow.org/v1",), "the operator knows no other"),
-    (Code.CLEAN_POD_POLICY, _CLEAN, ("Running", "All"), "failed pods keep their GPUs"),
-)
-_HEADLESS: tuple[_Row, ...] = (
-    (Code.RANKS_WAIT, "spec publishNotReadyAddresses", (YES,), "rank 0 has no name yet"),
-    (Code.SERVICE, "spec clusterIP", ("None",), "only a headless one names each pod"),
-)
 
 
 @manifest_guard
@@ -53,7 +45,9 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
     """Give ranks the shape that the operator takes, and one pod for all (kubeflow/trainer 1.9)."""
     for job in manifests.of("PyTorchJob"):
         spec, roles = job["spec"], job["spec"]["pytorchReplicaSpecs"]
-        yield from _wrong(job.body, *_PYTORCH)
+        yield from job["apiVersion"].must_be(Code.API_VERSION, "kubeflow.org/v1", why=_OPERATOR)
+        policy, again = spec["runPolicy"]["cleanPodPolicy"], _restarts(spec["runPolicy"])
+        yield from policy.must_be(Code.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
         counts = {role: each["replicas"].number or 0 for role, each in roles.items()}
         words = job.main_pod.main["args"].texts if job.main_pod else []
         lost = not spec["elasticPolicy"] and not roles["Master"]
@@ -65,13 +59,13 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
             found = f"{role} with {written(count.raw)} replicas: refused, or ranks are missing"
             wrong, remedy = not 1 <= counts[role] <= most, "use Master with 1, Worker with others"
             yield from report(Code.MASTER_REPLICAS, (wrong, count, found, remedy))
-            again, template = _restarts(spec["runPolicy"]), replica["template" if most else "none"]
             yield from replica["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
-            yield from _wrong(template, (Code.POD_LABEL, _ROLE, (role.lower(),), _UNSEEN))
+            label = replica["template"]["metadata"]["labels"]["role"]
+            yield from label.must_be(Code.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
         for pod in job.pods:
             yield from _rank(pod)
-        both = bool(roles["Master"] and roles["Worker"])
-        for there, here in _differences(roles["Master"], roles["Worker"]) if both else ():
+        both = (roles["Master"], roles["Worker"])
+        for there, here in _differences(*both) if all(both) else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
             row = (here.name not in _OWN, here, found, "write the same for both")
             yield from report(Code.REPLICAS_DIFFER, row)
@@ -110,9 +104,13 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
     service, command = manifests.named("Service", job.name, job.namespace), pod.main["command"]
     found = f"no Service {job.name}: the other ranks never find rank 0"
     yield from report(Code.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
-    yield from _wrong(service.body, *_HEADLESS) if service else ()
-    named = (Code.CONTAINER_NAME, "containers 0 name", ("pytorch",), "commands miss its log")
-    yield from _wrong(pod.spec, (Code.SERVICE, "subdomain", (job.name,), "ranks lack names"), named)
+    if service:
+        headless, early = service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]
+        yield from headless.must_be(Code.SERVICE, "None", why="only a headless one names each pod")
+        yield from early.must_be(Code.RANKS_WAIT, YES, why="rank 0 has no name yet")
+    name = pod.main["name"]
+    yield from pod.spec.must_hold(Code.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
+    yield from name.must_be(Code.CONTAINER_NAME, "pytorch", why="commands miss its log")
     options = {f"--nnodes={count}", f"--master-addr={job.name}-0.{job.name}", _RANK}
     options |= {f"--nproc-per-node={pod.main['resources']['limits'][GPU].quantity}"}
     given = {text.replace("_", "-") for text in command.texts}
@@ -137,28 +135,26 @@ def ends(manifests: Manifests) -> Iterator[Finding]:
             row = (wrong, given, f"{name} is {written(given.raw)}: {why}", f"write such as {usual}")
             level = Level.ERROR if given or not least else Level.WARNING
             yield from report(Code.JOB_FIELDS, row, level=level)
-    for job in manifests.of("Job"):
-        yield from _failure_policy(job["spec"], job.pods[0])
+        if job.kind == "Job":
+            yield from _failure_policy(job["spec"], job.pods[0])
 
 
 def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
     rules, names = spec["podFailurePolicy"]["rules"], [e["name"].text for e in pod.containers]
     again = _restarts(spec) if spec["completions"] and not rules else ("Never",)
     yield from pod.spec["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
-    for kind, why, rows in _RULES if again == ("Never",) else ():
-        own = [each for each in rules if each[kind].raw]
-        row = ("pytorch" in names and not own, rules, f"no {kind}: {why}", "add a rule with it")
-        yield from warn(Code.JOB_FIELDS, row)
-        for rule in own:
-            yield from rule.must_hold(Code.JOB_FIELDS, [(*each, why) for each in rows])
-            place, codes = rule[kind]["containerName"], rule[kind]["values"]
-            lost = kind == _CODES and place.text not in names
-            foreign = any(each.raw not in _MISTAKES for each in codes)
-            yield from report(
-                Code.JOB_FIELDS,
-                (lost, place, f"no such container: {why}", f"name one of {names}"),
-                (foreign, codes, f"these may pass by: {why}", "write codes of mistakes: 2, 3, 4"),
-            )
+    if again == ("Never",):
+        own = {kind: next((e for e in rules if e[kind].raw), rules) for kind in _RULES}
+        for kind, rows in _RULES.items():
+            if own[kind] is not rules or "pytorch" in names:
+                yield from own[kind].must_hold(Code.JOB_FIELDS, rows, Level.WARNING)
+        codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
+        lost, foreign = place.text not in names, any(each.raw not in _MISTAKES for each in codes)
+        yield from report(
+            Code.JOB_FIELDS,
+            (codes and lost, place, f"no such container: {_RETRIED}", f"name one of {names}"),
+            (foreign, codes, "these may pass by in another try", "write 2, 3 or 4: our mistakes"),
+        )
 
 
 @manifest_guard
@@ -196,11 +192,6 @@ def previews(manifests: Manifests) -> Iterator[Finding]:
         if PLACEHOLDER_HOST in text or "fs-preview" in text:
             why = "a placeholder is applied as if it were an address"
             yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)
-
-
-def _wrong(body: Value, *rows: _Row) -> Iterator[Finding]:
-    for code, path, allowed, why in rows if body else ():
-        yield from body.must_hold(code, [(path, allowed, why)])
 
 
 def _restarts(policy: Value) -> tuple[str, ...]:

@@ -37,7 +37,6 @@ _LIMITS, _REQUESTS = f"{_MAIN} resources limits", f"{_MAIN} resources requests"
         (f"{_MAIN} image", "example.com:5000/team/megatron", "UNPINNED_IMAGE"),
         (f"{_MAIN} image", "example.com/megatron@sha256:12", "UNPINNED_IMAGE"),
         (f"{_MAIN} image", ABSENT, "UNPINNED_IMAGE"),
-        (f"{_POD} tolerations 0 key", ABSENT, "TOLERATION"),
         (f"{_POD} dnsPolicy", "Default", "HOST_NETWORK_DNS"),
         (f"{_POD} terminationGracePeriodSeconds", 30, "IDLE"),
         (f"{_POD} priorityClassName", ABSENT, "IDLE"),
