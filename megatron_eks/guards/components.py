@@ -25,7 +25,11 @@ _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _LOST, _ASKED, _MEET = "node.kubernetes.io/", "webhooks 0 clientConfig service", "ranks do not meet"
 _FAST, _PROBED = ("kube-api-qps", "kube-api-burst", "controller-threads"), ("liveness", "readiness")
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
-_PINNED = {_GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE, _EFA: pins.efa_device_plugin_image("us-east-1")}
+_PINNED = {
+    _GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
+    _EFA: pins.efa_device_plugin_image("us-east-1"),
+    _METRICS: pins.DCGM_EXPORTER_IMAGE,
+}
 _POD, _BOX = "spec template spec ", "spec template spec containers 0 "
 _SAFE, _ENV, _ARGS = f"{_BOX}securityContext ", f"{_BOX}env name=", f"{_BOX}args "
 _TYPES = f"{_POD}affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution "
@@ -245,7 +249,7 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
         )
     for part, resource in ((_EFA, "vpc.amazonaws.com/efa"), (_GPU, "nvidia.com/gpu")):
         asking = next((each for each in manifests.pods if each.asks(resource)), None)
-        if parts and asking and part not in parts:
+        if {*parts} - {_METRICS} and asking and part not in parts:
             found = f"no {part} beside the other plugins: no node offers {resource}"
             place = asking.main["resources"]["limits"][resource]
             yield place.finding(code, found, f"apply the {part}")
