@@ -199,7 +199,6 @@ _RIGHTS = (
 _LIMITED = {"secrets": _CERTIFICATE, _HOOKS: _CONFIGURATION}
 """Which one of a kind the operator may change, as its certificate is in it."""
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")
-_KNOWS_P6 = (0, 5, 10)
 
 
 @manifest_guard
@@ -227,30 +226,29 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
 
     Kubernetes, "Device Plugins": a node without one offers no device, and pods stay Pending.
     """
-    code, running = Code.DEVICE_PLUGIN, [(_part(pod.owner), pod) for pod in manifests.pods]
-    running = [(part, pod) for part, pod in running if part in _PINNED]
-    parts = [part for part, _ in running]
+    code, offered = Code.DEVICE_PLUGIN, {_EFA: "vpc.amazonaws.com/efa", _GPU: "nvidia.com/gpu"}
+    running = [(part, pod) for pod in manifests.pods if (part := _part(pod.owner)) in _PINNED]
+    plugins = [part for part, _ in running if part in offered]
     for part, pod in running:
-        image, types = pod.main["image"], [*type_values(pod.owner)]
+        image, types = pod.main["image"], [*type_values(pod.owner)] if part == _EFA else []
         version, tried = _release(image.text), _release(_PINNED[part])
-        p6 = part == _EFA and any(e.text.startswith("p6") for e in types) and version < _KNOWS_P6
+        p6 = version < (0, 5, 10) and any(each.text.startswith("p6") for each in types)
         found = "it takes the NVLink controllers of p6 nodes for EFA devices"
         found = found if p6 else "no release, or older than the one that was tried"
-        level = Level.WARNING if version and not p6 else Level.ERROR
         row = (version < tried, image, found, f"use {_PINNED[part]}")
-        yield from report(code, row, level=level)
-        found, name = "the kubelet takes the devices of the last one", pod.owner["metadata"]["name"]
-        row = (parts.count(part) > 1, name, f"two of {part}: {found}", "keep one of the two")
-        none = "has no EFA: the plugin runs on other nodes than those that need it"
-        known = {name for name, each in INSTANCES.items() if each.efa_interfaces}
-        others = [each for each in types if part == _EFA and each.text not in known]
-        yield from report(
-            code, row, *((YES, e, f"{e.raw!r} {none}", "name types with EFA") for e in others)
-        )
-    for part, resource in ((_EFA, "vpc.amazonaws.com/efa"), (_GPU, "nvidia.com/gpu")):
+        level = Level.WARNING if version and not p6 else Level.ERROR
+        yield from report(code if part in offered else Code.MONITOR, row, level=level)
+        found = f"two of {part}: the kubelet takes the devices of the last one"
+        name = pod.owner["metadata"]["name"]
+        yield from report(code, (plugins.count(part) > 1, name, found, "keep one of the two"))
+        for each in types:
+            lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
+            found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
+            yield from report(code, (lacks, each, found, "name types with EFA"))
+    for part, resource in offered.items() if plugins else ():
         asking = next((each for each in manifests.pods if each.asks(resource)), None)
-        if {*parts} - {_METRICS} and asking and part not in parts:
-            found = f"no {part} beside the other plugins: no node offers {resource}"
+        if asking and part not in plugins:
+            found = f"no {part} beside the other plugin: no node offers {resource}"
             place = asking.main["resources"]["limits"][resource]
             yield place.finding(code, found, f"apply the {part}")
 
