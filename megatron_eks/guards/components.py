@@ -22,7 +22,8 @@ _METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
 _OPERATOR, _ETCD = f"Deployment {_NAME}", "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
-_LOST, _ASKED, _MEET = "node.kubernetes.io/", "webhooks 0 clientConfig service", "ranks do not meet"
+_LOST = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+_ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
 _FAST, _PROBED = ("kube-api-qps", "kube-api-burst", "controller-threads"), ("liveness", "readiness")
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
 _PINNED = {
@@ -45,7 +46,6 @@ _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory o
 
 
 def _same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
-    """Return rows that have their reason in common."""
     return [(below + path, (value,), why) for path, value in wanted.items()]
 
 
@@ -61,7 +61,6 @@ def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) ->
 
 
 def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
-    """Return what asks whether a program works."""
     why = "one that hangs is not started again, or is asked too early"
     asked = [f"{_BOX}{probe}Probe httpGet " for probe in probes]
     return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
@@ -135,8 +134,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
         (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
         (f"{_BOX}volumeMounts name=template mountPath", ("/etc/config",), _NO_START),
-        (f"{_POD}tolerations key={_LOST}not-ready tolerationSeconds", (), _STAYS),
-        (f"{_POD}tolerations key={_LOST}unreachable tolerationSeconds", (), _STAYS),
+        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _STAYS) for each in _LOST),
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
         (f"{_ARGS}--pytorch-init-container-image", (), "workers wait in an image without a pin"),
         (f"{_ARGS}--pytorch-init-container-max-tries", (), "workers give up before an image is in"),
