@@ -22,7 +22,8 @@ _METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
 _OPERATOR, _ETCD = f"Deployment {_NAME}", "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
-_LOST, _ASKED, _MEET = "node.kubernetes.io/", "webhooks 0 clientConfig service", "ranks do not meet"
+_LOST = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+_ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
 _FAST, _PROBED = ("kube-api-qps", "kube-api-burst", "controller-threads"), ("liveness", "readiness")
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
 _PINNED = {
@@ -45,7 +46,6 @@ _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory o
 
 
 def _same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
-    """Return rows that have their reason in common."""
     return [(below + path, (value,), why) for path, value in wanted.items()]
 
 
@@ -61,7 +61,6 @@ def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) ->
 
 
 def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
-    """Return what asks whether a program works."""
     why = "one that hangs is not started again, or is asked too early"
     asked = [f"{_BOX}{probe}Probe httpGet " for probe in probes]
     return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
@@ -135,8 +134,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
         (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
         (f"{_BOX}volumeMounts name=template mountPath", ("/etc/config",), _NO_START),
-        (f"{_POD}tolerations key={_LOST}not-ready tolerationSeconds", (), _STAYS),
-        (f"{_POD}tolerations key={_LOST}unreachable tolerationSeconds", (), _STAYS),
+        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _STAYS) for each in _LOST),
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
         (f"{_ARGS}--pytorch-init-container-image", (), "workers wait in an image without a pin"),
         (f"{_ARGS}--pytorch-init-container-max-tries", (), "workers give up before an image is in"),
@@ -199,7 +197,6 @@ _RIGHTS = (
 _LIMITED = {"secrets": _CERTIFICATE, _HOOKS: _CONFIGURATION}
 """Which one of a kind the operator may change, as its certificate is in it."""
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")
-_KNOWS_P6 = (0, 5, 10)
 
 
 @manifest_guard
@@ -227,30 +224,29 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
 
     Kubernetes, "Device Plugins": a node without one offers no device, and pods stay Pending.
     """
-    code, running = Code.DEVICE_PLUGIN, [(_part(pod.owner), pod) for pod in manifests.pods]
-    running = [(part, pod) for part, pod in running if part in _PINNED]
-    parts = [part for part, _ in running]
+    code, offered = Code.DEVICE_PLUGIN, {_EFA: "vpc.amazonaws.com/efa", _GPU: "nvidia.com/gpu"}
+    running = [(part, pod) for pod in manifests.pods if (part := _part(pod.owner)) in _PINNED]
+    plugins = [part for part, _ in running if part in offered]
     for part, pod in running:
-        image, types = pod.main["image"], [*type_values(pod.owner)]
+        image, types = pod.main["image"], [*type_values(pod.owner)] if part == _EFA else []
         version, tried = _release(image.text), _release(_PINNED[part])
-        p6 = part == _EFA and any(e.text.startswith("p6") for e in types) and version < _KNOWS_P6
+        p6 = version < (0, 5, 10) and any(each.text.startswith("p6") for each in types)
         found = "it takes the NVLink controllers of p6 nodes for EFA devices"
         found = found if p6 else "no release, or older than the one that was tried"
-        level = Level.WARNING if version and not p6 else Level.ERROR
         row = (version < tried, image, found, f"use {_PINNED[part]}")
-        yield from report(code, row, level=level)
-        found, name = "the kubelet takes the devices of the last one", pod.owner["metadata"]["name"]
-        row = (parts.count(part) > 1, name, f"two of {part}: {found}", "keep one of the two")
-        none = "has no EFA: the plugin runs on other nodes than those that need it"
-        known = {name for name, each in INSTANCES.items() if each.efa_interfaces}
-        others = [each for each in types if part == _EFA and each.text not in known]
-        yield from report(
-            code, row, *((YES, e, f"{e.raw!r} {none}", "name types with EFA") for e in others)
-        )
-    for part, resource in ((_EFA, "vpc.amazonaws.com/efa"), (_GPU, "nvidia.com/gpu")):
+        level = Level.WARNING if version and not p6 else Level.ERROR
+        yield from report(code if part in offered else Code.MONITOR, row, level=level)
+        found = f"two of {part}: the kubelet takes the devices of the last one"
+        name = pod.owner["metadata"]["name"]
+        yield from report(code, (plugins.count(part) > 1, name, found, "keep one of the two"))
+        for each in types:
+            lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
+            found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
+            yield from report(code, (lacks, each, found, "name types with EFA"))
+    for part, resource in offered.items() if plugins else ():
         asking = next((each for each in manifests.pods if each.asks(resource)), None)
-        if {*parts} - {_METRICS} and asking and part not in parts:
-            found = f"no {part} beside the other plugins: no node offers {resource}"
+        if asking and part not in plugins:
+            found = f"no {part} beside the other plugin: no node offers {resource}"
             place = asking.main["resources"]["limits"][resource]
             yield place.finding(code, found, f"apply the {part}")
 

@@ -103,7 +103,7 @@ def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, s
         yield wrong, port, found, "write both, such as port: 443 and protocol: TCP"
     for peer in peers:
         spaces, pods = peer["namespaceSelector"], peer["podSelector"]
-        named = [each["matchLabels"].raw for each in (spaces, pods)]
+        named = [value.raw for each in (spaces, pods) for _, value in each.items()]
         wrong = not peer["ipBlock"] and (spaces.raw == {} or not any(named))
         place = spaces if spaces.raw == {} else pods
         yield wrong, place, "more pods than one kind are meant", "name them by their labels"

@@ -53,13 +53,12 @@ class Templates:
         """
         function, given = _function(value)
         if function == "Fn::ImportValue":
-            exported = self._exports.get(self.text(given))
+            exported = self.exports.get(self.text(given))
             return self.target(exported) if exported else None
         if function not in {"Ref", "Fn::GetAtt"}:
             return None
         name = given[0].text or given.text  # of Fn::GetAtt: NAME.ATTRIBUTE, or a list of both
-        name = name.partition(".")[0] if function == "Fn::GetAtt" else name
-        return self._by_name.get((value.place.file, name))
+        return self._by_name.get((value.place.file, name.partition(".")[0]))
 
     def targets(self, values: Value) -> list[Resource]:
         """Return the resources that the elements of a list, or one value, lead to."""
@@ -76,13 +75,9 @@ class Templates:
         if function in {"Ref", "Fn::GetAtt"}:
             return f"${{{'.'.join(given.texts)}}}"
         if function == "Fn::ImportValue":
-            exported = self._exports.get(self.text(given))
+            exported = self.exports.get(self.text(given))
             return self.text(exported) if exported else ""
         return value.text if value.number is None else str(value.raw)
-
-    def exports(self, name: str) -> bool:
-        """Tell whether a template at hand exports a value by that name."""
-        return name in self._exports
 
     def outputs(self, file: str) -> Iterator[tuple[str, Value]]:
         """Return the outputs of a template, by name."""
@@ -103,7 +98,8 @@ class Templates:
         return {key: list(by_name.values()) for key, by_name in found.items()}
 
     @cached_property
-    def _exports(self) -> dict[str, Value]:
+    def exports(self) -> dict[str, Value]:
+        """What the templates at hand export, by name."""
         outputs = [each for file in self._bodies for _, each in self.outputs(file)]
         named = ((self.text(each["Export"]["Name"]), each["Value"]) for each in outputs)
         return {name: value for name, value in named if name}
@@ -156,11 +152,8 @@ def is_template(value: Json) -> bool:
 
 
 def _references(raw: Json) -> Iterator[Json]:
-    if isinstance(raw, list):
-        for each in raw:
-            yield from _references(each)
-    elif isinstance(raw, dict):
-        if raw.keys() & {"Ref", "Fn::GetAtt", "Fn::ImportValue"}:
-            yield raw
-        for each in raw.values():
-            yield from _references(each)
+    if isinstance(raw, dict) and raw.keys() & {"Ref", "Fn::GetAtt", "Fn::ImportValue"}:
+        yield raw
+    nested = list(raw.values()) if isinstance(raw, dict) else raw
+    for each in nested if isinstance(nested, list) else ():
+        yield from _references(each)

@@ -35,7 +35,7 @@ def lists_policies_and_imports(templates: Templates) -> Iterator[Finding]:
         value = part["Fn::ImportValue"]
         stack, _, name = value.text.partition(":")
         known = {stack, stack.rpartition("-")[2]} & stacks
-        if value and known and not templates.exports(value.text):
+        if value and known and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")
 

@@ -28,6 +28,7 @@ _MIRROR = "registry.example.com/nvidia/k8s-device-plugin:v0.21.0"
         (_METRICS, f"{_BOX} image", _MIRROR, Code.DEVICE_PLUGIN),
         (_METRICS, f"{_BOX} args 1", "/etc/counters.csv", Code.MONITOR),
         ("Service/dcgm-exporter", "metadata annotations prometheus.io/port", "80", Code.MONITOR),
+        (_METRICS, f"{_BOX} image", "nvidia/dcgm-exporter:4.2.3-4.1.3", Code.MONITOR),
         (_OPERATOR, "spec replicas", 2, Code.OPERATOR),
         (_OPERATOR, f"{_BOX} args 0", "--enable-scheme=tfjob", Code.OPERATOR),
         (_OPERATOR, f"{_BOX} args 1", "--namespace=other", Code.OPERATOR),

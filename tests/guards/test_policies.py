@@ -49,3 +49,17 @@ def test_another_way_out_is_right():
     ports = [{"port": 5000, "protocol": "TCP"}]
     rule = {"to": [{"ipBlock": {"cidr": "10.9.0.4/32"}}], "ports": ports}
     assert in_manifest(_HTTPS, "spec egress", lambda old: [*old, rule]) == set()
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "codes"),
+    [
+        ({"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}, set()),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, set()),
+        ({}, {Code.POLICY_MEANING.name}),
+    ],
+)
+def test_a_namespace_is_named_by_its_labels(namespaces, codes):
+    """Prometheus may ask jobs for their metrics at one port; every namespace may not."""
+    rule = {"from": [{"namespaceSelector": namespaces}], "ports": _ONE_PORT}
+    assert in_manifest(_RANKS, "spec ingress", lambda old: [*old, rule]) == codes
