@@ -7,11 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from megatron_eks import nodejs
-
-nodejs.begin_import("aws_cdk")
-
-# ruff: noqa: E402 -- Node reads the CDK while Python reads the project
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
@@ -19,7 +14,9 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, Project
 
-# isort: split
+entry.prepare()
+
+# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import aws_cdk as cdk
 
 from stacks.compose import build, refused_by_schema

@@ -17,14 +17,14 @@ SHARE_OF_GUARDS = 1.10
 
 # An app of nothing: what Python, jsii and Node cost whoever uses them.
 EMPTY_CDK = """\
-from megatron_eks import nodejs
-nodejs.use_bundled_node()
+from megatron_eks import entry
+entry.use_bundled_node()
 import aws_cdk as cdk
 cdk.App(outdir={out!r}, analytics_reporting=False).synth()
 """
 ONE_OBJECT = """\
-from megatron_eks import nodejs
-nodejs.use_bundled_node()
+from megatron_eks import entry
+entry.use_bundled_node()
 import cdk8s, os
 from charts import composition
 from cdk8s_plus_27 import k8s

@@ -5,17 +5,14 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from megatron_eks import nodejs
-
-nodejs.begin_import("cdk8s_plus_27")
-
-# ruff: noqa: E402 -- Node reads cdk8s while Python reads the project
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.project import Project
 
-# isort: split
+entry.prepare()
+
+# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import cdk8s
 
 from charts import composition

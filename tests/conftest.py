@@ -11,9 +11,9 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from megatron_eks import nodejs
+from megatron_eks import entry
 
-nodejs.use_bundled_node()
+entry.use_bundled_node()
 # A shell that starts the tests in the background lets them ignore Ctrl-C, nohup the end of the
 # terminal, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from megatron_eks import nodejs
+from megatron_eks import entry
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.jobs.common import plan_shared
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 
 if __name__ == "__main__":
-    # Here alone: tests import `pod`, and have chosen their Node.
-    nodejs.begin_import("cdk8s_plus_27")
+    # jsii starts Node on import, so this comes first; tests import `pod` alone.
+    entry.prepare()
 
 from charts.training.pod import job_pod
 

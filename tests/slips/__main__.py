@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_eks import nodejs
+from megatron_eks import entry
 from tests.slips import population, scenes
 from tests.slips.guards import said_by_guards
 from tests.slips.population import PART, Slip
@@ -46,7 +46,7 @@ class Judges:
 def main() -> int:
     """Try the slips that are asked for, print the table, and say which have no reason to pass."""
     given = _parser().parse_args()
-    nodejs.use_bundled_node()
+    entry.use_bundled_node()
     every = population.population()
     slips = [
         slip
