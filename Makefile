@@ -81,7 +81,7 @@ test-local: programs control-plane ## Run the tests on a real control plane alon
 	$(BIN)/pytest -m control_plane $(PYTEST_ARGS)
 
 test-core: lint ## Lint, then run what is quick: no command line, cluster, Go or torch.
-	$(PYTEST) -m "not tools and not oracle and not control_plane and not programs and not long" $(PYTEST_ARGS)
+	$(PYTEST) -m "not tools and not oracle and not control_plane and not programs and not sweep and not long" $(PYTEST_ARGS)
 
 # A third of all slips takes ten minutes; ARGS=--help names more options.
 slips: setup-dev control-plane ## Count who notices slips in our output; ALL=1: all slips, BOTH=1: guards and tools.

@@ -13,6 +13,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from megatron_eks import entry
 
+SERVERS = {"aws", "s3", "server"}
+"""Fixtures that start a local AWS or an S3."""
+
 entry.use_bundled_node()
 # A shell that starts the tests in the background lets them ignore Ctrl-C, nohup the end of the
 # terminal, and so would all that they start.
@@ -37,3 +40,11 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Share the tests out among the workers of `make test`."""
     return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what starts processes or servers out of `make test-core`."""
+    for item in items:
+        starts = "subprocess" in vars(getattr(item, "module", object))
+        if starts or SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("tools")

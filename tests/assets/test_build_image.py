@@ -9,6 +9,8 @@ import pytest
 from megatron_eks.build_context import content_tag
 from tests.assets.build_machine import DIGEST, OTHER, PASSWORD, REGISTRY, REPOSITORY, TAG, Machine
 
+pytestmark = pytest.mark.tools
+
 CHECKOUT = Path(__file__).parents[2]
 IMAGE = f"{REPOSITORY}:{TAG}"
 

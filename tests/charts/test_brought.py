@@ -78,6 +78,7 @@ def images(manifests: list[Manifest]) -> set[str]:
     return {each["image"] for owner in pods(manifests) for each in owner.spec["containers"]}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("variation", VARIATIONS)
 def test_every_object_is_valid_and_no_guard_finds_anything(variation):
     """Also what the namespace of the jobs enforces."""

@@ -1,11 +1,14 @@
 """Guards judge whatever a file holds, and never raise."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.guards.check import check_manifests, check_templates
 from tests import odd_values
 from tests.guards import slips
+
+pytestmark = pytest.mark.sweep
 
 
 @settings(deadline=None, max_examples=300)

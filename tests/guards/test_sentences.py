@@ -5,9 +5,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from tests.guards import slips
+
+pytestmark = pytest.mark.sweep
 
 
 def test_sentences(snapshot, monkeypatch):

@@ -1,10 +1,13 @@
 """Whatever project is accepted: its manifests are objects that Kubernetes and the guards accept."""
 
+import pytest
 from hypothesis import event, given, settings
 
 from megatron_eks.guards.check import check_manifests
 from tests.charts.validation import assert_valid
 from tests.properties.projects import Drawn, projects
+
+pytestmark = pytest.mark.sweep
 
 
 @settings(deadline=None, max_examples=10)

@@ -11,6 +11,8 @@ from tests.slips.guards import said_by_guards
 from tests.slips.operators import mutants
 from tests.slips.results import SURVIVORS, Noticed, Results
 
+pytestmark = pytest.mark.sweep
+
 CONTAINER = {"image": "fsdp:1", "tty": True, "ports": [23456], "args": ["--rank", "2"]}
 
 STORAGE = "stacks/Storage"
