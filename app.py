@@ -1,11 +1,14 @@
 """Entry point of the CDK: `cdk synth`, `cdk deploy`, or `python app.py` without npm."""
 
+import gc
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+gc.disable()  # a million objects of the imports below live until the end: nothing to look for
 
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
@@ -14,7 +17,7 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, Project
 
-entry.prepare()
+entry.use_bundled_node()
 
 # ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import aws_cdk as cdk

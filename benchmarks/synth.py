@@ -17,8 +17,6 @@ SHARE_OF_GUARDS = 1.10
 
 # An app of nothing: what Python, jsii and Node cost whoever uses them.
 EMPTY_CDK = """\
-from megatron_eks import entry
-entry.use_bundled_node()
 import aws_cdk as cdk
 cdk.App(outdir={out!r}, analytics_reporting=False).synth()
 """

