@@ -195,8 +195,21 @@ def test_repositories_without_their_stack_are_taken_over(deployed):
     assert "gone-Images: no changes" in said(deployed.console)
 
 
+def test_images_go_with_their_stack(deployed):
+    """CloudFormation deletes no repository that holds some, unless it is told to."""
+    form = "application/vnd.oci.image.manifest.v1+json"
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": form, "config": {}, "layers": []})
+    for name in (f"{NAME}-megatron-training", f"{NAME}-fsdp"):
+        deployed.aws.client("ecr").put_image(
+            repositoryName=name, imageManifest=manifest, imageTag="used"
+        )
+    assert deployed.run(delete_images=True) == 0
+    assert "Images" not in deployed.stacks()
+
+
 def test_images_go_when_they_are_named(deployed):
     """Repositories too that no stack has any longer."""
+    assert deployed.deploy("Images") == 0
     deployed.aws.client("cloudformation").delete_stack(StackName=f"{NAME}-Images")
     assert deployed.run(delete_images=True) == 0
     assert "gone-megatron-training, with all images that were built" in said(deployed.console)

@@ -14,7 +14,6 @@ class Repository(Handler):
 
     kind = "AWS::ECR::Repository"
     service = "ecr"
-    deletes = ("DeleteRepository", "repositoryName")
     describes = ("DescribeRepositories", "repositoryNames")
     answers: ClassVar = {
         "Arn": "repositories.0.repositoryArn",
@@ -57,6 +56,12 @@ class Repository(Handler):
             new,
             lambda keys: ecr.untag_resource(resourceArn=arn, tagKeys=keys),
             lambda _: ecr.tag_resource(resourceArn=arn, tags=new["Tags"]),
+        )
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the repository, if it is empty or may be emptied: `meks cleanup` says so."""
+        context.clients("ecr").delete_repository(
+            repositoryName=physical_id, force=properties.get("EmptyOnDelete", False)
         )
 
     def exists(self, context: Context, physical_id: str) -> bool:
