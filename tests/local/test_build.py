@@ -27,7 +27,7 @@ if [ "$1" = env ]; then echo go{version}; exit; fi
 for argument; do case "$argument" in -o=*) target=${{argument#-o=}};; esac; done
 if [ -n "{fails}" ]; then echo "no required module" >&2; exit 1; fi
 sleep 0.1
-echo "$PWD $GOFLAGS $*" > "$target"
+echo "$PWD $GOFLAGS $GOCACHE $*" > "$target"
 echo built >> "{log}"
 """
 
@@ -56,6 +56,8 @@ def test_programs_are_built_once_from_the_committed_modules(machine, tmp_path):
     for file in found.values():
         assert file.is_relative_to(tmp_path / "cache" / "megatron-eks" / "kubernetes")
         assert "-mod=readonly -trimpath" in file.read_text()
+        assert f"{file.parent}/.objects" in file.read_text()
+        assert not (file.parent / ".objects").exists()
     assert "gitVersion=v1.35.4" in found["kube-apiserver"].read_text()
     assert lines.index("building etcd (1 of 6)") < lines.index("building kube-apiserver (2 of 6)")
     # A module each, side by side.

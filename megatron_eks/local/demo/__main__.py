@@ -16,6 +16,7 @@ from megatron_eks.printable import guarded
 from megatron_eks.project import ROOT
 
 _FAILED, _INTERRUPTED = 1, 130
+_FAILURES = ApiError, DemoError, TimeoutError, OSError
 _PICTURE = "demo-loss.png"
 
 _PROVED = """
@@ -47,7 +48,7 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         _say("\ninterrupted; nothing of the demo is left running")
         return _INTERRUPTED
-    except (ApiError, DemoError, TimeoutError, OSError) as error:
+    except _FAILURES as error:
         sys.stderr.write(f"\nthe demo failed: {error}\n")
         return _FAILED
 
@@ -56,7 +57,7 @@ def _run(place: Place, *, keep: bool) -> int:
     if place.running:
         raise DemoError("an earlier one still runs - end it: make demo ARGS=--down")
     begin = time.monotonic()
-    kept = False
+    kept = failed = False
 
     def detail(line: str) -> None:
         _say(f"       {line}".rstrip())
@@ -81,11 +82,17 @@ def _run(place: Place, *, keep: bool) -> int:
         drawn.parent.mkdir(exist_ok=True)
         drawn.write_bytes(picture.draw(story.losses, ("before the kill", "after it")))
         kept = keep
+    except _FAILURES as error:
+        failed = True
+        raise DemoError(
+            f"{error}\n\nWhat its commands and jobs said stays until the next demo, in\n"
+            f"  {place.folder}\nTry again: make demo"
+        ) from error
     finally:
         if not kept:
             # Once more Ctrl-C would leave half of it.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            place.stop()
+            place.stop(keep_files=failed)
     _say(f"{time.monotonic() - begin:4.0f} s Done. The curve as a picture: dist/{_PICTURE}")
     _say(_PROVED)
     if keep:

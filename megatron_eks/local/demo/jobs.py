@@ -7,7 +7,7 @@ from typing import Any
 from megatron_eks.kubernetes.client import Object
 
 MEGATRON, FSDP = "demo-megatron", "demo-fsdp"
-ITERATIONS, INTERVAL = 30, 10
+ITERATIONS, INTERVAL = 40, 10
 STEPS = 12
 
 SHARED = "/shared"

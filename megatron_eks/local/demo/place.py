@@ -188,7 +188,7 @@ class Place:
         labels = f"training.kubeflow.org/job-name={metadata['name']}"
         return self.client.list("v1", "Pod", metadata["namespace"], labels=labels)
 
-    def stop(self) -> None:
+    def stop(self, *, keep_files: bool = False) -> None:
         """End commands and cluster, wherever they are, and remove the folder."""
         for command in self._commands:
             if command.process.poll() is None:
@@ -204,7 +204,8 @@ class Place:
         elif self.running:
             _end(self.state.pid)
         wait_for("the end of the cluster", lambda: not self.running, _STOP_SECONDS)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not keep_files:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.local.demo import corpus, curve, jobs
@@ -38,6 +39,7 @@ _CHANGES = {
 }
 
 Say = Callable[[str], None]
+_Found = TypeVar("_Found")
 
 
 class Story:
@@ -151,20 +153,26 @@ class Story:
         self._megatron, self._fsdp = self._submit(jobs.MEGATRON), self._submit(jobs.FSDP)
         worker = f"{jobs.MEGATRON}-worker-0"
         rank, *others = self._stop_between_saves(worker)
-        newest, reached = self._saved(), max(self._starts()[0])
-        killed = time.monotonic()
+        newest, before = self._saved(), self._starts()
+        killed, reached = time.monotonic(), max(before[-1])
         _signal((rank, *others), signal.SIGKILL)
         self._say(f"checkpoint of iteration {newest} is saved, iteration {reached} is done")
         self._say(f"kill -9 {rank}, the rank in pod {worker}")
-        wait_for("the gang's restart", lambda: len(self._starts()) > 1, _RESUME_SECONDS)
-        seconds, first = time.monotonic() - killed, min(self._starts()[1])
+        after = self.while_running(
+            self._megatron,
+            "the gang's restart",
+            lambda: self._starts()[len(before) :],
+            _RESUME_SECONDS,
+        )
+        seconds, first = time.monotonic() - killed, min(after[0])
         pods = self.place.pods(self._megatron)
         restarts = [each["status"]["containerStatuses"][0]["restartCount"] for each in pods]
         self._say(f"the other rank was ended too: restarts of the pods {restarts}")
         self._say(f"{seconds:.0f} s after the kill both step again, from iteration {first}")
         for job in (self._megatron, self._fsdp):
             self._wait_for_success(job)
-        self.losses = self._starts()
+        # A gang that starts anew by itself, on a slow machine, is no part of the story.
+        self.losses = self._starts()[-2:]
 
     def show(self) -> None:
         """Compare what was computed twice, and draw the curve."""
@@ -199,6 +207,22 @@ class Story:
             raise DemoError(f"stacks are left: {', '.join(left)}")
         self._say("no stack is left but CDK's own, which is for all projects of an account")
 
+    def while_running(
+        self, job: Object, what: str, condition: Callable[[], _Found | None], seconds: float
+    ) -> _Found:
+        """Wait for something that a job does; raise DemoError once it has ended."""
+        asked = time.monotonic()
+
+        def found() -> _Found | None:
+            nonlocal asked
+            if time.monotonic() - asked > _ASK_SECONDS:
+                asked = time.monotonic()
+                if end := self._end(job):
+                    raise DemoError(f"{job['metadata']['name']} ended ({end}) before {what}")
+            return condition()
+
+        return wait_for(what, found, seconds)
+
     def _sync(self, verb: str) -> dict[str, str]:
         """Run checkpoint_sync.py for both jobs at once, and return what it said for each."""
         sync = (_PYTHON, _PROGRAMS / "checkpoint_sync.py", verb)
@@ -223,10 +247,10 @@ class Story:
         """Stop a pod's rank some steps after a checkpoint; return it and its data's loaders."""
 
         def between() -> bool:
-            if not self._saved():
+            newest, starts = self._saved(), self._starts()
+            if not newest or not starts:
                 return False
-            (first,) = self._starts()
-            return 2 <= max(first) - self._saved() <= jobs.INTERVAL - 3  # noqa: PLR2004 -- steps
+            return 2 <= max(starts[-1]) - newest < jobs.INTERVAL  # noqa: PLR2004 -- steps
 
         def stopped() -> list[int]:
             if not between():
@@ -240,22 +264,23 @@ class Story:
             _signal(found, signal.SIGCONT)
             return []
 
-        return wait_for("some iterations after a checkpoint", stopped, _SECONDS)
+        return self.while_running(
+            self._megatron, "some iterations after a checkpoint", stopped, _SECONDS
+        )
 
     def _wait_for_success(self, job: Object) -> None:
+        name = job["metadata"]["name"]
+        found = wait_for(f"the end of {name}", lambda: self._end(job), _SECONDS, pause=_ASK_SECONDS)
+        if found != "Succeeded":
+            raise DemoError(f"{name} failed - see {self._folder('logs', name)}")
+
+    def _end(self, job: Object) -> str | None:
+        """Return how a job ended, if it has."""
         metadata = job["metadata"]
         place = (job["apiVersion"], job["kind"], metadata["name"], metadata["namespace"])
-
-        def ended() -> str | None:
-            conditions = self.place.client.get(*place)["status"].get("conditions", ())
-            found = [each["type"] for each in conditions if each["status"] == "True"]
-            return next((each for each in found if each in {"Succeeded", "Failed"}), None)
-
-        found = wait_for(f"the end of {metadata['name']}", ended, _SECONDS, pause=_ASK_SECONDS)
-        if found != "Succeeded":
-            raise DemoError(
-                f"{metadata['name']} failed - see {self._folder('logs', metadata['name'])}"
-            )
+        conditions = self.place.client.get(*place).get("status", {}).get("conditions", ())
+        found = [each["type"] for each in conditions if each["status"] == "True"]
+        return next((each for each in found if each in {"Succeeded", "Failed"}), None)
 
     def _starts(self) -> list[curve.Losses]:
         # The last rank prints them, as it does on GPUs.

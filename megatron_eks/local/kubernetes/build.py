@@ -163,6 +163,11 @@ def _build(
     jobs = _jobs(len(modules))
     kept = {name: value for name, value in environment.items() if name not in _UNSET}
     go = (_go(environment), "build", f"-p={jobs}")
+    # 2.8 GB of objects that nothing needs once the programs are built; Go's downloads, 0.8 GB,
+    # are where the user keeps them.
+    objects = folder / ".objects"
+    kept = {"GOCACHE": str(objects), **kept}
+    report(f"building {len(missing)} programs from source, once: 6 to 12 minutes on two cores")
     over = threading.Event()
 
     def build(module: str) -> None:
@@ -183,6 +188,8 @@ def _build(
         finally:
             # Also after Ctrl-C: what is being built comes to its end, and nothing new begins.
             over.set()
+    # Not of a build that failed: the next one goes on from there.
+    shutil.rmtree(objects, ignore_errors=True)
 
 
 def _build_one(
