@@ -1,5 +1,6 @@
 """What one worker does: a block of lines in, the tokens of its documents out."""
 
+import codecs
 import ctypes
 import os
 import signal
@@ -69,6 +70,9 @@ class Worker:
         data = block.data
         if data is None:
             data = read_range(str(block.path), block.start, block.size)
+        if block.start == 0:
+            # Editors on Windows begin files so; inside of a file it is a mistake.
+            data = data.removeprefix(codecs.BOM_UTF8)
         texts = prepare_text.read(data, self._keys, self._max_line_bytes)
         del data
         parts = [self._part(documents) for documents in texts.documents]

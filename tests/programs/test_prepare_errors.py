@@ -1,5 +1,6 @@
 """What prepare_data says and returns where the data or the command line are not right."""
 
+import codecs
 import gzip
 import json
 from pathlib import Path
@@ -61,6 +62,19 @@ def test_skipped_lines_are_accounted_for(tmp_path, bad, tokenizer):
     same = ("--output-prefix", tmp_path / "x", "--tokenizer", tokenizer, "--append-eod")
     run("--input", kept, *same)
     assert data(tmp_path / "out") == data(tmp_path / "x")
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path, tokenizer, packed):
+    """No line is bad, and no token is of the mark."""
+    plain = write_lines(tmp_path / "plain.jsonl", ["first", "second"])
+    marked = tmp_path / "marked.jsonl"
+    marked.write_bytes(packed(codecs.BOM_UTF8 + plain.read_bytes()))
+    for name, file in (("one", plain), ("two", marked)):
+        prefix = tmp_path / name
+        done = run("--input", file, "--output-prefix", prefix, "--tokenizer", tokenizer)
+        assert (done.code, done.summary["documents"], done.summary["skipped"]) == (0, 2, [])
+    assert data(tmp_path / "one") == data(tmp_path / "two")
 
 
 def test_bad_lines_fail_by_default(tmp_path, bad, tokenizer):
