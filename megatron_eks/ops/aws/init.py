@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
+from typing import Any
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, choices, has_errors
+from megatron_eks.config.errors import Finding, Level, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.ops import files
@@ -58,9 +59,16 @@ def run(
         remedy = "name another with --cluster, or overwrite it with --force"
         raise Failure(Code.FILE_EXISTS, found, remedy, exit_code=USAGE)
     _refuse_silence(wish, console)
-    answers = _Questions(wish, aws, console, public_address).answers()
-    text = render(answers, os.path.relpath(ROOT / _SCHEMA, wish.file.parent or "."))
-    findings = _check(text, wish.file, today)
+    schema = os.path.relpath(ROOT / _SCHEMA, wish.file.parent or ".")
+
+    def checked(answers: Answers) -> list[Finding]:
+        return _check(render(answers, schema), wish.file, today)
+
+    def errors(answers: Answers) -> list[Finding]:
+        return [each for each in checked(answers) if each.level is Level.ERROR]
+
+    answers = _Questions(wish, aws, console, public_address, errors).answers()
+    text, findings = render(answers, schema), checked(answers)
     if has_errors(findings):
         for finding in findings:
             console.say(str(finding))
@@ -94,102 +102,156 @@ def _refuse_silence(wish: Wish, console: Console) -> None:
 
 
 class _Questions:
-    """Asks for what no flag says; with `--yes`, and without a terminal, takes what it proposes."""
+    """Settles one value after the other: by its flag, or by a question.
+
+    An answer with which the file would not be right is told, and asked for again: nothing that was
+    answered before is lost. With `--yes` what is proposed is taken.
+    """
 
     def __init__(
-        self, wish: Wish, aws: Aws, console: Console, public_address: Callable[[], str]
+        self,
+        wish: Wish,
+        aws: Aws,
+        console: Console,
+        public_address: Callable[[], str],
+        errors: Callable[[Answers], list[Finding]],
     ) -> None:
         self._wish = wish
         self._aws = aws
         self._console = console
         self._public_address = public_address
+        self._errors = errors
+        # What is known so far; until it is, something that is right.
+        self._zones_there = self._zones()
+        zone, account = self._zones_there[0], aws.account()
+        self._known = Answers(
+            name=_NAME,
+            region=aws.region,
+            zones=self._around(zone),
+            kubernetes_version=_KUBERNETES,
+            role=f"arn:aws:iam::{account}:role/Admin",
+            cidrs=("192.88.99.1/32",),
+            pool=_INSTANCE.partition(".")[0],
+            instance_type=_INSTANCE,
+            pool_zone=zone,
+            offers=(zone,),
+            max_nodes=_NODES,
+            capacity_gib=_LUSTRE_GIB,
+        )
 
     def answers(self) -> Answers:
         """Return all answers."""
-        wish, console, region = self._wish, self._console, self._aws.region
-        console.say(f"a cluster in account {self._aws.account()}, {region}")
-        role = wish.admin_role_arn or self._role()
+        wish, say = self._wish, self._console.say
+        say(f"a cluster in account {self._aws.account()}, {self._aws.region}")
+        role = wish.admin_role_arn or caller_role(self._aws)
+        if role is None:
+            say("your credentials are not a role's, and an administrator must be a role")
+        question = "role that administers the cluster (its ARN)"
+        self._settle(question, "--admin-role-arn", wish.admin_role_arn, role, lambda a: {"role": a})
         cidr = wish.public_cidr or self._cidr()
-        name = wish.name or self._ask("name of the cluster", _NAME, "--name")
-        kind = wish.instance_type or self._ask("instance type", _INSTANCE, "--instance-type")
+        question = "address range that reaches the API endpoint"
+        self._settle(question, "--public-cidr", wish.public_cidr, cidr, lambda a: {"cidrs": (a,)})
+        self._settle("name of the cluster", "--name", wish.name, _NAME, lambda a: {"name": a})
+        self._settle(
+            "instance type", "--instance-type", wish.instance_type, _INSTANCE, self._of_type
+        )
+        offers = self._known.offers
+        self._settle(f"zone ({', '.join(offers)})", "--zone", wish.zone, offers[0], self._of_zone)
+        nodes, size = wish.max_nodes, wish.capacity_gib
+        self._settle(
+            "most nodes", "--max-nodes", nodes, _NODES, lambda a: {"max_nodes": _number(a)}
+        )
+        self._settle(
+            "file system, GiB",
+            "--lustre-gib",
+            size,
+            _LUSTRE_GIB,
+            lambda a: {"capacity_gib": _number(a)},
+        )
+        return self._known
+
+    def _settle(
+        self,
+        question: str,
+        flag: str,
+        given: str | int | None,
+        proposal: str | int | None,
+        changes: Callable[[str], dict[str, Any]],
+    ) -> None:
+        """Take what the flag says; else ask until the file would be right with the answer."""
+        if given is not None:
+            self._known = replace(self._known, **changes(str(given)))
+            return
+        before = {(each.code, each.path) for each in self._errors(self._known)}
+        while True:
+            answer = self._answer(question, flag, "" if proposal is None else str(proposal))
+            try:
+                changed = replace(self._known, **changes(answer))
+            except Failure as problem:
+                if self._console.yes:
+                    raise
+                self._console.say(str(problem))
+                continue
+            wrong = [e for e in self._errors(changed) if (e.code, e.path) not in before]
+            if self._console.yes or not wrong:
+                self._known = changed
+                return
+            for each in wrong:
+                self._console.say(f"{each.code} {each.found} - {each.remedy}")
+
+    def _answer(self, question: str, flag: str, proposal: str) -> str:
+        if self._console.yes and proposal:
+            self._console.say(f"{question}: {proposal}")
+            return proposal
+        answer = "" if self._console.yes else self._console.ask(question, proposal, flag)
+        if not answer and self._console.yes:
+            raise Failure(Code.NEEDS_ANSWER, f"no {question}", f"add {flag}", exit_code=USAGE)
+        return answer.strip()
+
+    def _cidr(self) -> str | None:
+        try:
+            return f"{IPv4Address(self._public_address().strip())}/32"
+        except (OSError, AddressValueError):
+            self._console.say("your public address could not be found out")
+            return None
+
+    def _of_type(self, kind: str) -> dict[str, Any]:
+        """Return what follows from an instance type; raise Failure if the region has none."""
         if kind not in INSTANCES:
             found = f"unknown instance type {kind!r}"
             remedy = choices(kind, INSTANCES)
             raise Failure(Code.UNKNOWN_INSTANCE_TYPE, found, remedy, exit_code=USAGE)
-        offers = self._offers(kind)
-        zone = wish.zone or self._ask(f"zone ({', '.join(offers)})", offers[0], "--zone")
-        nodes = wish.max_nodes or self._number("most nodes", _NODES, "--max-nodes")
-        size = wish.capacity_gib or self._number("file system, GiB", _LUSTRE_GIB, "--lustre-gib")
-        return Answers(
-            name=name,
-            region=region,
-            zones=self._zones(zone),
-            kubernetes_version=_KUBERNETES,
-            role=role,
-            cidrs=(cidr,),
-            pool=kind.partition(".")[0],
-            instance_type=kind,
-            pool_zone=zone,
-            offers=offers,
-            max_nodes=nodes,
-            capacity_gib=size,
-        )
-
-    def _role(self) -> str:
-        flag = "--admin-role-arn"
-        found = caller_role(self._aws)
-        if found is None:
-            self._console.say("you are no role: an administrator must be one that people assume")
-            return self._required("ARN of the role that administers the cluster", flag)
-        return self._ask("role that administers the cluster", found, flag)
-
-    def _cidr(self) -> str:
-        flag = "--public-cidr"
-        try:
-            found = f"{IPv4Address(self._public_address().strip())}/32"
-        except (OSError, AddressValueError):
-            self._console.say("your public address could not be found out")
-            return self._required("address range that reaches the API endpoint", flag)
-        return self._ask("address range that reaches the API endpoint", found, flag)
-
-    def _offers(self, kind: str) -> tuple[str, ...]:
-        """Return the zones that have an instance type."""
-        zones = offers_of([kind], self._aws.client("ec2"))[kind]
-        if not zones:
+        offers = offers_of([kind], self._aws.client("ec2"))[kind]
+        if not offers:
             found = f"no zone of {self._aws.region} offers {kind}"
-            remedy = "use another --instance-type or --region"
-            raise Failure(Code.NO_CAPACITY, found, remedy)
-        return zones
+            raise Failure(Code.NO_CAPACITY, found, "use another --instance-type or --region")
+        pool = kind.partition(".")[0]
+        return {
+            "instance_type": kind,
+            "pool": pool,
+            "offers": offers,
+            **self._of_zone(offers[0]),
+        }
 
-    def _zones(self, first: str) -> tuple[str, ...]:
-        """Return the pool's zone and others of the region, in their order."""
+    def _of_zone(self, zone: str) -> dict[str, Any]:
+        return {"pool_zone": zone, "zones": self._around(zone)}
+
+    def _zones(self) -> list[str]:
         found = self._aws.client("ec2").describe_availability_zones(
             Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
         )
-        others = sorted(
-            each["ZoneName"] for each in found["AvailabilityZones"] if each["ZoneName"] != first
-        )
+        return sorted(each["ZoneName"] for each in found["AvailabilityZones"])
+
+    def _around(self, first: str) -> tuple[str, ...]:
+        """Return the pool's zone and others of the region, in their order."""
+        others = [each for each in self._zones_there if each != first]
         return tuple(sorted([first, *others[: _ZONES - 1]]))
 
-    def _ask(self, question: str, proposal: str, flag: str) -> str:
-        if self._console.yes:
-            self._console.say(f"{question}: {proposal}")
-            return proposal
-        return self._console.ask(question, proposal, f"{flag} or --yes")
 
-    def _number(self, question: str, proposal: int, flag: str) -> int:
-        answer = self._ask(question, str(proposal), flag)
-        if not answer.isdecimal():
-            found = f"{answer!r} is no number"
-            raise Failure(Code.WRONG_TYPE, found, f"give {flag} a number", exit_code=USAGE)
-        return int(answer)
-
-    def _required(self, question: str, flag: str) -> str:
-        answer = "" if self._console.yes else self._console.ask(question, "", flag)
-        if not answer:
-            found = f"no {question}"
-            raise Failure(Code.NEEDS_ANSWER, found, f"add {flag}", exit_code=USAGE)
-        return answer
+def _number(answer: str) -> int:
+    if not answer.isdecimal():
+        raise Failure(Code.WRONG_TYPE, f"{answer!r} is no number", "write digits", exit_code=USAGE)
+    return int(answer)
 
 
 def _check(text: str, file: Path, today: date) -> list[Finding]:

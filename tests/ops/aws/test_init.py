@@ -71,6 +71,39 @@ def test_answers_are_taken_as_they_are_typed(place):
     assert "name of the cluster [training]: " in said(place.console)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        (0, "198.51.100.7"),
+        (0, "10.0.0.0/8"),
+        (1, "bad name!"),
+        (1, "My_Cluster"),
+        (1, "a: b"),
+        (2, "p5.24xlarge"),
+        (3, "us-east-1a"),
+        (4, "two"),
+        (4, "0"),
+        (5, "1000"),
+    ],
+)
+def test_a_wrong_answer_is_told_and_asked_again(place, wrong, found):
+    """At once, and none of the others is lost."""
+    right = ["8.8.4.4/32", "lab", "g5.8xlarge", "us-east-2b", "4", "2400"]
+    typed = [*right[:wrong], found, *right[wrong:]]
+    assert place.run("\n".join([*typed, ""])) == 0
+    plan = place.plan()
+    assert (plan.name, plan.pools[0].zone, plan.pools[0].max_nodes) == ("lab", "us-east-2b", 4)
+    question = (
+        "address range",
+        "name of",
+        "instance type [",
+        "zone (",
+        "most nodes",
+        "file system, GiB",
+    )
+    assert said(place.console).count(question[wrong]) == 2
+
+
 def test_flags_need_no_terminal(place):
     """All of them together answer every question."""
     flags = {
@@ -118,7 +151,7 @@ def test_an_address_that_nobody_tells_is_asked_for(place):
     """A network without a way to AWS's page is no reason to end."""
     with pytest.raises(Failure, match="add --public-cidr"):
         place.run(yes=True, address=None)
-    assert place.run("8.8.4.4/32\n\n\n\n\n\n", address=None) == 0
+    assert place.run("\n8.8.4.4/32\n\n\n\n\n\n", address=None) == 0
 
 
 def test_what_does_not_validate_is_not_written(place):
