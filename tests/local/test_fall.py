@@ -87,7 +87,9 @@ def test_every_command_tells_that_the_cluster_fell(meks, folder):
     assert all(each in done.stderr for each in said)
 
 
-@pytest.mark.parametrize("name", ["etcd", "aws", "supervisor"])
+@pytest.mark.parametrize(
+    "name", ["etcd", *(pytest.param(e, marks=pytest.mark.long) for e in ("aws", "supervisor"))]
+)
 def test_whatever_ends_is_named(meks, folder, name):
     """The store, the AWS, and the process behind all of them, which leaves no note."""
     done = meks("local", "up", "--empty", "-o", "json")

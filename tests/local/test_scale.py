@@ -54,6 +54,7 @@ def hundred(client, plan):
     set_quota(client, before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("hundred")
 def test_a_job_takes_a_hundred_nodes(client, submit):
     """A rank on each, all told the same size and each its own rank."""

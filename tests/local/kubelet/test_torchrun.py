@@ -11,7 +11,9 @@ from tests.local.kubelet import runs
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
 
-@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 2), (4, 1)])
+@pytest.mark.parametrize(
+    ("nodes", "processes"), [(1, 2), pytest.param(2, 2, marks=pytest.mark.long), (4, 1)]
+)
 def test_all_ranks_meet(cluster, start, nodes, processes):
     """Each torchrun finds its peers by the names and the port that the operator gave it."""
     run = start(runs.job(f"torch-{nodes}", nodes, processes=processes))
