@@ -46,7 +46,7 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     which.add_argument(
         "--previous", action="store_true", help="of the containers before the last restart"
     )
-    which.add_argument(
+    parser.add_argument(
         "--explain",
         action="store_true",
         help="not the lines, but what ended the job, and what to do",
@@ -66,8 +66,8 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
         options = logs.Options(
             given.rank, given.follow, given.tail, given.since, given.previous, given.grep
         )
-        if given.grep and given.explain:
-            parser.error("--explain reads all lines: leave --grep out")
+        if given.explain and (given.grep or given.follow):
+            parser.error("--explain reads all lines there are: leave out --grep and --follow")
         if given.file:
             if given.job or not given.explain:
                 parser.error("--file goes with --explain, and without a JOB")

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from megatron_eks.arguments.shared import Commands, cluster, command, output, today
+from megatron_eks.arguments.shared import Commands, cluster, command, output, runs, today
 from megatron_eks.ops import explain, plan, predict, search, validate
 
 
@@ -42,7 +42,15 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     cluster(parser)
     output(parser, "tables, or everything")
-    parser.set_defaults(run=_plan)
+
+    @runs(parser)
+    def run(given: argparse.Namespace) -> int:
+        if given.search is not None:
+            wanted = (given.write, given.png)
+            return search.run(given.cluster, given.search, wanted, given.output, today())
+        if given.write or given.png:
+            parser.error("--write and --png go with --search JOB")
+        return plan.run(given.cluster, given.output, today())
 
     parser = command(
         commands, "predict", "Predict memory and speed of a run on hardware of your own."
@@ -69,9 +77,3 @@ def _check(given: argparse.Namespace) -> int:
     from megatron_eks.ops import check  # noqa: PLC0415 -- as above
 
     return check.run(given.paths, given.output, sys.stdout)
-
-
-def _plan(given: argparse.Namespace) -> int:
-    if given.search is None:
-        return plan.run(given.cluster, given.output, today())
-    return search.run(given.cluster, given.search, (given.write, given.png), given.output, today())

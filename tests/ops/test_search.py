@@ -52,6 +52,14 @@ def test_writes_a_job_that_is_accepted(capsys):
     assert "does not exist" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--write", "--png"])
+def test_a_file_without_a_search_is_refused(capsys, option):
+    """An option that would do nothing is an error."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", option, "best.file"])
+    assert "--write and --png go with --search JOB" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("project")
 def test_draws_memory_against_step_time(capsys):
     """A figure of text below the table, and a PNG that is never written over."""

@@ -33,12 +33,19 @@ def test_a_wrong_pattern_is_a_usage_error(capsys):
     )
 
 
-def test_grep_and_explain_exclude_each_other(capsys):
+@pytest.mark.parametrize("other", [["--grep", "x"], ["--follow"]])
+def test_grep_and_explain_exclude_each_other(capsys, other):
     """A cause may be in any line."""
     with pytest.raises(SystemExit) as raised:
-        main(["logs", "job", "--grep", "x", "--explain"])
+        main(["logs", "job", *other, "--explain"])
     assert raised.value.code == 2
-    assert "leave --grep out" in capsys.readouterr().err
+    assert "leave out --grep and --follow" in capsys.readouterr().err
+
+
+def test_the_log_before_a_restart_is_explained_too(capsys):
+    """As `meks explain 0965` tells people to; here without a cluster file."""
+    assert main(["logs", "job", "--previous", "--explain", "--cluster", "none.yaml"]) == 2
+    assert "none.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
