@@ -45,7 +45,7 @@ def test_grep_and_explain_exclude_each_other(capsys, other):
 def test_the_log_before_a_restart_is_explained_too(capsys):
     """As `meks explain 0965` tells people to; here without a cluster file."""
     assert main(["logs", "job", "--previous", "--explain", "--cluster", "none.yaml"]) == 2
-    assert "none.yaml" in capsys.readouterr().err
+    assert "usage:" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
