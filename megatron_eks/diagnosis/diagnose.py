@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
-from megatron_eks.diagnosis import activity, launcher, memory, pods, stalls
+from megatron_eks.diagnosis import activity, endings, launcher, memory, pods, stalls
 from megatron_eks.diagnosis.lines import Line
 from megatron_eks.diagnosis.signatures import Signature, Tier, named, of_the_shell
 from megatron_eks.diagnosis.tally import Tally, tally
@@ -43,6 +43,8 @@ class Diagnosis:
     cascades: tuple[Cascade, ...]
     last_step: int | None
     lines: int
+    ended_well: bool = False
+    """Whether the run did all that it was asked to do."""
 
     @property
     def rank(self) -> int | None:
@@ -72,8 +74,12 @@ def diagnose(raw: Iterable[str]) -> Diagnosis:
     ]
     course = _Course(signs, ordered)
     chosen = min(signs, key=course.preference, default=None)
+    if course.ended_well:
+        return _well(course, kept, signs, ordered)
     if chosen is None or course.over(chosen):
         return _nothing(kept, ordered)
+    if course.outlived(chosen) and chosen.tier < Tier.CONSEQUENCE and not chosen.signature.start:
+        return _went_on(course, kept, signs, ordered)
     if chosen.tier is Tier.CONSEQUENCE:
         return _not_here(chosen, kept, signs, ordered)
     return _explained(_said_better(chosen, signs), kept, signs, ordered)
@@ -110,15 +116,20 @@ class _Course:
 
     def __init__(self, signs: Sequence[_Sign], ordered: Sequence[Line]) -> None:
         last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
-        self._steps = sorted(last.values())
-        self._last = signs[-1].place if signs else -1
+        self._steps = [(place, ordered[place]) for place in sorted(last.values())]
+        self.end = endings.place(ordered)
+        """Where the run said that it was done; -1 if it did not."""
+        self.ended_well = self.end >= 0 and not any(
+            each.place > self.end and each.tier <= Tier.GENERIC and not each.signature.echo
+            for each in signs
+        )
         self._last_own = max((each.place for each in signs if _of_the_program(each)), default=-1)
         self._last_of_ranks = max(
             (each.place for each in signs if each.signature.code in _OF_RANKS), default=-1
         )
         ends: dict[int | None, int] = {}
         for each in signs:
-            if _of_the_program(each) and not each.signature.echo and not self._outlived(each):
+            if _of_the_program(each) and not each.signature.echo and not self.outlived(each):
                 ends.setdefault(each.line.rank, each.place)
         # Of two ranks, one is another one than that of any sign.
         self._first_ends = [(place, rank) for rank, place in ends.items()][:2]
@@ -131,11 +142,15 @@ class _Course:
     def preference(self, sign: _Sign) -> tuple[bool, int, int]:
         """Return what orders signs, the cause first: outlived ones last, then by tier and time."""
         tier = Tier.CONSEQUENCE if sign.signature.echo and self._followed(sign) else sign.tier
-        return self._outlived(sign), tier, sign.place
+        return self.outlived(sign), tier, sign.place
 
-    def _outlived(self, sign: _Sign) -> bool:
-        later = sum(place > sign.place for place in self._steps[-_SURVIVED:])
-        outlived = later == _SURVIVED and self._last > sign.place
+    def outlived(self, sign: _Sign) -> bool:
+        """Say whether the run went on after it."""
+        later = sum(
+            place > sign.place and not _goes_back(sign.line, step)
+            for place, step in self._steps[-_SURVIVED:]
+        )
+        outlived = later == _SURVIVED or self.end > sign.place
         if of_the_shell(sign.line.text):
             # What prepares a run is over when ranks talk to each other.
             outlived = outlived or self._last_of_ranks > sign.place
@@ -157,6 +172,12 @@ class _Course:
             place > sign.place and stage >= sign.signature.start and pod in (None, other)
             for place, stage, other in self._stages
         )
+
+
+def _goes_back(line: Line, later: Line) -> bool:
+    """Say whether a line that is later in time stands before another of the same stream."""
+    apart = line.rank is not None and later.rank is not None and line.rank != later.rank
+    return later.number < line.number and not apart
 
 
 def _pod(line: Line) -> str | None:
@@ -227,6 +248,44 @@ def _not_here(
     )
 
 
+def _well(
+    course: _Course, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
+) -> Diagnosis:
+    """Explain a run that says itself that it is done, and nothing failed after that."""
+    reached = endings.reached(ordered)
+    return Diagnosis(
+        code=None,
+        certain=True,
+        cause=f"the run ended well{', ' if reached else ''}{reached}",
+        why="Its program says that it is done, and nothing failed after that.",
+        remedy="nothing; what stands below did not end it" if signs else "nothing",
+        evidence=(ordered[course.end],),
+        cascades=tuple(_cascades(kept, signs, None, course)),
+        last_step=_last_step(ordered),
+        lines=kept.count,
+        ended_well=True,
+    )
+
+
+def _went_on(
+    course: _Course, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
+) -> Diagnosis:
+    """Explain lines of which all that they show was outlived."""
+    return Diagnosis(
+        code=None,
+        certain=False,
+        cause=f"no known trouble at the end of {kept.count} lines:"
+        " training went on after what they show",
+        why="The run goes on, or what ended it is in another log.",
+        remedy="if it has ended, give the logs of all ranks to their end and the pods' events"
+        " (kubectl describe pod)",
+        evidence=(),
+        cascades=tuple(_cascades(kept, signs, None, course)),
+        last_step=_last_step(ordered),
+        lines=kept.count,
+    )
+
+
 def _deduced(
     name: str, told: str, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
 ) -> Diagnosis:
@@ -259,13 +318,21 @@ def _distinct(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(found.values())[:_EVIDENCE]
 
 
-def _cascades(kept: Tally, signs: Sequence[_Sign], cause: Code | None) -> list[Cascade]:
+def _cascades(
+    kept: Tally, signs: Sequence[_Sign], cause: Code | None, course: _Course | None = None
+) -> list[Cascade]:
+    went_on = " It did not end the run."
     groups: dict[str, _Sign] = {}
     for sign in signs:
         if sign.signature.code is not cause:
             groups.setdefault(sign.signature.name, sign)
     return [
-        Cascade(each.signature.code, each.signature.what, kept.lines_of(each.signature), each.line)
+        Cascade(
+            each.signature.code,
+            each.signature.what + (went_on if course and course.outlived(each) else ""),
+            kept.lines_of(each.signature),
+            each.line,
+        )
         for each in groups.values()
     ]
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from megatron_eks.diagnosis import activity, frames, launcher, pods, stalls
+from megatron_eks.diagnosis import activity, endings, frames, launcher, pods, stalls
 from megatron_eks.diagnosis.lines import Line, in_order, read
 from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
 
@@ -36,6 +36,8 @@ class Tally:
     signature_of: dict[str, Signature] = field(default_factory=dict)
     steps: dict[object, deque[Line]] = field(default_factory=dict)
     told: dict[object, deque[Line]] = field(default_factory=dict)
+    ends: dict[object, deque[Line]] = field(default_factory=dict)
+    """Lines of a good end, and of whole checkpoints."""
     errors: list[Line] = field(default_factory=list)
     """Lines that call themselves errors, and show nothing known."""
     doubts: list[Line] = field(default_factory=list)
@@ -43,7 +45,7 @@ class Tally:
 
     def ordered(self) -> list[Line]:
         """Return all that was kept, in time."""
-        return in_order([*self._shown(), *_each(self.steps), *_each(self.told)])
+        return in_order([*self._shown(), *_each(self.steps), *_each(self.told), *_each(self.ends)])
 
     def shows(self) -> dict[tuple[int, str], Signature]:
         """Return the trouble of each line, by its number and text."""
@@ -69,8 +71,7 @@ def tally(raw: Iterable[str]) -> Tally:
     places = frames.Places()
     for line in read(raw):
         kept.count = line.number
-        if line.step is not None and not frames.is_not_finite(line.text):
-            kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
+        if _keep_course(kept, line):
             continue
         if not line.text or line.text.isspace():
             continue
@@ -88,6 +89,17 @@ def tally(raw: Iterable[str]) -> Tally:
         if signature := match(line.text):
             _keep_sign(kept, signature, line, line.text)
     return kept
+
+
+def _keep_course(kept: Tally, line: Line) -> bool:
+    """Keep a line about how far the run came; say whether it is one."""
+    if endings.tells(line.text):
+        kept.ends.setdefault(line.rank, deque(maxlen=_LAST)).append(line)
+        return True
+    if line.step is not None and not frames.is_not_finite(line.text):
+        kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
+        return True
+    return False
 
 
 def _shown(text: str, joined: str) -> Signature | None:

@@ -38,7 +38,7 @@ def report(found: Diagnosis, output: str, console: Console) -> int:
         console.write("\n".join(_text(found)) + "\n")
     else:
         console.write(structured(as_json(found), output))
-    return DONE if found.code else NOT_FOUND
+    return DONE if found.code or found.ended_well else NOT_FOUND
 
 
 def as_json(found: Diagnosis) -> Json:
@@ -47,6 +47,7 @@ def as_json(found: Diagnosis) -> Json:
         "schema_version": SCHEMA_VERSION,
         "code": found.code.value if found.code else None,
         "certain": found.certain,
+        "ended_well": found.ended_well,
         "cause": found.cause,
         "why": found.why,
         "remedy": found.remedy,
@@ -72,6 +73,7 @@ def _line(line: Line) -> dict[str, Json]:
 
 def _text(found: Diagnosis) -> Iterator[str]:
     head = "cause" if found.certain or found.code is None else "likely"
+    head = "ended" if found.ended_well else head
     yield from _paragraph(head, f"{found.cause} [{found.code}]" if found.code else found.cause)
     for line in found.evidence:
         rank = "" if line.rank is None else f", rank {line.rank}"
