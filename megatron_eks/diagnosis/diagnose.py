@@ -98,7 +98,11 @@ def _said_better(chosen: _Sign, signs: Sequence[_Sign]) -> _Sign:
         and not each.signature.vague
         and (signature.vague or (each.signature.code is signature.code and _is_form(each)))
     ]
-    better = [each for each in close if each.tier == chosen.tier and not _of_others(each)]
+    better = [
+        each
+        for each in close
+        if each.tier == chosen.tier and _of_others(each) <= _of_others(chosen)
+    ]
     return next(iter(better), chosen)
 
 
@@ -199,7 +203,7 @@ def _explained(
         for each in kept.errors
         if signature.vague and abs(each.number - chosen.line.number) <= _NEAR
     ]
-    cause, remedy = signature.what, signature.remedy
+    cause, remedy = signature.what_of(chosen.line.text), signature.remedy
     if signature.tier is Tier.GENERIC:
         cause = f"{cause.rstrip('.')}: {chosen.line.text.strip()[:_LONGEST]}"
     elif others := memory.of_others(chosen.line.text):
@@ -329,7 +333,8 @@ def _cascades(
     return [
         Cascade(
             each.signature.code,
-            each.signature.what + (went_on if course and course.outlived(each) else ""),
+            each.signature.what_of(each.line.text)
+            + (went_on if course and course.outlived(each) else ""),
             kept.lines_of(each.signature),
             each.line,
         )

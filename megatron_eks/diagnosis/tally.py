@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from megatron_eks.diagnosis import activity, endings, frames, launcher, pods, stalls
+from megatron_eks.diagnosis.around import Around
 from megatron_eks.diagnosis.lines import Line, in_order, read
 from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
 
@@ -69,8 +70,10 @@ def tally(raw: Iterable[str]) -> Tally:
     """Read a log."""
     kept = Tally()
     places = frames.Places()
+    around = Around()
     for line in read(raw):
         kept.count = line.number
+        around.see(line)
         if _keep_course(kept, line):
             continue
         if not line.text or line.text.isspace():
@@ -78,7 +81,8 @@ def tally(raw: Iterable[str]) -> Tally:
         text = places.completed(line)
         if not text:
             continue
-        if signature := _shown(line.text, text) if places.joined else match(text):
+        read_as = _shown if places.joined else _whole
+        if signature := read_as(line.text, text, around.words):
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
         elif _tells(line.text):
@@ -102,11 +106,15 @@ def _keep_course(kept: Tally, line: Line) -> bool:
     return False
 
 
-def _shown(text: str, joined: str) -> Signature | None:
+def _whole(_text: str, completed: str, around: str) -> Signature | None:
+    return match(completed, around)
+
+
+def _shown(text: str, joined: str, around: str) -> Signature | None:
     """Return the trouble of a line, or of it with the exception that stood before it."""
-    alone = match(text)
+    alone = match(text, around)
     exact = alone is not None and alone.tier < Tier.GENERIC
-    return alone if exact else match(joined) or alone
+    return alone if exact else match(joined, around) or alone
 
 
 def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None:

@@ -79,7 +79,8 @@ def _text(found: Diagnosis) -> Iterator[str]:
         rank = "" if line.rank is None else f", rank {line.rank}"
         text = without_secrets(one_line(line.text))[:_SHOWN]
         yield from _paragraph("seen", f"line {line.number}{rank}: {text}")
-    yield from _paragraph("why", found.why)
+    if found.why:
+        yield from _paragraph("why", found.why)
     yield from _paragraph("do", found.remedy)
     if found.last_step is not None:
         yield from _paragraph("reached", f"step {found.last_step}")
