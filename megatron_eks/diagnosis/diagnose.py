@@ -35,7 +35,7 @@ class Diagnosis:
 
     code: Code | None
     certain: bool
-    """Whether nothing else is as likely."""
+    """Whether the lines prove this cause and no other of the same words."""
     cause: str
     why: str
     remedy: str
@@ -154,7 +154,9 @@ class _Course:
             place > sign.place and not _goes_back(sign.line, step)
             for place, step in self._steps[-_SURVIVED:]
         )
-        outlived = later == _SURVIVED or self.end > sign.place
+        # One step is enough after what is a warning in its own words.
+        enough = 1 if sign.tier is Tier.MILD else _SURVIVED
+        outlived = later >= enough or self.end > sign.place
         if of_the_shell(sign.line.text):
             # What prepares a run is over when ranks talk to each other.
             outlived = outlived or self._last_of_ranks > sign.place
@@ -211,7 +213,7 @@ def _explained(
         remedy = f"{_OTHERS} {remedy}"
     return Diagnosis(
         code=signature.code,
-        certain=chosen.tier is Tier.CAUSE,
+        certain=chosen.tier is Tier.CAUSE and not signature.vague,
         cause=cause,
         why=signature.why,
         remedy=remedy,

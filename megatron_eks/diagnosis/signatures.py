@@ -156,6 +156,11 @@ _HARMLESS = re.compile(
     r"|^collect2: error: ld returned|^\s*df: |fatal: not a git repository"
     r"|pip's dependency resolver|can only test a child process"
     r"|slurmstepd: error: (TMPDIR|Setting TMPDIR)|[Ss]tart(ing)? (training )?from scratch"
+    r"|^(INFO|DEBUG):[\w.]+:|Rounding max batch size|as both blend and blend_per_split are None"
+    r"|run_config\.yaml not found(,| in PEFT)|[Ff]light recorder[: ]*(env|using|$)|[Tt]ry not to us"
+    # kubernetes-sigs/aws-fsx-csi-driver#436: at every mount
+    r"|process_param2_config\(\)|sequence parallelism must be used$|Binding to a random available port|Disabling pre_mlp"
+    r"|^\{\"program\": \"\w+\", \"status\": \"starting\""
     r"|from random$|not destroyed before we destruct|torch_extensions\S* as PyTorch extensions root"
 )
 """What healthy runs print too."""
