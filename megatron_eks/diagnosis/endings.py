@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from megatron_eks.diagnosis.lines import Line
 
@@ -18,6 +19,7 @@ _SAVED = re.compile(
 _STEP = re.compile(r"(?:iteration\s+|step )(\d+)/\s*(\d+)")
 
 
+@lru_cache(maxsize=4096)
 def tells(text: str) -> bool:
     """Say whether a line is of a run's end, or of a checkpoint that is whole."""
     return bool(_ENDED.search(text) or _SAVED.search(text))

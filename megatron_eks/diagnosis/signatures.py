@@ -132,12 +132,13 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
 def match(text: str, around: str = "") -> Signature | None:
     """Return the trouble that a line shows after what stood before it, or nothing."""
     places = _index().places(text)
-    if not places or tells_nothing(text):
+    if not places:
         return None
     # Advice that comes with an error, on its line too, is about other errors.
     told = _ADVICE.split(text, maxsplit=1)[0]
     table = signatures()
-    return next((table[each] for each in places if table[each].fits(told, around)), None)
+    found = next((table[each] for each in places if table[each].fits(told, around)), None)
+    return None if found is None or tells_nothing(text) else found
 
 
 _ADVICE = re.compile(
@@ -159,7 +160,8 @@ _HARMLESS = re.compile(
     r"|^(INFO|DEBUG):[\w.]+:|Rounding max batch size|as both blend and blend_per_split are None"
     r"|run_config\.yaml not found(,| in PEFT)|[Ff]light recorder[: ]*(env|using|$)|[Tt]ry not to us"
     # kubernetes-sigs/aws-fsx-csi-driver#436: at every mount
-    r"|process_param2_config\(\)|sequence parallelism must be used$|Binding to a random available port|Disabling pre_mlp"
+    r"|process_param2_config\(\)|sequence parallelism must be used$"
+    r"|Binding to a random available port|Disabling pre_mlp"
     r"|^\{\"program\": \"\w+\", \"status\": \"starting\""
     r"|from random$|not destroyed before we destruct|torch_extensions\S* as PyTorch extensions root"
 )

@@ -3,9 +3,11 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from megatron_eks.diagnosis import activity, endings, frames, launcher, pods, stalls
 from megatron_eks.diagnosis.around import Around
+from megatron_eks.diagnosis.index import shape
 from megatron_eks.diagnosis.lines import Line, in_order, read
 from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
 
@@ -85,7 +87,7 @@ def tally(raw: Iterable[str]) -> Tally:
         if signature := read_as(line.text, text, around.words):
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
-        elif _tells(line.text):
+        elif _tells(shape(line.text)):
             kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
         elif line.step is None:
             _keep_complaint(kept, line)
@@ -97,7 +99,7 @@ def tally(raw: Iterable[str]) -> Tally:
 
 def _keep_course(kept: Tally, line: Line) -> bool:
     """Keep a line about how far the run came; say whether it is one."""
-    if endings.tells(line.text):
+    if endings.tells(shape(line.text)):
         kept.ends.setdefault(line.rank, deque(maxlen=_LAST)).append(line)
         return True
     if line.step is not None and not frames.is_not_finite(line.text):
@@ -123,6 +125,7 @@ def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None
     kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
 
 
+@lru_cache(maxsize=4096)
 def _tells(text: str) -> bool:
     return (
         stalls.tells(text)
