@@ -207,7 +207,16 @@ def _explained(
     ]
     cause, remedy = signature.what_of(chosen.line.text), signature.remedy
     if signature.tier is Tier.GENERIC:
-        cause = f"{cause.rstrip('.')}: {chosen.line.text.strip()[:_LONGEST]}"
+        cause = f"{cause.rstrip('.')}: {_said(chosen.line)}"
+        # What the program said of its input is the cause of an error that follows from it.
+        above = [
+            each
+            for each in (*kept.errors, *kept.doubts)
+            if 0 < chosen.line.number - each.number <= _NEAR
+        ]
+        if above:
+            cause = f"{cause} - after it had said: {_said(above[0])}"
+            remedy = f"Mend what it said first; the error only follows from that. Else: {remedy}"
     elif others := memory.of_others(chosen.line.text):
         cause = f"{cause} {others}"
         remedy = f"{_OTHERS} {remedy}"
@@ -230,6 +239,9 @@ def _not_here(
     """Only what followed from the cause is in the log: that is said, and where to look."""
     if told := stalls.disagree(ordered):
         return _deduced("RANKS_DISAGREE.calls", told, kept, signs, ordered)
+    tcp = [each for each in signs if each.signature.code is Code.LOG_TCP_INSTEAD_OF_EFA]
+    if tcp and chosen.signature.code in _OF_RANKS and _last_step(ordered) is None:
+        return _explained(tcp[0], kept, signs, ordered)
     told = stalls.laggard(ordered) or launcher.first_failure(ordered)
     more = f" {told[:1].upper()}{told[1:]}." if told else ""
     waited = [each.line for each in signs if each.signature.code in _OF_RANKS]

@@ -96,6 +96,8 @@ def _paragraph(head: str, text: str) -> list[str]:
         initial_indent=f"{head:9}",
         subsequent_indent=" " * 9,
         break_long_words=True,
+        # An option or a path in two halves cannot be copied.
+        break_on_hyphens=False,
     )
 
 
