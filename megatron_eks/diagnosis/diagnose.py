@@ -1,6 +1,6 @@
 """From many lines of many ranks to one cause, and what only followed from it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
@@ -72,7 +72,7 @@ def diagnose(raw: Iterable[str]) -> Diagnosis:
         for place, line in enumerate(ordered)
         if (signature := shows.get((line.number, line.text))) is not None
     ]
-    course = _Course(signs, ordered)
+    course = _Course(signs, ordered, kept.heard)
     chosen = min(signs, key=course.preference, default=None)
     if course.ended_well:
         return _well(course, kept, signs, ordered)
@@ -118,13 +118,17 @@ def _of_others(sign: _Sign) -> bool:
 class _Course:
     """What came later in the log than a place in it."""
 
-    def __init__(self, signs: Sequence[_Sign], ordered: Sequence[Line]) -> None:
+    def __init__(
+        self, signs: Sequence[_Sign], ordered: Sequence[Line], heard: Mapping[int | None, int]
+    ) -> None:
+        self._heard = heard
+        self._ordered = ordered
         last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
         self._steps = [(place, ordered[place]) for place in sorted(last.values())]
         self.end = endings.place(ordered)
         """Where the run said that it was done; -1 if it did not."""
         self.ended_well = self.end >= 0 and not any(
-            each.place > self.end and each.tier <= Tier.GENERIC and not each.signature.echo
+            not self._ended_after(each) and each.tier <= Tier.GENERIC and not each.signature.echo
             for each in signs
         )
         self._last_own = max((each.place for each in signs if _of_the_program(each)), default=-1)
@@ -150,13 +154,14 @@ class _Course:
 
     def outlived(self, sign: _Sign) -> bool:
         """Say whether the run went on after it."""
+        # One step is enough after what is a warning in its own words.
+        mild = sign.tier is Tier.MILD
+        enough = 1 if mild else _SURVIVED
         later = sum(
-            place > sign.place and not _goes_back(sign.line, step)
+            place > sign.place and (mild or self._is_later(step, sign.line))
             for place, step in self._steps[-_SURVIVED:]
         )
-        # One step is enough after what is a warning in its own words.
-        enough = 1 if sign.tier is Tier.MILD else _SURVIVED
-        outlived = later >= enough or self.end > sign.place
+        outlived = later >= enough or self._ended_after(sign)
         if of_the_shell(sign.line.text):
             # What prepares a run is over when ranks talk to each other.
             outlived = outlived or self._last_of_ranks > sign.place
@@ -164,6 +169,20 @@ class _Course:
             # The pod got its node, image and volumes in the end: its program ran.
             outlived = outlived or later > 0 or self._last_own > sign.place or self.over(sign)
         return outlived
+
+    def _ended_after(self, sign: _Sign) -> bool:
+        # The first rank says so, whose log stands first where they stand one after the other.
+        timed = sign.line.timed and sign.line.rank != self._ordered[self.end].rank
+        return self.end > sign.place and (
+            timed or self._ordered[self.end].number > sign.line.number
+        )
+
+    def _is_later(self, later: Line, line: Line) -> bool:
+        """Say whether one is later than the other: by lines of one stream, else by their times."""
+        if line.rank is None or later.rank is None or line.rank == later.rank:
+            return later.number > line.number
+        # Logs of ranks may stand one after the other: what has no time is placed by its own rank.
+        return line.timed or self._heard[line.rank] > later.number > line.number
 
     def _followed(self, sign: _Sign) -> bool:
         """Say whether another rank had an end of its own before."""
@@ -178,12 +197,6 @@ class _Course:
             place > sign.place and stage >= sign.signature.start and pod in (None, other)
             for place, stage, other in self._stages
         )
-
-
-def _goes_back(line: Line, later: Line) -> bool:
-    """Say whether a line that is later in time stands before another of the same stream."""
-    apart = line.rank is not None and later.rank is not None and line.rank != later.rank
-    return later.number < line.number and not apart
 
 
 def _pod(line: Line) -> str | None:

@@ -35,6 +35,8 @@ class Tally:
     """The lines that tell something, each with the trouble that it shows."""
 
     count: int = 0
+    heard: dict[int | None, int] = field(default_factory=dict)
+    """The number of each rank's last line."""
     signs: dict[tuple[str, object], _Few] = field(default_factory=dict)
     signature_of: dict[str, Signature] = field(default_factory=dict)
     steps: dict[object, deque[Line]] = field(default_factory=dict)
@@ -74,7 +76,7 @@ def tally(raw: Iterable[str]) -> Tally:
     places = frames.Places()
     around = Around()
     for line in read(raw):
-        kept.count = line.number
+        kept.count = kept.heard[line.rank] = line.number
         around.see(line)
         if _keep_course(kept, line):
             continue

@@ -63,6 +63,12 @@ def test_a_run_that_went_on_was_not_ended(line: str) -> None:
             [*map(step, (397, 398, 399)), f"2026-11-20 10:00:30 [rank3]: {OUT_OF_MEMORY}"],
             Code.LOG_CUDA_OUT_OF_MEMORY,
         ),
+        # Logs of ranks one after the other: nothing tells that the steps came later.
+        (
+            ["[0] [W1120 08:00:00.0 x.cpp:1] hello", f"[0] {OUT_OF_MEMORY}"]
+            + [f"[7] {step(number)}" for number in (398, 399, 400)],
+            Code.LOG_CUDA_OUT_OF_MEMORY,
+        ),
     ],
 )
 def test_what_ended_a_run_is_not_cleared(lines: list[str], code: Code) -> None:
