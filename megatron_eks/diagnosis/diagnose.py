@@ -265,17 +265,40 @@ def _not_here(
         more += f" Before it {doing.name}."
     if kept.errors:
         more += f" The first that calls itself an error: {_said(kept.errors[0])}"
-    return Diagnosis(
-        code=None,
-        certain=False,
+    return _without_code(
+        kept,
+        ordered,
         cause=f"not in these {kept.count} lines, which show only what followed:"
         f" {chosen.signature.what[:1].lower()}{chosen.signature.what[1:]}{more}",
         why=chosen.signature.why,
         remedy=f"{doing.remedy} {chosen.signature.remedy}" if doing else chosen.signature.remedy,
         evidence=_distinct([chosen.line, *kept.errors]),
         cascades=tuple(_cascades(kept, signs, None)),
+    )
+
+
+def _without_code(
+    kept: Tally,
+    ordered: Sequence[Line],
+    *,
+    cause: str,
+    why: str,
+    remedy: str,
+    evidence: tuple[Line, ...] = (),
+    cascades: tuple[Cascade, ...] = (),
+    ended_well: bool = False,
+) -> Diagnosis:
+    return Diagnosis(
+        code=None,
+        certain=ended_well,
+        cause=cause,
+        why=why,
+        remedy=remedy,
+        evidence=evidence,
+        cascades=cascades,
         last_step=_last_step(ordered),
         lines=kept.count,
+        ended_well=ended_well,
     )
 
 
@@ -284,16 +307,14 @@ def _well(
 ) -> Diagnosis:
     """Explain a run that says itself that it is done, and nothing failed after that."""
     reached = endings.reached(ordered)
-    return Diagnosis(
-        code=None,
-        certain=True,
+    return _without_code(
+        kept,
+        ordered,
         cause=f"the run ended well{', ' if reached else ''}{reached}",
         why="Its program says that it is done, and nothing failed after that.",
         remedy="nothing; what stands below did not end it" if signs else "nothing",
         evidence=(ordered[course.end],),
         cascades=tuple(_cascades(kept, signs, None, course)),
-        last_step=_last_step(ordered),
-        lines=kept.count,
         ended_well=True,
     )
 
@@ -302,18 +323,15 @@ def _went_on(
     course: _Course, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
 ) -> Diagnosis:
     """Explain lines of which all that they show was outlived."""
-    return Diagnosis(
-        code=None,
-        certain=False,
+    return _without_code(
+        kept,
+        ordered,
         cause=f"no known trouble at the end of {kept.count} lines:"
         " training went on after what they show",
         why="The run goes on, or what ended it is in another log.",
         remedy="if it has ended, give the logs of all ranks to their end and the pods' events"
         " (kubectl describe pod)",
-        evidence=(),
         cascades=tuple(_cascades(kept, signs, None, course)),
-        last_step=_last_step(ordered),
-        lines=kept.count,
     )
 
 
@@ -375,17 +393,14 @@ def _nothing(kept: Tally, ordered: Sequence[Line]) -> Diagnosis:
         unknown = f"; the first that calls itself an error: {_said(kept.errors[0])}"
     elif kept.doubts:
         unknown = f"; the first that tells of something gone wrong: {_said(kept.doubts[0])}"
-    return Diagnosis(
-        code=None,
-        certain=False,
+    return _without_code(
+        kept,
+        ordered,
         cause=f"no known trouble in {kept.count} lines{unknown}",
         why="The cause is in another log, or is not known yet.",
         remedy="give the logs of all ranks from their start, of the container before this one"
         " (--previous) and the pods' events (kubectl describe pod), with NCCL_DEBUG=WARN at least",
         evidence=tuple(kept.errors or kept.doubts),
-        cascades=(),
-        last_step=_last_step(ordered),
-        lines=kept.count,
     )
 
 

@@ -34,6 +34,7 @@ from megatron_eks.diagnosis.signatures import match
         "Let mock = True, as both blend and blend_per_split are None",
         "--external-cuda-graph is deprecated, use --cuda-graph-impl=transformer_engine instead.",
         "Flight recorder env vars:",
+        "INFO 11-20 10:00:00 import: no NaN or Inf found",
         "RerunStateMachine checkpoints ONLY SUPPORTED for checkpoint format torch_dist",
         "run_config.yaml not found, extracting config from legacy Megatron-LM checkpoint",
         "LustreError: 1:0:(obd_config.c:1350:process_param2_config()) lctl: error invoking upcall",
