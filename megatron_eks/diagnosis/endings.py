@@ -19,7 +19,7 @@ _SAVED = re.compile(
 _STEP = re.compile(r"(?:iteration\s+|step )(\d+)/\s*(\d+)")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def tells(text: str) -> bool:
     """Say whether a line is of a run's end, or of a checkpoint that is whole."""
     return bool(_ENDED.search(text) or _SAVED.search(text))

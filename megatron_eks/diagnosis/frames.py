@@ -145,7 +145,7 @@ def is_not_finite(text: str) -> bool:
     return bool(_NOT_FINITE.search(text))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _fits(pattern: "re.Pattern[str]", alike: str) -> bool:
     return bool(pattern.search(alike))
 

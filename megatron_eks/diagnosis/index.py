@@ -11,7 +11,7 @@ _GRAM = 4
 _SHORTEST = 3
 _LONG = 8
 """From here on a longer word is no better."""
-_KNOWN = 4096
+_KNOWN = 512
 """Shapes of lines that are kept in mind."""
 
 _ATOM = re.compile(

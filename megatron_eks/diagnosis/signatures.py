@@ -128,7 +128,7 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def match(text: str, around: str = "") -> Signature | None:
     """Return the trouble that a line shows after what stood before it, or nothing."""
     places = _index().places(text)

@@ -127,7 +127,7 @@ def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None
     kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _tells(text: str) -> bool:
     return (
         stalls.tells(text)
