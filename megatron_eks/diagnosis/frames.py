@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
+from megatron_eks.diagnosis.index import shape
 from megatron_eks.diagnosis.lines import Line
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
@@ -29,7 +31,7 @@ _NOT_FINITE = re.compile(
     r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b|\bgrad norm: nan\b", re.IGNORECASE
 )
 _HARMLESS = re.compile(
-    r"\b(no|0|without) errors?\b|error_(file|rate)|InvalidDiskCapacity"
+    r"\b(no|0|without) errors?\b|\blast error:\s*$|error_(file|rate)|InvalidDiskCapacity"
     r"|Unable to register \w+ factory|errors?: 0|Resource (creation|update|deletion) cancelled",
     re.IGNORECASE,
 )
@@ -143,11 +145,16 @@ def is_not_finite(text: str) -> bool:
     return bool(_NOT_FINITE.search(text))
 
 
+@lru_cache(maxsize=256)
+def _fits(pattern: "re.Pattern[str]", alike: str) -> bool:
+    return bool(pattern.search(alike))
+
+
 def complains(text: str) -> bool:
     """Say whether a line calls itself an error."""
-    return bool(_COMPLAINS.search(text)) and not _HARMLESS.search(text)
+    return _fits(_COMPLAINS, shape(text)) and not _HARMLESS.search(text)
 
 
 def doubts(text: str) -> bool:
     """Say whether a line tells of something that did not go well, though of no error."""
-    return bool(_DOUBTS.search(text)) and not (_HARMLESS.search(text) or _WARNED.search(text))
+    return _fits(_DOUBTS, shape(text)) and not (_HARMLESS.search(text) or _WARNED.search(text))

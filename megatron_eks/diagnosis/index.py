@@ -11,6 +11,8 @@ _GRAM = 4
 _SHORTEST = 3
 _LONG = 8
 """From here on a longer word is no better."""
+_KNOWN = 512
+"""Shapes of lines that are kept in mind."""
 
 _ATOM = re.compile(
     r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?::|P<\w+>|<?[=!])|.)([*+?]\??|\{\d+(?:,\d*)?\}\??)?",
@@ -21,7 +23,16 @@ _PLACES = frozenset({"^", "$", r"\b", r"\B"})
 _UNREADABLE = re.compile(r"(?<!\\)\(\?(?!:|P<|<?[=!])")
 """Flags, comments, conditions: a pattern with one is tried on every line."""
 
+_DIGITS = str.maketrans("123456789", "000000000")
+_DIGIT = re.compile(r"\d")
+_ANY_DIGIT = re.compile(r"\{\d+(?:,\d*)?\}")
+"""What a pattern may hold of digits and still take any for any other."""
 _Atoms = Iterator[tuple[str, str]]
+
+
+def shape(text: str) -> str:
+    """Return a text as all are that differ from it in their digits alone."""
+    return text.translate(_DIGITS)
 
 
 def words(pattern: str) -> frozenset[str]:
@@ -76,17 +87,28 @@ def _best(choices: list[list[str]]) -> list[str] | None:
 
 
 class Index:
-    """The places in a list of patterns, by what their words begin with."""
+    """The places in a list of patterns, by what their words begin with.
+
+    Most lines of a log differ from others in their digits alone: what is found for one of them is
+    kept for all. Patterns that tell no digit from another are tried on that shape once.
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._grams: dict[str, list[tuple[str, int]]] = {}
         self._short: list[tuple[str, int]] = []
         self._always: list[int] = []
+        self._blind: dict[int, re.Pattern[str]] = {}
+        self._numbered: dict[int, frozenset[str]] = {}
+        self._known: dict[str, list[int]] = {}
         for place, pattern in enumerate(patterns):
             found = words(pattern)
             if not found:
                 self._always.append(place)
-            for word in found:
+            if not _DIGIT.search(_ANY_DIGIT.sub("", pattern)):
+                self._blind[place] = re.compile(pattern)
+            elif any(map(_DIGIT.search, found)):
+                self._numbered[place] = found
+            for word in map(shape, found):
                 if len(word) < _GRAM:
                     self._short.append((word, place))
                 else:
@@ -95,12 +117,27 @@ class Index:
 
     def places(self, text: str) -> list[int]:
         """Return the patterns that a text may fit, in their order."""
+        alike = shape(text)
+        known = self._known.get(alike)
+        if known is None:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            known = self._known[alike] = self._of(alike)
+        return [
+            place
+            for place in known
+            if place not in self._numbered or any(word in text for word in self._numbered[place])
+        ]
+
+    def _of(self, alike: str) -> list[int]:
         found = set(self._always)
-        grams = {text[place : place + _GRAM] for place in range(len(text) - _GRAM + 1)}
+        grams = {alike[place : place + _GRAM] for place in range(len(alike) - _GRAM + 1)}
         for gram in self._keys.intersection(grams):
-            found.update(place for word, place in self._grams[gram] if word in text)
-        found.update(place for word, place in self._short if word in text)
-        return sorted(found)
+            found.update(place for word, place in self._grams[gram] if word in alike)
+        found.update(place for word, place in self._short if word in alike)
+        return sorted(
+            place for place in found if place not in self._blind or self._blind[place].search(alike)
+        )
 
 
 def _rarest(word: str) -> str:

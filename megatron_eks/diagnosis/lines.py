@@ -185,15 +185,17 @@ class Line:
     rank: int | None
     text: str
     moment: Moment | None
-    """Its own, or that of the line of its rank before it."""
+    """Its own, or that of the line above."""
     step: int | None
     """The training step that it reports."""
     pod: str | None = None
+    timed: bool = True
+    """Whether the time is its own."""
 
 
 def read(raw: Iterable[str]) -> Iterator[Line]:
     """Yield the lines, in the order given; a record of JSON may hold several."""
-    last: dict[object, Moment] = {}
+    last: Moment | None = None
     ahead: float | None = None
     for number, each in enumerate(raw, 1):
         for found in unwrap(each):
@@ -204,11 +206,10 @@ def read(raw: Iterable[str]) -> Iterator[Line]:
             moment = found.moment
             if moment is not None and not found.zoned:
                 moment -= ahead or 0
-            key = rank if rank is not None else found.pod
-            moment = moment if moment is not None else last.get(key, last.get("any"))
-            if moment is not None:
-                last[key] = last["any"] = moment
-            yield Line(number, rank, found.text, moment, _step(found.text), found.pod)
+            # Without a time of its own it is as late as the line above, whoever wrote that.
+            last = last if moment is None else moment
+            step, timed = _step(found.text), moment is not None
+            yield Line(number, rank, found.text, last, step, found.pod, timed)
 
 
 def in_order(lines: Iterable[Line]) -> list[Line]:

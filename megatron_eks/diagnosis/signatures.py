@@ -50,16 +50,27 @@ class Signature:
     start: int
     """How far a pod has to come for it to be over; 0 if that ends nothing."""
     shown: "re.Pattern[str]"
+    around: "re.Pattern[str] | None"
+    """What has to hold of the lines before (around.py)."""
     unless: "re.Pattern[str] | None"
     what: str
     why: str
     remedy: str
 
-    def fits(self, text: str) -> bool:
-        """Tell whether a line shows it."""
+    def fits(self, text: str, around: str = "") -> bool:
+        """Tell whether a line shows it, after lines that said as much as `around`."""
         if not self.shown.search(text):
             return False
+        if self.around and not self.around.search(around):
+            return False
         return self.unless is None or not self.unless.search(text)
+
+    def what_of(self, text: str) -> str:
+        """Return what it is, with what the line itself names."""
+        found = self.shown.search(text)
+        return (
+            self.what.format(it=found["it"]) if found and "it" in found.groupdict() else self.what
+        )
 
     def tier_of(self, text: str) -> Tier:
         """Return how good an explanation this line is."""
@@ -96,6 +107,9 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
     code = Code[f"LOG_{name.partition('.')[0]}"]
     meaning = explanations()[code]
     shown, unless = (_any(given.get(key)) for key in ("lines", "unless"))
+    around = given.get("around")
+    # The code's reason may be another one than that of a form of it.
+    why = "" if "." in name else meaning.why
     start = given.get("start", 0)
     return Signature(
         name=name,
@@ -106,23 +120,25 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
         echo=bool(given.get("echo", False)),
         start=start if isinstance(start, int) else 0,
         shown=re.compile(shown),
+        around=re.compile(str(around)) if around else None,
         unless=re.compile(unless) if unless else None,
         what=str(given.get("what", meaning.what)),
-        why=str(given.get("why", meaning.why)),
+        why=str(given.get("why", why)),
         remedy=str(given.get("remedy", meaning.remedy)),
     )
 
 
-@lru_cache(maxsize=4096)
-def match(text: str) -> Signature | None:
-    """Return the trouble that a line shows, or nothing."""
+@lru_cache(maxsize=256)
+def match(text: str, around: str = "") -> Signature | None:
+    """Return the trouble that a line shows after what stood before it, or nothing."""
     places = _index().places(text)
-    if not places or tells_nothing(text):
+    if not places:
         return None
     # Advice that comes with an error, on its line too, is about other errors.
     told = _ADVICE.split(text, maxsplit=1)[0]
     table = signatures()
-    return next((table[each] for each in places if table[each].fits(told)), None)
+    found = next((table[each] for each in places if table[each].fits(told, around)), None)
+    return None if found is None or tells_nothing(text) else found
 
 
 _ADVICE = re.compile(
@@ -131,7 +147,8 @@ _ADVICE = re.compile(
     r"|You can suppress this exception|Search for `cuda\w+' in"
 )
 _NO_TROUBLE = re.compile(
-    r"^\s*(Traceback \(most|During handling|The above exception|File \"|[~^]+$|raise [A-Za-z_]"
+    r"^\s*(Traceback \(most|During handling|The above exception|File \"(?!<unknown>)|[~^]+$"
+    r"|raise [A-Za-z_]"
     r"|frame #\d+: |[╭╰]|│.*│\s*$)"
     r"|\b(Future|Deprecation|User|Runtime|Resource)Warning\b(?!: CUDA initialization)"
 )
@@ -140,6 +157,12 @@ _HARMLESS = re.compile(
     r"|^collect2: error: ld returned|^\s*df: |fatal: not a git repository"
     r"|pip's dependency resolver|can only test a child process"
     r"|slurmstepd: error: (TMPDIR|Setting TMPDIR)|[Ss]tart(ing)? (training )?from scratch"
+    r"|^(INFO|DEBUG):[\w.]+:|Rounding max batch size|as both blend and blend_per_split are None"
+    r"|run_config\.yaml not found(,| in PEFT)|[Ff]light recorder[: ]*(env|using|$)|[Tt]ry not to us"
+    # kubernetes-sigs/aws-fsx-csi-driver#436: at every mount
+    r"|process_param2_config\(\)|sequence parallelism must be used$"
+    r"|Binding to a random available port|Disabling pre_mlp"
+    r"|^\{\"program\": \"\w+\", \"status\": \"starting\""
     r"|from random$|not destroyed before we destruct|torch_extensions\S* as PyTorch extensions root"
 )
 """What healthy runs print too."""
@@ -149,6 +172,8 @@ _ECHO = re.compile(
     r"|(\S+@\S+|\w*sh-[\d.]+)# |Step \d+/\d+ :"
     r"|(=> )?(ERROR |CACHED )?>? ?\[[\w -]*\d+/\d+\] (RUN|COPY|ADD|FROM|ENTRYPOINT|CMD|WORKDIR)\b"
     r"|(RUN|COPY|ENTRYPOINT|CMD) |(Running|Executing|Run) (the )?command\b|>{1,3} (RUN|COPY) "
+    # settings as they are printed: Config(name=value, ...)
+    r"|\S*( .{0,60})?\b\w*(Config|Namespace|Args|Arguments|Options|Settings)\(\w+="
     r"|--?[\w-]+([ =]\S+)* ?\\\\$|[\w.-]+ \.{4,} |cmd = |Launching: )"
     # a compiler's call, as make and ninja show it
     r"|^\s*(\[\d+/\d+\] )?(\S*/)?(nvcc|g\+\+|gcc|c\+\+|x86_64-linux-gnu-g\+\+|cc|clang\+*) -"
@@ -162,7 +187,8 @@ _IN_VAIN = re.compile(r"\bWARNING: .*(\b|\\n)Error: ")
 _RAISED = re.compile(r"^\s*((\w+\.)*\w+(Error|Exception|Failed|Exit)\b|terminate called|fatal)")
 _OUTLIVED = re.compile(
     r"\b([Rr]etrying|RETRYING|[Rr]etry (in|after|attempt|\d)|[Ww]ill (re)?try|[Tt]rying again"
-    r"|[Tt]raining goes on|[Ff]all(s|ing)? ?back|[Aa]ttempt \d+|[Ii]gnor(ed|ing)|[Ss]kipp(ed|ing)"
+    r"|^warning \S+: .* - |[Tt]raining goes on"
+    r"|[Ff]all(s|ing)? ?back|[Aa]ttempt \d+|[Ii]gnor(ed|ing)|[Ss]kipp(ed|ing)"
     r"|(?<!NCCL )(?<!CCOM )(DEBUG|INFO|WARN|WARNING)|non-fatal)\b"
 )
 

@@ -3,8 +3,11 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from megatron_eks.diagnosis import activity, frames, launcher, pods, stalls
+from megatron_eks.diagnosis import activity, endings, frames, launcher, pods, stalls
+from megatron_eks.diagnosis.around import Around
+from megatron_eks.diagnosis.index import shape
 from megatron_eks.diagnosis.lines import Line, in_order, read
 from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
 
@@ -32,10 +35,14 @@ class Tally:
     """The lines that tell something, each with the trouble that it shows."""
 
     count: int = 0
+    heard: dict[int | None, int] = field(default_factory=dict)
+    """The number of each rank's last line."""
     signs: dict[tuple[str, object], _Few] = field(default_factory=dict)
     signature_of: dict[str, Signature] = field(default_factory=dict)
     steps: dict[object, deque[Line]] = field(default_factory=dict)
     told: dict[object, deque[Line]] = field(default_factory=dict)
+    ends: dict[object, deque[Line]] = field(default_factory=dict)
+    """Lines of a good end, and of whole checkpoints."""
     errors: list[Line] = field(default_factory=list)
     """Lines that call themselves errors, and show nothing known."""
     doubts: list[Line] = field(default_factory=list)
@@ -43,7 +50,7 @@ class Tally:
 
     def ordered(self) -> list[Line]:
         """Return all that was kept, in time."""
-        return in_order([*self._shown(), *_each(self.steps), *_each(self.told)])
+        return in_order([*self._shown(), *_each(self.steps), *_each(self.told), *_each(self.ends)])
 
     def shows(self) -> dict[tuple[int, str], Signature]:
         """Return the trouble of each line, by its number and text."""
@@ -67,20 +74,22 @@ def tally(raw: Iterable[str]) -> Tally:
     """Read a log."""
     kept = Tally()
     places = frames.Places()
+    around = Around()
     for line in read(raw):
-        kept.count = line.number
-        if line.step is not None and not frames.is_not_finite(line.text):
-            kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
+        kept.count = kept.heard[line.rank] = line.number
+        around.see(line)
+        if _keep_course(kept, line):
             continue
         if not line.text or line.text.isspace():
             continue
         text = places.completed(line)
         if not text:
             continue
-        if signature := _shown(line.text, text) if places.joined else match(text):
+        read_as = _shown if places.joined else _whole
+        if signature := read_as(line.text, text, around.words):
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
-        elif _tells(line.text):
+        elif _tells(shape(line.text)):
             kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
         elif line.step is None:
             _keep_complaint(kept, line)
@@ -90,11 +99,26 @@ def tally(raw: Iterable[str]) -> Tally:
     return kept
 
 
-def _shown(text: str, joined: str) -> Signature | None:
+def _keep_course(kept: Tally, line: Line) -> bool:
+    """Keep a line about how far the run came; say whether it is one."""
+    if endings.tells(shape(line.text)):
+        kept.ends.setdefault(line.rank, deque(maxlen=_LAST)).append(line)
+        return True
+    if line.step is not None and not frames.is_not_finite(line.text):
+        kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
+        return True
+    return False
+
+
+def _whole(_text: str, completed: str, around: str) -> Signature | None:
+    return match(completed, around)
+
+
+def _shown(text: str, joined: str, around: str) -> Signature | None:
     """Return the trouble of a line, or of it with the exception that stood before it."""
-    alone = match(text)
+    alone = match(text, around)
     exact = alone is not None and alone.tier < Tier.GENERIC
-    return alone if exact else match(joined) or alone
+    return alone if exact else match(joined, around) or alone
 
 
 def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None:
@@ -103,6 +127,7 @@ def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None
     kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
 
 
+@lru_cache(maxsize=256)
 def _tells(text: str) -> bool:
     return (
         stalls.tells(text)

@@ -38,7 +38,7 @@ def report(found: Diagnosis, output: str, console: Console) -> int:
         console.write("\n".join(_text(found)) + "\n")
     else:
         console.write(structured(as_json(found), output))
-    return DONE if found.code else NOT_FOUND
+    return DONE if found.code or found.ended_well else NOT_FOUND
 
 
 def as_json(found: Diagnosis) -> Json:
@@ -47,6 +47,7 @@ def as_json(found: Diagnosis) -> Json:
         "schema_version": SCHEMA_VERSION,
         "code": found.code.value if found.code else None,
         "certain": found.certain,
+        "ended_well": found.ended_well,
         "cause": found.cause,
         "why": found.why,
         "remedy": found.remedy,
@@ -72,12 +73,14 @@ def _line(line: Line) -> dict[str, Json]:
 
 def _text(found: Diagnosis) -> Iterator[str]:
     head = "cause" if found.certain or found.code is None else "likely"
+    head = "ended" if found.ended_well else head
     yield from _paragraph(head, f"{found.cause} [{found.code}]" if found.code else found.cause)
     for line in found.evidence:
         rank = "" if line.rank is None else f", rank {line.rank}"
         text = without_secrets(one_line(line.text))[:_SHOWN]
         yield from _paragraph("seen", f"line {line.number}{rank}: {text}")
-    yield from _paragraph("why", found.why)
+    if found.why:
+        yield from _paragraph("why", found.why)
     yield from _paragraph("do", found.remedy)
     if found.last_step is not None:
         yield from _paragraph("reached", f"step {found.last_step}")
@@ -93,6 +96,8 @@ def _paragraph(head: str, text: str) -> list[str]:
         initial_indent=f"{head:9}",
         subsequent_indent=" " * 9,
         break_long_words=True,
+        # An option or a path in two halves cannot be copied.
+        break_on_hyphens=False,
     )
 
 

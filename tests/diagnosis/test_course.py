@@ -261,3 +261,21 @@ def test_a_norm_that_is_no_number_is_no_progress() -> None:
     )
     assert diagnose([line.format(10, "nan")]).code is Code.LOG_LOSS_NOT_FINITE
     assert diagnose([line.format(10, "inf")]).code is None
+
+
+def test_an_error_follows_from_what_the_program_said_of_its_input() -> None:
+    """A plain message some lines above is told first."""
+    said = "error: corpus shard 17 is missing in /shared/data/c4"
+    found = diagnose([said, "Traceback (most recent call last):", "TypeError: bad operand"])
+    assert found.code is Code.LOG_EXCEPTION
+    assert said in found.cause
+    assert found.remedy.startswith("Mend what it said first")
+
+
+def test_sockets_are_the_likely_cause_where_ranks_only_waited() -> None:
+    """Before any step; after one they were only slow."""
+    sockets = "p5-1:77:120 [0] NCCL INFO Using network Socket"
+    waited = "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
+    found = diagnose([sockets, waited])
+    assert (found.code, found.certain) == (Code.LOG_TCP_INSTEAD_OF_EFA, False)
+    assert diagnose([sockets, " iteration 7/ 90 | lm loss: 2 |", waited]).code is None

@@ -70,3 +70,21 @@ def test_text_says_likely_where_it_is_not_certain(line, head, capsys, monkeypatc
     """As `certain` does for programs."""
     _, printed = explained(line, output="table", capsys=capsys, monkeypatch=monkeypatch)
     assert printed.startswith(f"{head}   ")
+
+
+def test_an_ended_run_is_said_to_have_ended_well(capsys, monkeypatch):
+    """With its last step and checkpoint, and exit code 0; what it outlived stands below."""
+    saved = "successfully saved checkpoint from iteration    1000 to /shared/checkpoints/x"
+    lines = [FULL, STEP, STEP.replace("7/", "1000/"), saved]
+    ended, printed = explained(*lines, output="table", capsys=capsys, monkeypatch=monkeypatch)
+    assert ended == 0
+    assert printed.startswith("ended    the run ended well, step 1000 of 1000, checkpoint")
+    assert "It did not end the run." in printed
+
+
+def test_no_option_is_broken(capsys, monkeypatch):
+    """It is copied into a job."""
+    saving = "saving checkpoint at iteration 40 to /shared/ckpt in torch_dist format"
+    lines = [saving, "CheckpointingException: ShardedTensor.flattened_range is not supported."]
+    _, printed = explained(*lines, output="table", capsys=capsys, monkeypatch=monkeypatch)
+    assert "--dist-ckpt-optim-fully-reshardable" in printed

@@ -26,7 +26,8 @@ def of_job(client: Client, plan: ClusterPlan, name: str, options: logs.Options) 
     with ThreadPoolExecutor(_READERS) as readers:
         printed = [line for lines in readers.map(read, chosen) for line in lines]
     told = [line for rank in chosen for line in _told(rank, events, nodes)]
-    return diagnose([*told, *printed, f"event {job.message()}"])
+    ends = [line for rank in chosen for line in _ends(rank)]
+    return diagnose([*told, *printed, *ends, f"event {job.message()}"])
 
 
 def _printed(client: Client, namespace: str, options: logs.Options, rank: Rank) -> list[str]:
@@ -52,18 +53,22 @@ def _told(rank: Rank, events: Sequence[Object], nodes: Sequence[Object]) -> Iter
     for event in sorted((each for each in own if each.get("type") == "Warning"), key=pods.when):
         text = f"{event.get('reason', '')}: {event.get('message', '')}"
         yield f"{at}event {pods.one_line(text)}"
-    status = rank.manifest.get("status", {})
-    for container in status.get("containerStatuses") or ():
-        for state in (container.get("lastState", {}), container.get("state", {})):
-            if (ended := state.get("terminated")) and ended.get("exitCode"):
-                end = f"{ended.get('reason', '')} exit code: {ended['exitCode']}"
-                yield f"{at}container {container['name']} ended: {end}"
-    for condition in status.get("conditions") or ():
+    for condition in rank.manifest.get("status", {}).get("conditions") or ():
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
             yield f"{at}DisruptionTarget {condition.get('reason')}: {condition.get('message')}"
     for node in nodes:
         if node["metadata"]["name"] == rank.pod.node:
             yield from _node(at, node)
+
+
+def _ends(rank: Rank) -> Iterator[str]:
+    """Yield how a rank's containers ended, which is after all that they printed."""
+    status = (rank.manifest or {}).get("status", {})
+    for container in status.get("containerStatuses") or ():
+        for state in (container.get("lastState", {}), container.get("state", {})):
+            if (ended := state.get("terminated")) and ended.get("exitCode"):
+                end = f"{ended.get('reason', '')} exit code: {ended['exitCode']}"
+                yield f"[{rank.number}] container {container['name']} ended: {end}"
 
 
 def _node(at: str, node: Object) -> Iterator[str]:

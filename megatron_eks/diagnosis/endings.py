@@ -1,0 +1,55 @@
+"""What a program says when it has done all that it was asked to do."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from megatron_eks.diagnosis.lines import Line
+
+_ENDED = re.compile(
+    # Megatron-LM and Megatron-Bridge: training.py, train.py
+    r"\[after training is done\] datetime|\[exiting program (at iteration|after [\d.]+ minutes)"
+    # this project's programs; nccl-tests: src/common.cu; transformers, Lightning, torchtitan
+    r'|^\{"program": "\w+", "status": "(done|finished)"|^# Avg bus bandwidth +: '
+    r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\S+` reached|^Training completed\b"
+)
+_SAVED = re.compile(
+    r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"
+)
+_STEP = re.compile(r"(?:iteration\s+|step )(\d+)/\s*(\d+)")
+
+
+@lru_cache(maxsize=256)
+def tells(text: str) -> bool:
+    """Say whether a line is of a run's end, or of a checkpoint that is whole."""
+    return bool(_ENDED.search(text) or _SAVED.search(text))
+
+
+def place(ordered: Iterable[Line]) -> int:
+    """Return where a run said that it was done, in lines that are in time; -1 if it did not.
+
+    The last step and a checkpoint of it say so too. A step after it is of another run.
+    """
+    ended, last = -1, ""
+    for at, line in enumerate(ordered):
+        if _ENDED.search(line.text):
+            ended = at
+        elif line.step is not None:
+            step = _STEP.search(line.text)
+            last = step[1] if step and step[1] == step[2] else ""
+            ended = -1
+        elif ended < 0 and last and (saved := _SAVED.search(line.text)) and last in saved.groups():
+            ended = at
+    return ended
+
+
+def reached(ordered: Iterable[Line]) -> str:
+    """Return the last step and checkpoint in a few words, as far as lines tell them."""
+    step = saved = ""
+    for line in ordered:
+        if line.step is not None and not _ENDED.search(line.text):
+            found = _STEP.search(line.text)
+            step = f"step {found[1]} of {found[2]}" if found else f"step {line.step}"
+        elif found := _SAVED.search(line.text):
+            saved = f"checkpoint of iteration {found[1] or found[2]}"
+    return ", ".join(filter(None, (step, saved)))

@@ -1,0 +1,95 @@
+"""A run that ended well, what it outlived, and what failed after its last step."""
+
+import pytest
+
+from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.diagnose import diagnose
+
+OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+DONE = "[after training is done] datetime: 2026-11-20 11:00:00"
+SAVED = "  successfully saved checkpoint from iteration     400 to /shared/checkpoints/run"
+TERMINATED = (
+    "W1120 torch/distributed/elastic/agent/server/api.py:704] Received 15 death signal,"
+    " shutting down workers"
+)
+
+
+def step(number: int) -> str:
+    """Return Megatron's line about a step."""
+    return f" [2026-11-20 10:{number // 10:02}:00] iteration {number}/ 400 | lm loss: 2.5E+00 |"
+
+
+OUTLIVED = [
+    OUT_OF_MEMORY,
+    "[ 1000.0] NVRM: Xid (PCI:0000:09:00): 79, pid=0, GPU has fallen off the bus.",
+    "wandb: WARNING OSError: [Errno 28] No space left on device: './wandb/run.wandb'",
+    "WARNING huggingface_hub: 403 Client Error: Forbidden for url: https://huggingface.co/api",
+    "WARNING: skipped step, grad norm is NaN (1 skipped iteration, loss scale reduced)",
+    "[W socket.cpp:697] [c10d] The client socket has failed to connect to [master]:29500",
+    "nvidia-smi: Failed to initialize NVML: Insufficient Permissions",
+    "OSError: [Errno 5] Input/output error: '/shared/x'",
+]
+
+
+@pytest.mark.parametrize("line", OUTLIVED)
+def test_a_run_that_went_on_was_not_ended(line: str) -> None:
+    """By two later steps, and by its own word that it is done."""
+    went_on = [step(200), line, step(300), step(400)]
+    found = diagnose(went_on)
+    assert (found.code, found.ended_well, len(found.cascades)) == (None, False, 1)
+    assert "training went on after" in found.cause
+    assert found.cascades[0].what.endswith("It did not end the run.")
+    for end in ([SAVED, DONE], [SAVED], [DONE, TERMINATED]):
+        well = diagnose([*went_on, *end])
+        assert (well.code, well.ended_well, well.last_step) == (None, True, 400)
+        assert "step 400 of 400" in well.cause
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([OUT_OF_MEMORY, step(400)], Code.LOG_CUDA_OUT_OF_MEMORY),
+        ([step(399), step(400), OUT_OF_MEMORY], Code.LOG_CUDA_OUT_OF_MEMORY),
+        # Megatron evaluates and saves after it says so.
+        ([step(400), DONE, "OSError: [Errno 28] No space left on device"], Code.LOG_DISK_FULL),
+        ([step(400), DONE, "ValueError: bad"], Code.LOG_EXCEPTION),
+        # Another start, and its end.
+        (
+            [SAVED, DONE, " iteration 401/ 800 | lm loss: 2 |", OUT_OF_MEMORY],
+            Code.LOG_CUDA_OUT_OF_MEMORY,
+        ),
+        # Clocks that differ: the order of the lines is true.
+        (
+            [*map(step, (397, 398, 399)), f"2026-11-20 10:00:30 [rank3]: {OUT_OF_MEMORY}"],
+            Code.LOG_CUDA_OUT_OF_MEMORY,
+        ),
+        # Logs of ranks one after the other: nothing tells that the steps came later.
+        (
+            ["[0] [W1120 08:00:00.0 x.cpp:1] hello", f"[0] {OUT_OF_MEMORY}"]
+            + [f"[7] {step(number)}" for number in (398, 399, 400)],
+            Code.LOG_CUDA_OUT_OF_MEMORY,
+        ),
+    ],
+)
+def test_what_ended_a_run_is_not_cleared(lines: list[str], code: Code) -> None:
+    """By an end or by steps of another time."""
+    found = diagnose(lines)
+    assert (found.code, found.ended_well) == (code, False)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[exiting program at iteration 100] datetime: 2026-11-20 10:21:00"],
+        [
+            "[0] step 3/3 | loss 10.71000 | grad norm 2.100 | 60.10 GiB | 3.100 s",
+            '[0] {"program": "train_fsdp", "status": "finished", "step": 3, "loss": 10.7}',
+        ],
+        ['{"program": "prepare_data", "status": "done", "findings": ["warning x: disk is full"]}'],
+        ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 231.1"],
+        ["{'train_runtime': 812.1, 'train_loss': 1.91, 'epoch': 1.0}"],
+    ],
+)
+def test_every_program_says_that_it_is_done(lines: list[str]) -> None:
+    """In its own words."""
+    assert diagnose(lines).ended_well
