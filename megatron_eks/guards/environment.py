@@ -1,6 +1,5 @@
 """Guards of what programs are told: variables, options, files, and secrets that all can read."""
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.quotas import GPU, JOBS, node_types
+from megatron_eks.guards.pods import GPU, JOBS, node_types
 from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
@@ -156,25 +155,13 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
-        names = {each["configMap"]["name"].text for each in pod.spec["volumes"]}
-        own = [name for name in names if name.startswith(f"{pod.owner.name}-")]
-        for kept in (manifests.named("ConfigMap", name, pod.owner.namespace) for name in own):
-            yield from _configuration(pod, kept["data"]) if kept else ()
-
-
-def _configuration(pod: Pod, files: Value) -> Iterator[Finding]:
-    for before, word in pairwise(pod.main["args"]):
-        file = files[word.text.rpartition("/")[2]]
-        if before.text == "--config" and not _is_json(file.text):
-            found = f"no {file.name}, or no JSON in it: the program stops at its start"
-            yield file.finding(Code.MISSING_OBJECT, found, "write it as JSON there")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
+        for before, word in pairwise(pod.main["args"]):
+            for each in pod.spec["volumes"] if before.text == "--config" else ():
+                name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
+                kept = manifests.named("ConfigMap", name, pod.owner.namespace)
+                if kept and name.startswith(f"{pod.owner.name}-") and not kept["data"][file].text:
+                    found = f"no {file}: the program stops at its start"
+                    yield kept["data"].finding(Code.MISSING_OBJECT, found, "write it there")
 
 
 def _mistakes(pod: Pod) -> Iterator[_Mistake]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.quotas import JOBS
+from megatron_eks.guards.pods import JOBS
 from megatron_eks.guards.values import NO, YES, Row, Value, report, warn, written
 
 _LEVEL, _LEVELS = "pod-security.kubernetes.io", ("privileged", "baseline", "restricted")
