@@ -1,7 +1,7 @@
 """Guards of what programs are told: variables, options, files, and secrets that all can read."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -48,7 +48,6 @@ _CA = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") for each in _CA)
 _PROGRAMS = "/opt/megatron-eks/programs/"
 _SCRIPT = re.compile(r"/megatron-eks/.*\.py$")
-_REPEATED = {"--input", "--json-key"}
 _Mistake = tuple[Value, str, str]
 
 
@@ -67,7 +66,6 @@ def variables(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _missing(pod: Pod) -> Iterator[Finding]:
-    """Report what ranks set, or what a job behind a proxy sets, and this pod does not."""
     env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
     ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
     proxied = any(each["configMap"]["name"].text == "ca-bundle" for each in pod.spec["volumes"])
@@ -179,32 +177,12 @@ def _mistakes(pod: Pod) -> Iterator[_Mistake]:
     texts = [word.text for word in own]
     end = texts.index("--") if "--" in texts else len(own)
     known = {each.rstrip("=!"): each for each in PROGRAM_OPTIONS[name].split()}
-    yield from _options(known, {e for e, marks in known.items() if e == marks}, own[:end])
-    if name == "train_megatron.py":
-        yield from _options(megatron_options.OPTIONS, megatron_options.FLAGS, own[end + 1 :])
-        if end == len(own):
-            yield args, "no -- before the options for Megatron", 'add "--" before them'
+    options = ((known, own[:end]), (megatron_options.OPTIONS, own[end + 1 :]))
+    for listed, word in ((listed, word) for listed, given in options for word in given):
+        option = word.text.partition("=")[0]
+        if option.startswith("--") and option not in listed:
+            near = get_close_matches(option, listed, 1)
+            yield word, f"no option {option}", f"write {(near or ['--help to learn all'])[0]}"
     needed = {option for option, marks in known.items() if marks.endswith("!")}
     for option in sorted(needed - {text.partition("=")[0] for text in texts[:end]}):
         yield args, f"no {option}, which {name} needs", f"add {option}"
-
-
-def _options(
-    known: Collection[str], alone: Collection[str], words: list[Value]
-) -> Iterator[_Mistake]:
-    """Check names of options, and that a value follows where one must, and only there."""
-    seen, valued = set[str](), False
-    for word, after in pairwise([*words, *words[-1:]]):
-        option, equals, _ = word.text.partition("=")
-        if not option.startswith("--"):
-            if not valued:
-                yield word, f"{word.raw!r} follows no option", "remove it, or write its option"
-            continue
-        valued = option not in alone and not equals
-        if option not in known or option in seen - _REPEATED:
-            near = [e for e in get_close_matches(option, known, 1) if e != option]
-            found = f"no option {option}, or it is given twice"
-            yield word, found, " or ".join(["remove it", *(f"write {each}" for each in near)])
-        elif valued and (not after.text or after.text.startswith("--")):
-            yield word, f"{option} without a value", "write its value after it"
-        seen.add(option)

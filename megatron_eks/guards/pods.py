@@ -13,14 +13,13 @@ from megatron_eks.guards.values import NO, Value, report, warn, written
 
 GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
 JOBS, MIB = ("Job", "PyTorchJob"), 1024**2
-_GPUS = f"requests.{GPU}"
 _NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
 _POOL = "megatron-eks/pool"
 _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
-_LONGEST_WAIT, _SHORTEST_GRACE = 300, 60  # seconds
+_SOON, _SHORTEST_GRACE = range(301), 60  # seconds
 _PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
 _PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "a missing or old image is up to chance"),)
 _POD = (
@@ -66,7 +65,6 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
-    """Compare what a container asks for with what it may use."""
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
     device = "/" in name or name.startswith("hugepages-")
     if name not in _RESOURCES and "gpu.shared" not in name:
@@ -124,10 +122,11 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
         yield from report(Code.UNTOLERATED, (lost, listed, found, remedy))
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
+            soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
+            right = "NoExecute" in [each["effect"].text for each in soon]
             found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
-            right, remedy = any(map(_goes_soon, own)), "add it: NoExecute, tolerationSeconds 30"
-            row, level = (not right, listed, found, remedy), _LEVELS[bool(own)]
-            yield from report(Code.TOLERATION, row, level=level)
+            row = (not right, listed, found, "add it: NoExecute, tolerationSeconds 30")
+            yield from report(Code.TOLERATION, row, level=_LEVELS[bool(own)])
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
         named, level = (lost, pool, found, "add the pool's name"), _LEVELS[bool(asks)]
@@ -162,12 +161,6 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
             yield from pod.main.must_hold(Code.IDLE, _MAIN, Level.WARNING)
 
 
-def _goes_soon(toleration: Value) -> bool:
-    seconds = toleration["tolerationSeconds"].number
-    soon = seconds is not None and 0 <= seconds <= _LONGEST_WAIT
-    return soon and toleration["effect"].text == "NoExecute"
-
-
 def _tolerates_pool(toleration: Value) -> bool:
     key, operator = toleration["key"].text, toleration["operator"].text
     keyed = key == GPU and (operator == "Exists" or toleration["value"].text == "true")
@@ -177,7 +170,7 @@ def _tolerates_pool(toleration: Value) -> bool:
 
 @manifest_guard
 def quotas(manifests: Manifests) -> Iterator[Finding]:
-    """Count devices of all classes that exist, in whole nodes, with room for each job (Quotas)."""
+    """Count devices of classes that exist, in whole nodes, with room for each job (Quotas)."""
     named = {v.text for e in manifests.of("DaemonSet") if "efa" in e.name for v in type_values(e)}
     types = [INSTANCES[each] for each in named & INSTANCES.keys()]
     classes = " or ".join(sorted(e.name for e in manifests.of("PriorityClass")))
@@ -188,13 +181,6 @@ def quotas(manifests: Manifests) -> Iterator[Finding]:
             if manifests.lacks("PriorityClass", each.text) and not each.text.startswith("system-"):
                 yield each.finding(Code.MISSING_OBJECT, found, f"name {classes}")
         gpus, efa = (hard[f"requests.{each}"].quantity or 0 for each in (GPU, EFA))
-        counting = [e for e in manifests.of("ResourceQuota") if e["spec"]["hard"][_GPUS]]
-        others = [_scope(e) for e in counting if e.namespace == quota.namespace and e is not quota]
-        wanted = {"In": "NotIn", "NotIn": "In"}.get(scope["operator"].text, "In or NotIn")
-        pair = [e["operator"].text for e in others if e["values"].raw == scope["values"].raw]
-        lost = hard[_GPUS] and wanted not in pair and (scope or others)
-        found = "no second quota for all other classes: their pods take GPUs without a limit"
-        yield from report(Code.QUOTA_NAME, (lost, scope, found, f"add one with operator {wanted}"))
         for node in types if len(types) == 1 else ():
             wrong = gpus % node.gpus or gpus * node.efa_interfaces != efa * node.gpus
             found = f"{gpus} GPUs and {efa} EFA devices are no whole nodes: the last is never used"

@@ -225,7 +225,6 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Finding]:
-    """Check what single pods need: the operator, etcd, and ranks."""
     spec = pod.owner["spec"]
     counts = [each["replicas"] for _, each in spec["pytorchReplicaSpecs"].items()]
     ranks = sum(each.number or 0 for each in counts or [spec["parallelism"]])
@@ -256,7 +255,6 @@ def _closes(policy: Object, kind: str) -> bool:
 
 
 def _blocked(policies: Sequence[Object], key: str, ways: Sequence[_Way]) -> Iterator[Finding]:
-    """Report ways that no rule opens, at the rule that comes nearest."""
     rules = [rule for each in policies for rule in each["spec"][key]]
     for way in ways:
         fits = [(_admits(rule, way), _leads(way, rule[_PEERS[key]])) for rule in rules]

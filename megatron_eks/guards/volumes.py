@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import JOBS
-from megatron_eks.guards.values import Row, Value, report, warn
+from megatron_eks.guards.values import Row, Value, report
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME, Code.DIRECTORY_OWNER
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
@@ -44,22 +44,17 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         volumes, listed = list(pod.spec["volumes"]), [e["volumeMounts"] for e in pod.containers]
         names = [each["name"].text for each in volumes]
-        used = {each["name"].text for mounts in listed for each in mounts}
         for volume in volumes:
             sources = sum(bool(each) for _, each in volume.items()) - 1
             found = f"a volume with {sources} sources: the pod is refused"
             yield from report(Code.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
-            idle, found = volume["name"].text not in used, "nothing mounts this volume"
-            yield from warn(Code.UNKNOWN_VOLUME, (idle, volume, found, "mount or remove it"))
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
             yield from twice(Code.DUPLICATE_IN_POD, once)
-        for each in (each for mounts in listed for each in mounts):
-            name, path = each["name"], each["mountPath"]
+        for name, path in ((e["name"], e["mountPath"]) for mounts in listed for e in mounts):
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
-            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"))
-            found, lost = f"{path.raw!r} is no absolute path", not path.text.startswith("/")
-            yield from report(Code.UNKNOWN_VOLUME, (lost, path, found, "begin with a slash"))
+            row = (not path.text.startswith("/"), path, "no absolute path", "begin with a slash")
+            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
 
 
 def twice(code: Code, listed: list[Value]) -> Iterator[Finding]:

@@ -99,7 +99,6 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Iterator[Finding]:
-    """Check that ranks that `torchrun` starts find rank 0."""
     service, command = manifests.named("Service", job.name, job.namespace), pod.main["command"]
     found = f"no Service {job.name}: the other ranks never find rank 0"
     yield from report(Code.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))

@@ -107,7 +107,6 @@ def test_words_about_secrets_are_right():
         (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
         (_CONFIG, "data", {"train.json": "{}"}, Code.MISSING_OBJECT),
         (_GPT, _ARGS, lambda old: [*old, "--hiden-size"], Code.TRAINING_FLAG),
-        (_GPT, _ARGS, lambda old: [*old, "--bf16", "true"], Code.TRAINING_FLAG),
         (_GPT, _ARGS, lambda old: [e for e in old if e != "--"], Code.TRAINING_FLAG),
     ],
 )
