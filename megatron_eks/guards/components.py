@@ -1,8 +1,6 @@
 """Guards of the platform: device plugins, metrics, the training operator and etcd.
 
-Facts are those of NVIDIA/k8s-device-plugin, of aws-efa-k8s-device-plugin 0.5.13, of
-NVIDIA/dcgm-exporter, and of kubeflow/training-operator v1.9.4: cmd/training-operator.v1/main.go,
-pkg/cert and pkg/controller.v1.
+Facts are those of the releases in pins.py; of the operator: main.go, pkg/cert, pkg/controller.v1.
 """
 
 import re

@@ -42,13 +42,10 @@ _SET = (
     ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", r"/.+", "dumps of a hang are lost", "/shared/logs/dump-"),
     ("TRITON_CACHE_DIR", r"/.+", "Triton compiles into a read-only home", "/tmp/triton"),  # noqa: S108 -- in the pod
 )
-
-
 _CA = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") for each in _CA)
 _PROGRAMS = "/opt/megatron-eks/programs/"
 _SCRIPT = re.compile(r"/megatron-eks/.*\.py$")
-_Mistake = tuple[Value, str, str]
 
 
 @manifest_guard
@@ -162,7 +159,7 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
                     yield kept["data"].finding(Code.MISSING_OBJECT, found, "write it there")
 
 
-def _mistakes(pod: Pod) -> Iterator[_Mistake]:
+def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     args, words = pod.main["args"], [*pod.main["command"], *pod.main["args"]]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
     name, own = words[at].text.removeprefix(_PROGRAMS) if words[at:] else "", words[at + 1 :]

@@ -49,8 +49,7 @@ class Pod:
     @property
     def main(self) -> Value:
         """The container that does the work: PyTorchJobs call it `pytorch`."""
-        named = self.spec["containers"].at("name=pytorch")
-        return named or self.spec["containers"][0]
+        return self.spec["containers"].at("name=pytorch") or self.spec["containers"][0]
 
     def setting(self, container: Value, key: str) -> Value:
         """Return a setting of a container's security context, or that of its pod."""
@@ -58,11 +57,8 @@ class Pod:
 
     def asks(self, resource: str) -> bool:
         """Tell whether a container asks for some of a resource, such as `nvidia.com/gpu`."""
-        return any(
-            each["resources"][kind][resource].quantity
-            for each in self.containers
-            for kind in ("limits", "requests")
-        )
+        given = [each["resources"] for each in self.containers]
+        return any(e[kind][resource].quantity for e in given for kind in ("limits", "requests"))
 
 
 class Object:

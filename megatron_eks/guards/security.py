@@ -93,12 +93,10 @@ def users(manifests: Manifests) -> Iterator[Finding]:
             if kind != "DaemonSet":
                 code, context = Code.NEEDLESS_PRIVILEGE, container["securityContext"]
                 yield from context.must_hold(code, _HARDENED, Level.WARNING)
-        group, claims = (
-            pod.spec["securityContext"]["fsGroup"],
-            mounted(pod, pod.main, "persistentVolumeClaim"),
-        )
+        group = pod.spec["securityContext"]["fsGroup"]
+        changes = group and mounted(pod, pod.main, "persistentVolumeClaim")
         found = "fsGroup: the kubelet changes the owner of every shared file before a pod starts"
-        yield from report(Code.FILE_OWNERS, (group and claims, group, found, "remove it"))
+        yield from report(Code.FILE_OWNERS, (changes, group, found, "remove it"))
         account, space = pod.spec["serviceAccountName"], pod.owner.namespace
         if account.text in bound:
             yield from token.must_be(Code.RIGHTS, YES, why="it cannot call the API server")

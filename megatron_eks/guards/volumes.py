@@ -55,6 +55,24 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
             row = (not path.text.startswith("/"), path, "no absolute path", "begin with a slash")
             yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
+        yield from _files(pod) if pod.of_job else ()
+
+
+def _files(pod: Pod) -> Iterator[Finding]:
+    """Keep what programs read and write on a mounted claim."""
+    listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
+    at = {each["mountPath"].text.rstrip("/"): each for each in listed}
+    needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
+    needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
+    for place, path, kept, written in needs:
+        over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
+        only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
+        found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
+        row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
+        only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
+        yield from report(Code.LOST_OUTPUT, row, only_read)
+        found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
+        yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
 def twice(code: Code, listed: list[Value]) -> Iterator[Finding]:
@@ -69,25 +87,6 @@ def mounted(pod: Pod, container: Value, source: str) -> list[str]:
     """Return where a container mounts volumes of a source, such as `emptyDir`."""
     names = {each["name"].text for each in pod.spec["volumes"] if each[source]}
     return [e["mountPath"].text for e in container["volumeMounts"] if e["name"].text in names]
-
-
-@manifest_guard
-def paths(manifests: Manifests) -> Iterator[Finding]:
-    """Keep what programs read and write on a mounted claim (Kubernetes, "Volumes")."""
-    for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
-        listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
-        at = {each["mountPath"].text.rstrip("/"): each for each in listed}
-        needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
-        needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
-        for place, path, kept, written in needs:
-            over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
-            only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
-            found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
-            row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
-            only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
-            yield from report(Code.LOST_OUTPUT, row, only_read)
-            found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
-            yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
 @manifest_guard
