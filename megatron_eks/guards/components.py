@@ -1,8 +1,6 @@
 """Guards of the platform: device plugins, metrics, the training operator and etcd.
 
-Facts are those of NVIDIA/k8s-device-plugin, of aws-efa-k8s-device-plugin 0.5.13, of
-NVIDIA/dcgm-exporter, and of kubeflow/training-operator v1.9.4: cmd/training-operator.v1/main.go,
-pkg/cert and pkg/controller.v1.
+Facts are those of the releases in pins.py; of the operator: main.go, pkg/cert, pkg/controller.v1.
 """
 
 import re
@@ -14,7 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.quotas import type_values
+from megatron_eks.guards.pods import type_values
 from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
@@ -24,7 +22,6 @@ _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _LOST = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
-_FAST, _PROBED = ("kube-api-qps", "kube-api-burst", "controller-threads"), ("liveness", "readiness")
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
 _PINNED = {
     _GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
@@ -39,7 +36,7 @@ _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay 
 _NO_EFA, _ELSEWHERE = "the plugin cannot open the EFA devices", "it runs on no node, or on others"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
 _TWICE, _NO_START = "two act at once, on each job or for each rank", "the operator does not start"
-_SLOW, _V2 = "a job of 256 pods starts late", "torch speaks the second version of its interface"
+_V2 = "torch speaks the second version of its interface"
 _GOES_ON = "jobs that the operator would refuse are taken, or none is"
 _STAYS = "it stays on a lost node for five minutes, and no job gets pods"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
@@ -50,7 +47,6 @@ def _same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
 
 
 def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) -> list[Row]:
-    """Return what a plugin needs of a directory of the node."""
     paths, mount = (path, path.rstrip("/")), f"{_BOX}volumeMounts name={name}"
     return [
         (f"{_POD}volumes name={name} hostPath path", paths, "it is not what the plugin looks for"),
@@ -128,7 +124,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook listens there"),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
-        *((f"{_BOX}{each}Probe timeoutSeconds", (), "a busy one is ended") for each in _PROBED),
         _MEMORY,
         (f"{_POD}volumes name=certificate secret secretName", (_CERTIFICATE,), _NO_START),
         (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
@@ -138,19 +133,16 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
         (f"{_ARGS}--pytorch-init-container-image", (), "workers wait in an image without a pin"),
         (f"{_ARGS}--pytorch-init-container-max-tries", (), "workers give up before an image is in"),
-        *((f"{_ARGS}--{option}", (), _SLOW) for option in _FAST),
-        (f"{_ARGS}--zap-devel", ("--zap-devel=false",), "its log is one for developers"),
     ),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
     _HOOK: (
         ("metadata name", (_CONFIGURATION,), "the operator puts its certificate into another"),
         (f"{_ASKED} path", ("/validate-kubeflow-org-v1-pytorchjob",), _GOES_ON),
         (f"{_ASKED} port", (None, 443), _GOES_ON),
-        *_same("webhooks 0 ", _GOES_ON, {"failurePolicy": "Fail", "rules 1": None}),
-        *_same(_RULE, _GOES_ON, {"apiGroups": ["kubeflow.org"], "apiVersions": ["v1"]}),
-        *_same(_RULE, _GOES_ON, {"resources": ["pytorchjobs"]}),
+        ("webhooks 0 failurePolicy", ("Fail",), _GOES_ON),
+        (f"{_RULE}apiGroups", (["kubeflow.org"],), _GOES_ON),
+        *_same(_RULE, _GOES_ON, {"apiVersions": ["v1"], "resources": ["pytorchjobs"]}),
         (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
-        ("webhooks 1", (None,), "the operator answers at one path"),
     ),
     _ETCD: (
         *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
@@ -189,8 +181,6 @@ _RIGHTS = (
     (_JOBS, "", "services", _MAKE, "ranks have no names"),
     (_JOBS, "", "events", "create patch", "nobody reads why a job failed"),
     (_JOBS, "autoscaling", "horizontalpodautoscalers", f"{_MAKE} update", "elastic jobs block it"),
-    (_JOBS, "scheduling.volcano.sh", "podgroups", _READ, "it stops where Volcano is installed"),
-    (_JOBS, "scheduling.x-k8s.io", "podgroups", _READ, "it stops beside coscheduling"),
     (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
     (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
 )
@@ -228,26 +218,21 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
     running = [(part, pod) for pod in manifests.pods if (part := _part(pod.owner)) in _PINNED]
     plugins = [part for part, _ in running if part in offered]
     for part, pod in running:
-        image, types = pod.main["image"], [*type_values(pod.owner)] if part == _EFA else []
-        version, tried = _release(image.text), _release(_PINNED[part])
-        p6 = version < (0, 5, 10) and any(each.text.startswith("p6") for each in types)
-        found = "it takes the NVLink controllers of p6 nodes for EFA devices"
-        found = found if p6 else "no release, or older than the one that was tried"
-        row = (version < tried, image, found, f"use {_PINNED[part]}")
-        level = Level.WARNING if version and not p6 else Level.ERROR
-        yield from report(code if part in offered else Code.MONITOR, row, level=level)
+        image, name = pod.main["image"], pod.owner["metadata"]["name"]
+        version, of_plugin = _release(image.text), code if part in offered else Code.MONITOR
+        found = "no release, or older than the one that was tried: 0.5.9 breaks p6 nodes"
+        old = (version < _release(_PINNED[part]), image, found, f"use {_PINNED[part]}")
+        yield from report(of_plugin, old, level=Level.WARNING if version else Level.ERROR)
         found = f"two of {part}: the kubelet takes the devices of the last one"
-        name = pod.owner["metadata"]["name"]
         yield from report(code, (plugins.count(part) > 1, name, found, "keep one of the two"))
-        for each in types:
+        for each in type_values(pod.owner) if part == _EFA else ():
             lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
             found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
             yield from report(code, (lacks, each, found, "name types with EFA"))
-    for part, resource in offered.items() if plugins else ():
-        asking = next((each for each in manifests.pods if each.asks(resource)), None)
-        if asking and part not in plugins:
-            found = f"no {part} beside the other plugin: no node offers {resource}"
-            place = asking.main["resources"]["limits"][resource]
+    for part in [each for each in offered if plugins and each not in plugins]:
+        for pod in [each for each in manifests.pods if each.asks(offered[part])][:1]:
+            found = f"no {part} beside the other plugin: no node offers {offered[part]}"
+            place = pod.main["resources"]["limits"][offered[part]]
             yield place.finding(code, found, f"apply the {part}")
 
 
@@ -276,7 +261,6 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
-    """Compare the roles that are bound to the operator with what it needs."""
     name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
     account: Json = {"kind": "ServiceAccount", "name": name, "namespace": space}
     bound = []

@@ -1,8 +1,7 @@
 """Guards of what programs are told: variables, options, files, and secrets that all can read."""
 
-import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -17,7 +16,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.quotas import GPU, JOBS, node_types
+from megatron_eks.guards.pods import GPU, JOBS, node_types
 from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
@@ -43,14 +42,10 @@ _SET = (
     ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", r"/.+", "dumps of a hang are lost", "/shared/logs/dump-"),
     ("TRITON_CACHE_DIR", r"/.+", "Triton compiles into a read-only home", "/tmp/triton"),  # noqa: S108 -- in the pod
 )
-
-
 _CA = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") for each in _CA)
 _PROGRAMS = "/opt/megatron-eks/programs/"
 _SCRIPT = re.compile(r"/megatron-eks/.*\.py$")
-_REPEATED = {"--input", "--json-key"}
-_Mistake = tuple[Value, str, str]
 
 
 @manifest_guard
@@ -68,7 +63,6 @@ def variables(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _missing(pod: Pod) -> Iterator[Finding]:
-    """Report what ranks set, or what a job behind a proxy sets, and this pod does not."""
     env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
     ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
     proxied = any(each["configMap"]["name"].text == "ca-bundle" for each in pod.spec["volumes"])
@@ -156,28 +150,16 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
-        names = {each["configMap"]["name"].text for each in pod.spec["volumes"]}
-        own = [name for name in names if name.startswith(f"{pod.owner.name}-")]
-        for kept in (manifests.named("ConfigMap", name, pod.owner.namespace) for name in own):
-            yield from _configuration(pod, kept["data"]) if kept else ()
+        for before, word in pairwise(pod.main["args"]):
+            for each in pod.spec["volumes"] if before.text == "--config" else ():
+                name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
+                kept = manifests.named("ConfigMap", name, pod.owner.namespace)
+                if kept and name.startswith(f"{pod.owner.name}-") and not kept["data"][file].text:
+                    found = f"no {file}: the program stops at its start"
+                    yield kept["data"].finding(Code.MISSING_OBJECT, found, "write it there")
 
 
-def _configuration(pod: Pod, files: Value) -> Iterator[Finding]:
-    for before, word in pairwise(pod.main["args"]):
-        file = files[word.text.rpartition("/")[2]]
-        if before.text == "--config" and not _is_json(file.text):
-            found = f"no {file.name}, or no JSON in it: the program stops at its start"
-            yield file.finding(Code.MISSING_OBJECT, found, "write it as JSON there")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
-
-
-def _mistakes(pod: Pod) -> Iterator[_Mistake]:
+def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     args, words = pod.main["args"], [*pod.main["command"], *pod.main["args"]]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
     name, own = words[at].text.removeprefix(_PROGRAMS) if words[at:] else "", words[at + 1 :]
@@ -192,32 +174,12 @@ def _mistakes(pod: Pod) -> Iterator[_Mistake]:
     texts = [word.text for word in own]
     end = texts.index("--") if "--" in texts else len(own)
     known = {each.rstrip("=!"): each for each in PROGRAM_OPTIONS[name].split()}
-    yield from _options(known, {e for e, marks in known.items() if e == marks}, own[:end])
-    if name == "train_megatron.py":
-        yield from _options(megatron_options.OPTIONS, megatron_options.FLAGS, own[end + 1 :])
-        if end == len(own):
-            yield args, "no -- before the options for Megatron", 'add "--" before them'
+    options = ((known, own[:end]), (megatron_options.OPTIONS, own[end + 1 :]))
+    for listed, word in ((listed, word) for listed, given in options for word in given):
+        option = word.text.partition("=")[0]
+        if option.startswith("--") and option not in listed:
+            near = get_close_matches(option, listed, 1)
+            yield word, f"no option {option}", f"write {(near or ['--help to learn all'])[0]}"
     needed = {option for option, marks in known.items() if marks.endswith("!")}
     for option in sorted(needed - {text.partition("=")[0] for text in texts[:end]}):
         yield args, f"no {option}, which {name} needs", f"add {option}"
-
-
-def _options(
-    known: Collection[str], alone: Collection[str], words: list[Value]
-) -> Iterator[_Mistake]:
-    """Check names of options, and that a value follows where one must, and only there."""
-    seen, valued = set[str](), False
-    for word, after in pairwise([*words, *words[-1:]]):
-        option, equals, _ = word.text.partition("=")
-        if not option.startswith("--"):
-            if not valued:
-                yield word, f"{word.raw!r} follows no option", "remove it, or write its option"
-            continue
-        valued = option not in alone and not equals
-        if option not in known or option in seen - _REPEATED:
-            near = [e for e in get_close_matches(option, known, 1) if e != option]
-            found = f"no option {option}, or it is given twice"
-            yield word, found, " or ".join(["remove it", *(f"write {each}" for each in near)])
-        elif valued and (not after.text or after.text.startswith("--")):
-            yield word, f"{option} without a value", "write its value after it"
-        seen.add(option)

@@ -3,23 +3,17 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding
 from megatron_eks.guards.addons import json_of
 from megatron_eks.guards.templates import Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Value
+from megatron_eks.guards.values import NO, Value
 
 _EXPIRES, _FIXED = Code.EXPIRES, "IMMUTABLE_WITH_EXCLUSION"
 _GONE = "the images of running jobs are deleted with the stack"
-_OPEN = "no key of this account encrypts images"
 _MUST = (
     ("ImageTagMutability", (_FIXED, "IMMUTABLE"), "a tag moves under a job that restarts"),
     ("EmptyOnDelete", (NO, None), _GONE),
-)
-_SHOULD = (
-    ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), _OPEN),
-    ("EncryptionConfiguration KmsKey", (), _OPEN),
-    ("RepositoryName", (), "it gets another name whenever it is made again"),
-    ("ImageScanningConfiguration ScanOnPush", (YES,), "nobody learns of known weaknesses"),
+    ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "no key of this account"),
 )
 _KEPT = (("DeletionPolicy", ("Retain",), _GONE), ("UpdateReplacePolicy", ("Retain",), _GONE))
 
@@ -29,7 +23,6 @@ def repositories(templates: Templates) -> Iterator[Finding]:
     """Jobs name images that stay, as they were (ECR, "Tag mutability", "Lifecycle policies")."""
     every = templates.of("ECR::Repository")
     yield from constants(every, Code.ENCRYPTION, _MUST)
-    yield from constants(every, Code.ENCRYPTION, _SHOULD, Level.WARNING)
     for each in every:
         yield from each.body.must_hold(_EXPIRES, _KEPT)
         filters = each["ImageTagMutabilityExclusionFilters"]
@@ -39,9 +32,6 @@ def repositories(templates: Templates) -> Iterator[Finding]:
             yield filters.finding(Code.ENCRYPTION, found, "name 'latest' alone, as a WILDCARD")
         written = each["LifecyclePolicy"]["LifecyclePolicyText"]
         rules = Value(json_of(written), written.place, written.path)["rules"]
-        if not list(rules):
-            found, remedy = "no rules: images are kept, and paid, for ever", "expire untagged ones"
-            yield written.finding(_EXPIRES, found, remedy, Level.WARNING)
         for chosen in (rule["selection"] for rule in rules):
             patterns = {*chosen["tagPrefixList"].texts, *chosen["tagPatternList"].texts}
             states = ("untagged", "tagged")[: 1 + bool(patterns - {"*", ""})]

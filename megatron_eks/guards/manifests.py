@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
@@ -50,8 +49,7 @@ class Pod:
     @property
     def main(self) -> Value:
         """The container that does the work: PyTorchJobs call it `pytorch`."""
-        named = self.spec["containers"].at("name=pytorch")
-        return named or self.spec["containers"][0]
+        return self.spec["containers"].at("name=pytorch") or self.spec["containers"][0]
 
     def setting(self, container: Value, key: str) -> Value:
         """Return a setting of a container's security context, or that of its pod."""
@@ -59,11 +57,8 @@ class Pod:
 
     def asks(self, resource: str) -> bool:
         """Tell whether a container asks for some of a resource, such as `nvidia.com/gpu`."""
-        return any(
-            each["resources"][kind][resource].quantity
-            for each in self.containers
-            for kind in ("limits", "requests")
-        )
+        given = [each["resources"] for each in self.containers]
+        return any(e[kind][resource].quantity for e in given for kind in ("limits", "requests"))
 
 
 class Object:
@@ -118,20 +113,18 @@ class Manifests:
         return [pod for each in self.objects for pod in each.pods]
 
     def policies_of(self, pod: Pod) -> list[Object]:
-        """Return the network policies that hold for a pod, in their order."""
-        space, pairs = pod.owner.namespace, set(map(str, pod.labels.items()))
-        near = [e for pair in ("", *pairs) for e in self._policies.get((space, pair), ())]
-        return [each for _, wanted, each in sorted(near, key=itemgetter(0)) if pairs >= wanted]
+        """Return the network policies that hold for a pod."""
+        pairs = {*map(str, pod.labels.items())}
+        of_space = self._policies.get(pod.owner.namespace, ())
+        return [each for wanted, each in of_space if wanted <= pairs]
 
     @cached_property
-    def _policies(self) -> dict[tuple[str, str], list[tuple[int, set[str], Object]]]:
-        """Policies by namespace and a label that they ask for: each job brings one of its own."""
-        found: dict[tuple[str, str], list[tuple[int, set[str], Object]]] = {}
-        for number, each in enumerate(self.of("NetworkPolicy")):
-            labels = each["spec"]["podSelector"]["matchLabels"]
-            wanted = {str((key, value.raw)) for key, value in labels.items()}
-            key = (each.namespace, min(wanted, default=""))
-            found.setdefault(key, []).append((number, wanted, each))
+    def _policies(self) -> dict[str, list[tuple[set[str], Object]]]:
+        found: dict[str, list[tuple[set[str], Object]]] = {}
+        for each in self.of("NetworkPolicy"):
+            labels = each["spec"]["podSelector"]["matchLabels"].items()
+            wanted = {str((key, value.raw)) for key, value in labels}
+            found.setdefault(each.namespace, []).append((wanted, each))
         return found
 
     def named(self, kind: str, name: str, namespace: str = "") -> Object | None:

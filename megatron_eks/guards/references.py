@@ -1,10 +1,19 @@
-"""Guards of names: what an object names is there, and selectors find their pods."""
+"""Guards of what objects name, and of network policies: what their pods must reach.
 
-from collections.abc import Iterator
+Kubernetes, "Network Policies": pods that no policy selects take and make every connection; what one
+selects needs a rule on both sides.
+"""
+
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from typing import NamedTuple
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.manifests import Manifests, manifest_guard
+from megatron_eks.config.load import Json
+from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.pods import JOBS
 from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -12,7 +21,12 @@ _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
 _APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
+_PREVIEW = "`meks apply` takes a placeholder for an address"
 _WORDS = {"args", "command", "openAPIV3Schema"}
+_METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
+_AWS = "52.94.0.1"  # an address outside the cluster
+_PEERS = {"ingress": "from", "egress": "to"}
+_RANKS: Json = {"matchLabels": {"app": "megatron-training"}}
 
 
 @manifest_guard
@@ -59,6 +73,10 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         found = f"no name, or a second {each.kind} {name.text}: one overwrites the other"
         yield from report(Code.DUPLICATE_OBJECT, (again, name, found, "rename or remove one"))
         seen.add((each.kind, place.text, name.text))
+        text = str(each.body.raw) if each.kind in {"PersistentVolume", *JOBS} else ""
+        if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
+            mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW
+            yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)
         for value in _repeating(each.body):
             found = f"{value.name} has an element twice: it is refused, or was meant to differ"
             yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
@@ -94,3 +112,161 @@ def _repeating(value: Value) -> Iterator[Value]:
     for key, each in (*enumerate(value), *value.items()):
         if key not in _WORDS and isinstance(each.raw, dict | list):
             yield from _repeating(each)
+
+
+class _Way(NamedTuple):
+    port: int
+    protocol: str
+    to: list[Json] | int | str
+    """The right peers, at least so many ranges, or an address that is in one."""
+    peers: str
+    lost: str
+
+
+def _leads(way: _Way, peers: Value) -> bool:
+    if isinstance(way.to, list):
+        return any(each.raw in way.to for each in peers)
+    if isinstance(way.to, int):
+        return len({each["ipBlock"]["cidr"].text for each in peers} - {""}) >= way.to
+    return _reaches(way.to, peers)
+
+
+def _reaches(address: str, peers: Value) -> bool:
+    keys = ("cidr", "except")
+    found = ([_is_in(address, each["ipBlock"][key].texts) for key in keys] for each in peers)
+    return [True, False] in found
+
+
+def _is_in(address: str, ranges: list[str]) -> bool:
+    try:
+        return any(ip_address(address) in ip_network(each) for each in ranges)
+    except ValueError:
+        return False
+
+
+_SYSTEM: Json = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+_SERVER: Json = {"matchLabels": {"k8s-app": "kube-dns"}}
+_DNS: list[Json] = [{"namespaceSelector": e, "podSelector": _SERVER} for e in (_SYSTEM, {})]
+_NAMES = [
+    _Way(53, each, _DNS, "k8s-app: kube-dns of kube-system", "no name resolves")
+    for each in ("UDP", "TCP")
+]
+# EKS User Guide, "Understand how EKS Pod Identity works" and "Amazon EKS networking requirements":
+# an agent answers at this address, and the API server calls webhooks from addresses of the VPC.
+_OF_JOBS = (
+    *_NAMES,
+    _Way(80, "TCP", _IDENTITY, f"{_IDENTITY}/32", "no credentials, S3 is denied"),
+    _Way(443, "TCP", _AWS, "0.0.0.0/0 except 169.254.0.0/16", "S3 times out"),
+)
+_TO_API = _Way(443, "TCP", 2, "ranges of VPC and Services", "no job gets pods")
+_WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
+
+
+@manifest_guard
+def forms(manifests: Manifests) -> Iterator[Finding]:
+    """Deny first, then allow peers and ports by name, without the node's credentials."""
+    code, policies = Code.POLICY_MEANING, manifests.of("NetworkPolicy")
+    for policy in policies:
+        types = policy["spec"]["policyTypes"]
+        for key in _PEERS:
+            missing = policy["spec"][key].raw and types.texts.count(key.title()) != 1
+            found = f"policyTypes lacks {key.title()}, or has it twice: no rule is applied"
+            yield from report(code, (missing, types, found, f"list {key.title()} once"))
+            for rule in policy["spec"][key]:
+                yield from report(code, *_too_wide(rule, rule[_PEERS[key]]))
+    shared = [each for each in policies if _everyone(each)]
+    closed = {e.namespace for e in shared if _closes(e, "Egress") and _closes(e, "Ingress")}
+    spaces = {each.namespace: each["metadata"]["namespace"] for each in shared}
+    spaces |= {e.name: e["metadata"]["name"] for e in manifests.of("Namespace") if shared}
+    for space, place in spaces.items():
+        found = f"no policy denies all traffic in {space}: its pods reach everything"
+        remedy = "add default-deny: podSelector {}, policyTypes Ingress and Egress, no rules"
+        yield from report(code, (space not in closed, place, found, remedy))
+
+
+def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, str]]:
+    found = f"a rule without {peers.name!r} admits every address, {_METADATA_SERVICE} too"
+    yield not peers.raw, peers, found, "name the peers"
+    every = not rule["ports"].raw and not all("job-name" in str(each.raw) for each in peers)
+    yield every, rule["ports"], "no ports: the rule admits all of them", "name port and protocol"
+    found = f"the ranges have {_METADATA_SERVICE}, where the node's credentials are"
+    yield _reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16"
+    for port in rule["ports"]:
+        found = "no port, or no protocol: every port, or TCP alone, passes"
+        wrong = not port["port"] or not port["protocol"]
+        yield wrong, port, found, "write both, such as port: 443 and protocol: TCP"
+    for peer in peers:
+        spaces, pods = peer["namespaceSelector"], peer["podSelector"]
+        named = [value.raw for each in (spaces, pods) for _, value in each.items()]
+        wrong = not peer["ipBlock"] and (spaces.raw == {} or not any(named))
+        place = spaces if spaces.raw == {} else pods
+        yield wrong, place, "more pods than one kind are meant", "name them by their labels"
+
+
+@manifest_guard
+def ways(manifests: Manifests) -> Iterator[Finding]:
+    """Let jobs reach names, credentials, HTTPS, etcd and their ranks; the operator the API server.
+
+    Ranks reach each other on every port: torch and NCCL choose theirs at random.
+    """
+    policies = manifests.of("NetworkPolicy")
+    for deny in (each for each in policies if _closes(each, "Egress")):
+        shared = [e for e in policies if e.namespace == deny.namespace and _everyone(e)]
+        jobs = any(each.namespace == deny.namespace for each in manifests.of("PyTorchJob"))
+        if jobs or any(each["spec"]["egress"].raw for each in shared):
+            yield from _blocked([deny, *shared], "egress", _OF_JOBS)
+    for policy in (each for each in policies if "job-name" in str(each["spec"].raw)):
+        peer: Json = {"podSelector": policy["spec"]["podSelector"].raw}
+        lost = "ranks do not reach each other, and never start"
+        way = _Way(0, "", [peer], "the labels of podSelector", lost)
+        yield from (found for key in _PEERS for found in _blocked([policy], key, [way]))
+    for pod in manifests.pods:
+        yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone), policies)
+
+
+def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Finding]:
+    spec = pod.owner["spec"]
+    counts = [each["replicas"] for _, each in spec["pytorchReplicaSpecs"].items()]
+    ranks = sum(each.number or 0 for each in counts or [spec["parallelism"]])
+    alone = ranks > 1 and pod.asks("nvidia.com/gpu") and all(map(_everyone, own))
+    found = f"no policy lets the ranks of {pod.owner.name} reach each other: none ever starts"
+    remedy = "add one from and to pods with the label job-name of the job, without ports"
+    row = (alone, pod.owner["metadata"]["name"], found, remedy)
+    yield from report(Code.RANKS_CUT_OFF, row)
+    if own and "--enable-scheme" in str(pod.main["args"].raw):
+        yield from _blocked(own, "egress", [*_NAMES, _TO_API])
+        yield from _blocked(own, "ingress", [_WEBHOOK])
+    if policies and pod.main.at("command 0").text == "etcd":
+        chosen = [each for each in policies if each["spec"]["podSelector"].raw == _RANKS]
+        labels: Json = {"matchLabels": pod.metadata["labels"].raw}
+        for key, those, peer in (("ingress", own, _RANKS), ("egress", chosen, labels)):
+            way = _Way(2379, "TCP", [{"podSelector": peer}], f"pods of {peer}", "ranks never meet")
+            yield from _blocked([*those, pod.owner], key, [way])
+
+
+def _everyone(policy: Object) -> bool:
+    """Tell whether a policy holds for every pod of its namespace."""
+    return not policy["spec"]["podSelector"].raw
+
+
+def _closes(policy: Object, kind: str) -> bool:
+    rules = policy["spec"][kind.lower()].raw
+    return _everyone(policy) and kind in policy["spec"]["policyTypes"].texts and not rules
+
+
+def _blocked(policies: Sequence[Object], key: str, ways: Sequence[_Way]) -> Iterator[Finding]:
+    rules = [rule for each in policies for rule in each["spec"][key]]
+    for way in ways:
+        fits = [(_admits(rule, way), _leads(way, rule[_PEERS[key]])) for rule in rules]
+        near = [rule for rule, fit in zip(rules, fits, strict=True) if any(fit)]
+        place = near[0] if near else policies[0]["spec"]
+        ports = f"{way.protocol} port {way.port}" if way.port else "all ports"
+        words = f"{key} {_PEERS[key]} {way.peers} on {ports}"
+        row = (not any(map(all, fits)), place, f"no {words}: {way.lost}", f"allow {words}")
+        yield from report(Code.RANKS_CUT_OFF, row)
+
+
+def _admits(rule: Value, way: _Way) -> bool:
+    wanted = ((way.port, way.protocol), (None, way.protocol))
+    ports = [(each["port"].raw, each["protocol"].text or "TCP") for each in rule["ports"]]
+    return not ports or any(each in wanted for each in ports)

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.quotas import JOBS
+from megatron_eks.guards.pods import JOBS
 from megatron_eks.guards.values import NO, YES, Row, Value, report, warn, written
+from megatron_eks.guards.volumes import mounted
 
 _LEVEL, _LEVELS = "pod-security.kubernetes.io", ("privileged", "baseline", "restricted")
 _MODES = ("enforce", "audit", "warn")
@@ -53,7 +54,6 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
-    """Return what a level refuses, baseline or restricted, with what to do about it."""
     sources = [item for volume in pod.spec["volumes"] for item in volume.items()]
     wrong = [e for key in _OF_THE_NODE if (e := pod.spec[key]).raw is True]
     wrong += [e for kind, e in sources if kind == "hostPath" or (strict and kind not in _VOLUMES)]
@@ -94,9 +94,9 @@ def users(manifests: Manifests) -> Iterator[Finding]:
                 code, context = Code.NEEDLESS_PRIVILEGE, container["securityContext"]
                 yield from context.must_hold(code, _HARDENED, Level.WARNING)
         group = pod.spec["securityContext"]["fsGroup"]
-        claims = any(each["persistentVolumeClaim"] for each in pod.spec["volumes"])
+        changes = group and mounted(pod, pod.main, "persistentVolumeClaim")
         found = "fsGroup: the kubelet changes the owner of every shared file before a pod starts"
-        yield from report(Code.FILE_OWNERS, (group and claims, group, found, "remove it"))
+        yield from report(Code.FILE_OWNERS, (changes, group, found, "remove it"))
         account, space = pod.spec["serviceAccountName"], pod.owner.namespace
         if account.text in bound:
             yield from token.must_be(Code.RIGHTS, YES, why="it cannot call the API server")

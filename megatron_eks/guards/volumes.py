@@ -8,8 +8,8 @@ from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.quotas import JOBS
-from megatron_eks.guards.values import Row, Value, report, warn
+from megatron_eks.guards.pods import JOBS
+from megatron_eks.guards.values import Row, Value, report
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME, Code.DIRECTORY_OWNER
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
@@ -44,22 +44,35 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         volumes, listed = list(pod.spec["volumes"]), [e["volumeMounts"] for e in pod.containers]
         names = [each["name"].text for each in volumes]
-        used = {each["name"].text for mounts in listed for each in mounts}
         for volume in volumes:
             sources = sum(bool(each) for _, each in volume.items()) - 1
             found = f"a volume with {sources} sources: the pod is refused"
             yield from report(Code.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
-            idle, found = volume["name"].text not in used, "nothing mounts this volume"
-            yield from warn(Code.UNKNOWN_VOLUME, (idle, volume, found, "mount or remove it"))
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
             yield from twice(Code.DUPLICATE_IN_POD, once)
-        for each in (each for mounts in listed for each in mounts):
-            name, path = each["name"], each["mountPath"]
+        for name, path in ((e["name"], e["mountPath"]) for mounts in listed for e in mounts):
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
-            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"))
-            found, lost = f"{path.raw!r} is no absolute path", not path.text.startswith("/")
-            yield from report(Code.UNKNOWN_VOLUME, (lost, path, found, "begin with a slash"))
+            row = (not path.text.startswith("/"), path, "no absolute path", "begin with a slash")
+            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
+        yield from _files(pod) if pod.of_job else ()
+
+
+def _files(pod: Pod) -> Iterator[Finding]:
+    """Keep what programs read and write on a mounted claim."""
+    listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
+    at = {each["mountPath"].text.rstrip("/"): each for each in listed}
+    needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
+    needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
+    for place, path, kept, written in needs:
+        over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
+        only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
+        found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
+        row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
+        only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
+        yield from report(Code.LOST_OUTPUT, row, only_read)
+        found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
+        yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
 def twice(code: Code, listed: list[Value]) -> Iterator[Finding]:
@@ -74,25 +87,6 @@ def mounted(pod: Pod, container: Value, source: str) -> list[str]:
     """Return where a container mounts volumes of a source, such as `emptyDir`."""
     names = {each["name"].text for each in pod.spec["volumes"] if each[source]}
     return [e["mountPath"].text for e in container["volumeMounts"] if e["name"].text in names]
-
-
-@manifest_guard
-def paths(manifests: Manifests) -> Iterator[Finding]:
-    """Keep what programs read and write on a mounted claim (Kubernetes, "Volumes")."""
-    for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
-        listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
-        at = {each["mountPath"].text.rstrip("/"): each for each in listed}
-        needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
-        needs += [(place, place.text, kept, written) for place, kept, written in _paths(pod.main)]
-        for place, path, kept, written in needs:
-            over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
-            only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
-            found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
-            row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
-            only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
-            yield from report(Code.LOST_OUTPUT, row, only_read)
-            found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
-            yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
 @manifest_guard

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.quotas import GPU, JOBS
+from megatron_eks.guards.pods import GPU, JOBS
 from megatron_eks.guards.values import YES, Row, Value, report, warn, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -100,7 +99,6 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Iterator[Finding]:
-    """Check that ranks that `torchrun` starts find rank 0."""
     service, command = manifests.named("Service", job.name, job.namespace), pod.main["command"]
     found = f"no Service {job.name}: the other ranks never find rank 0"
     yield from report(Code.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
@@ -182,16 +180,6 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
         yield from warn(Code.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
-
-
-@manifest_guard
-def previews(manifests: Manifests) -> Iterator[Finding]:
-    """Mark what holds a placeholder, or `meks apply` starts what cannot work (decision 0005)."""
-    for each in manifests.of("PersistentVolume", *JOBS):
-        text, mark = str(each.body.raw), each["metadata"]["annotations"][PREVIEW_ANNOTATION]
-        if PLACEHOLDER_HOST in text or "fs-preview" in text:
-            why = "a placeholder is applied as if it were an address"
-            yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)
 
 
 def _restarts(policy: Value) -> tuple[str, ...]:

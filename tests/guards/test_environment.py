@@ -105,9 +105,8 @@ def test_words_about_secrets_are_right():
         (_FETCH, f"{_BOX} command 0", "torchrun", Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args 0", "--tokeniser", Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
-        (_CONFIG, "data train_ddp.json", '{"model": ', Code.MISSING_OBJECT),
+        (_CONFIG, "data", {"train.json": "{}"}, Code.MISSING_OBJECT),
         (_GPT, _ARGS, lambda old: [*old, "--hiden-size"], Code.TRAINING_FLAG),
-        (_GPT, _ARGS, lambda old: [*old, "--bf16", "true"], Code.TRAINING_FLAG),
         (_GPT, _ARGS, lambda old: [e for e in old if e != "--"], Code.TRAINING_FLAG),
     ],
 )

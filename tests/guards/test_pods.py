@@ -1,13 +1,16 @@
-"""What pods ask of their nodes."""
+"""What pods ask of nodes and quotas."""
 
 import pytest
 
+from megatron_eks.config.codes import Code
 from tests.guards.slips import ABSENT, in_manifest
 
 _JOB = "PyTorchJob/megatron-cpt-techpulse"
 _POD = "spec pytorchReplicaSpecs Master template spec"
 _MAIN = f"{_POD} containers 0"
 _LIMITS, _REQUESTS = f"{_MAIN} resources limits", f"{_MAIN} resources requests"
+_QUOTA = "ResourceQuota/training"
+_SCOPE = "spec scopeSelector matchExpressions 0"
 
 
 @pytest.mark.parametrize(
@@ -59,3 +62,22 @@ def test_mistakes(place, value, code):
 def test_right_variations(place, value):
     """Another size or image of somebody's own is no mistake; a warning may remain."""
     assert in_manifest(_JOB, place, value) <= {"TOLERATION", "REPLICAS_DIFFER"}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "code"),
+    [
+        (_QUOTA, "spec hard", lambda old: {**old, "requests.nvidia.com/gpu": 7}, Code.ABOVE_QUOTA),
+        (_QUOTA, "spec hard requests.nvidia.com/gpu", 15, Code.ABOVE_QUOTA),
+        (_QUOTA, "spec hard requests.vpc.amazonaws.com/efa", 4, Code.ABOVE_QUOTA),
+        (_QUOTA, f"{_SCOPE} values 0", "megatron-trainig", Code.MISSING_OBJECT),
+    ],
+)
+def test_a_wrong_quota_is_reported(name, path, value, code):
+    """Pods above a quota are never made, and one that counts nothing limits nothing."""
+    assert code.name in in_manifest(name, path, value)
+
+
+def test_another_size_is_right():
+    """A quota may be for more pods."""
+    assert in_manifest("ResourceQuota/pods", "spec hard pods", 500) == set()

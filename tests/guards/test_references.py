@@ -1,4 +1,4 @@
-"""Names, selectors and namespaces."""
+"""Names, selectors, namespaces and network policies."""
 
 import pytest
 
@@ -10,6 +10,11 @@ _POD = "spec template spec"
 _NAMESPACE = "Namespace/megatron-workshop"
 _LABEL = "metadata labels pod-security.kubernetes.io"
 _SELECTOR = "spec selector app.kubernetes.io/name"
+_DNS, _HTTPS = "NetworkPolicy/allow-dns", "NetworkPolicy/allow-https"
+_IDENTITY, _OPERATOR = "NetworkPolicy/allow-pod-identity", "NetworkPolicy/training-operator"
+_RANKS = "NetworkPolicy/ranks-of-megatron-gpt-7b"
+_PORT, _TO = "spec egress 0 ports 0 port", "spec egress 0 to 0"
+_ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
 
 
 @pytest.mark.parametrize(
@@ -45,3 +50,56 @@ def test_other_names_are_right():
     """More tolerations, and another Pod Security version of all modes, are right."""
     more = {"key": "own", "operator": "Exists"}
     assert in_manifest(_FETCH, f"{_POD} tolerations", lambda old: [*old, more]) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "code"),
+    [
+        ("NetworkPolicy/default-deny", "spec policyTypes", ["Ingress"], Code.POLICY_MEANING),
+        (_DNS, _PORT, 54, Code.RANKS_CUT_OFF),
+        (_DNS, "spec egress 0 ports", lambda old: old[:1], Code.RANKS_CUT_OFF),
+        (_DNS, f"{_TO} podSelector", ABSENT, Code.RANKS_CUT_OFF),
+        (_HTTPS, _PORT, 80, Code.RANKS_CUT_OFF),
+        (_HTTPS, f"{_TO} ipBlock except", ABSENT, Code.POLICY_MEANING),
+        (_HTTPS, "spec policyTypes", ["Ingress"], Code.POLICY_MEANING),
+        (_IDENTITY, "spec egress 0 to", ABSENT, Code.POLICY_MEANING),
+        (_IDENTITY, f"{_TO} ipBlock cidr", "169.254.170.2/32", Code.RANKS_CUT_OFF),
+        (_RANKS, "spec egress", ABSENT, Code.RANKS_CUT_OFF),
+        (_RANKS, "spec ingress 0 from 0 podSelector matchLabels", {"a": "b"}, Code.RANKS_CUT_OFF),
+        (_RANKS, "spec podSelector matchLabels", {"app": "other"}, Code.RANKS_CUT_OFF),
+        (_RANKS, "spec ingress 0 ports", lambda _: _ONE_PORT, Code.RANKS_CUT_OFF),
+        (_OPERATOR, "spec ingress 0 ports 0 port", 443, Code.RANKS_CUT_OFF),
+        (_OPERATOR, _PORT, 6443, Code.RANKS_CUT_OFF),
+        (_OPERATOR, "spec egress", lambda old: old[:1], Code.RANKS_CUT_OFF),
+    ],
+)
+def test_a_wrong_policy_is_reported(name, path, value, code):
+    """What jobs and the operator must reach, and what nobody may."""
+    assert code.name in in_manifest(name, path, value)
+
+
+@pytest.mark.parametrize("name", [_DNS, _IDENTITY, _HTTPS, _RANKS])
+def test_a_policy_that_is_gone_is_missed(name):
+    """Each of the ways is needed."""
+    assert without(name) == {Code.RANKS_CUT_OFF.name}
+
+
+def test_another_way_out_is_right():
+    """A team may let its jobs reach a server of its own."""
+    ports = [{"port": 5000, "protocol": "TCP"}]
+    rule = {"to": [{"ipBlock": {"cidr": "10.9.0.4/32"}}], "ports": ports}
+    assert in_manifest(_HTTPS, "spec egress", lambda old: [*old, rule]) == set()
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "codes"),
+    [
+        ({"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}, set()),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, set()),
+        ({}, {Code.POLICY_MEANING.name}),
+    ],
+)
+def test_a_namespace_is_named_by_its_labels(namespaces, codes):
+    """Prometheus may ask jobs for their metrics at one port; every namespace may not."""
+    rule = {"from": [{"namespaceSelector": namespaces}], "ports": _ONE_PORT}
+    assert in_manifest(_RANKS, "spec ingress", lambda old: [*old, rule]) == codes
