@@ -16,7 +16,6 @@ _CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for e
 _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
 _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
 _KMS, _S3 = ("aws:kms", "aws:kms:dsse"), "AES256"
-_OWNER = (("OwnershipControls Rules 0 ObjectOwnership", ("BucketOwnerEnforced",), "ACLs count"),)
 _VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
 _TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
 _ACCOUNT = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
@@ -34,7 +33,6 @@ _USABLE: dict[str, Json] = {
 }
 _KEY = [(name, (value, None), "nothing can be encrypted") for name, value in _USABLE.items()]
 _ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
-_EFS = (("Encrypted", (True,), "EFS refuses a KmsKeyId else"),)
 _DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket")
 
 
@@ -60,7 +58,6 @@ def bucket_settings(templates: Templates) -> Iterator[Finding]:
     buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.ENCRYPTION
     yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
     yield from constants(buckets, code, ((_ALGORITHM, (*_KMS, _S3), "nothing says how"),))
-    yield from constants(buckets, Code.BUCKET_SETTINGS, _OWNER, Level.WARNING)
     yield from constants(data, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
     files = {each.file for each in templates.of("KMS::Key")}
     for bucket in buckets:
@@ -143,8 +140,6 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
 def encrypted_with_the_key(templates: Templates) -> Iterator[Finding]:
     """Use the stack's key, where FSx has not its own: scratch (KMS, "AWS managed keys")."""
     files = {key.file for key in templates.of("KMS::Key")}
-    with_key = [each for each in templates.of("EFS::FileSystem") if each["KmsKeyId"]]
-    yield from constants(with_key, Code.ENCRYPTION, _EFS)
     kinds = ("FSx::FileSystem", "EFS::FileSystem", "Logs::LogGroup", "CodeBuild::Project")
     for each in templates.of(*kinds):
         key = each["EncryptionKey" if "CodeBuild" in each.type else "KmsKeyId"]

@@ -1,9 +1,7 @@
 """Guards of the control plane and its add-ons: endpoint, settings, logs, who gets in, order."""
 
 import json
-import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from ipaddress import IPv4Network
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
@@ -16,11 +14,8 @@ from megatron_eks.guards.templates import Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _INSIDE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-_SUBNET = re.compile(r"subnet-([0-9a-f]{8}|[0-9a-f]{17})|")
 _LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"
 _ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-_POLICY = re.compile(r"arn:[^:]+(::Partition})?:eks::aws:cluster-access-policy/AmazonEKS\w+Policy")
-_PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+|.*[$].*|")
 _MUST: tuple[Row, ...] = (
     ("ResourcesVpcConfig EndpointPrivateAccess", (YES,), "nodes do not reach it, and never join"),
     ("AccessConfig AuthenticationMode", ("API", "API_AND_CONFIG_MAP"), "nobody gets in"),
@@ -28,7 +23,6 @@ _MUST: tuple[Row, ...] = (
 )
 _VERSION: Row = ("Version", tuple(SUPPORTED), "EKS refuses it, or no add-on is pinned for it")
 _CREATOR = "AccessConfig BootstrapClusterCreatorAdminPermissions"
-_ELSE = "no range: EKS chooses one that network policies do not admit"
 _SHOULD: tuple[Row, ...] = (
     ("Name", (), "its log group, its roles' conditions and the manifests are for another name"),
     (_CREATOR, (NO,), "whoever creates the cluster stays its administrator, unseen"),
@@ -50,7 +44,6 @@ _BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
-_UNBOUND = "bound to no service account: its pods get no credentials"
 _DEGRADED = "it waits for no nodes without taints: it is DEGRADED, and the stack fails"
 _NEEDED = {
     "vpc-cni": "nodes stay NotReady",
@@ -90,7 +83,7 @@ def control(templates: Templates) -> Iterator[Finding]:
     yield from constants(clusters, Code.CLUSTER_VERSION, [_VERSION])
     yield from constants(clusters, Code.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
     yield from constants(groups, Code.CLUSTER_CONTROL, [_RETENTION], Level.WARNING)
-    entries, role = templates.of("EKS::AccessEntry"), "arn:aws:iam::ACCOUNT:role/NAME"
+    entries = templates.of("EKS::AccessEntry")
     arns = [policy["PolicyArn"] for each in entries for policy in each["AccessPolicies"]]
     none = not any("AdminPolicy" in templates.text(arn) for arn in arns)
     for cluster in clusters:
@@ -99,16 +92,6 @@ def control(templates: Templates) -> Iterator[Finding]:
         own = [each.name for each in groups if each["LogGroupName"].text == name]
         late, found = not {*own} <= {*depends.texts}, f"EKS makes {name} first, and the stack fails"
         yield from report(Code.START_ORDER, (late, depends, found, f"set it to {own}"))
-        services = cluster["KubernetesNetworkConfig"]["ServiceIpv4Cidr"]
-        row = (not range_of(services), services, _ELSE, "write 172.20.0.0/16, outside of the VPC")
-        yield from report(Code.RANGE, row)
-        for subnet in cluster["ResourcesVpcConfig"]["SubnetIds"]:
-            wrong, found = not _SUBNET.fullmatch(subnet.text), f"{subnet.text} is no subnet's id"
-            yield from report(Code.SUBNETS, (wrong, subnet, found, "write subnet- and 17 digits"))
-    people = [(each["PrincipalArn"], _PRINCIPAL, role) for each in entries]
-    for arn, form, right in [*people, *((each, _POLICY, _ADMIN) for each in arns)]:
-        wrong, found = not form.fullmatch(templates.text(arn)), f"EKS refuses {arn.text!r}"
-        yield from report(Code.ACCESS_ENTRY, (wrong, arn, found, f"write {right}"))
 
 
 @template_guard
@@ -120,9 +103,6 @@ def addons(templates: Templates) -> Iterator[Finding]:
         known, links, config = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"]
         values = Value(json_of(config), config.place, config.path)
         yield from values.must_hold(_SETTINGS, [_POLICIES] if name == "vpc-cni" else [])
-        close = [] if known else get_close_matches(name, _KNOWN, 1, 0.8)
-        rows = (close, addon["AddonName"], f"EKS has no add-on {name!r}", f"did you mean {close}?")
-        yield from report(Code.ADDON_NAME, rows)
         if not known:
             continue
         version, account = addon["AddonVersion"], known.service_account
@@ -146,16 +126,6 @@ def addons(templates: Templates) -> Iterator[Finding]:
         for name in (each for each in _NEEDED if each not in listed):
             found, remedy = f"no add-on {name}: {_NEEDED[name]}", f"add an AWS::EKS::Addon {name}"
             yield cluster.properties.finding(_SETTINGS, found, remedy)
-
-
-@template_guard
-def pod_identity(templates: Templates) -> Iterator[Finding]:
-    """Roles for pods are bound to an account (EKS, "Assign an IAM role to a service account")."""
-    for role in templates.of("IAM::Role") if templates.of("EKS::Cluster") else ():
-        for_pods = "pods.eks.amazonaws.com" in str(role["AssumeRolePolicyDocument"].raw)
-        free = for_pods and not any("::EKS::" in user.type for user in templates.users(role))
-        remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
-        yield from report(Code.ROLE_TRUST, (free, role.properties, _UNBOUND, remedy))
 
 
 def json_of(value: Value) -> Json:

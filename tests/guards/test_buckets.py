@@ -27,7 +27,6 @@ def _rule(**parts):
         (BUCKET, "PublicAccessBlockConfiguration", ABSENT, "OPEN_TO_ALL"),
         (BUCKET, "PublicAccessBlockConfiguration BlockPublicAcls", False, "OPEN_TO_ALL"),
         (POLICY, "PolicyDocument Statement", lambda old: [*old, PUBLIC], "OPEN_TO_ALL"),
-        (BUCKET, "OwnershipControls", ABSENT, "BUCKET_SETTINGS"),
         (BUCKET, DEFAULT, {"SSEAlgorithm": "AES256"}, "ENCRYPTION"),
         (BUCKET, f"{DEFAULT} KMSMasterKeyID", ABSENT, "ENCRYPTION"),
         (BUCKET, f"{DEFAULT} SSEAlgorithm", "aes", "ENCRYPTION"),
