@@ -53,8 +53,8 @@ def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
 
 
 @template_guard
-def bucket_settings(templates: Templates) -> Iterator[Finding]:
-    """Close buckets to the public, and encrypt them (S3, "Blocking public access", "SSE-KMS")."""
+def encryption_and_settings(templates: Templates) -> Iterator[Finding]:
+    """Close buckets, and encrypt with the key at hand (S3, "SSE-KMS"; KMS, "AWS managed keys")."""
     buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.ENCRYPTION
     yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
     yield from constants(buckets, code, ((_ALGORITHM, (*_KMS, _S3), "nothing says how"),))
@@ -68,6 +68,18 @@ def bucket_settings(templates: Templates) -> Iterator[Finding]:
             remedy = "write SSEAlgorithm aws:kms, and KMSMasterKeyID: Fn::GetAtt [KEY, Arn]"
             level = Level.WARNING if own and not key.raw else Level.ERROR
             yield key.finding(code, found, remedy, level)
+    # Where FSx has no key of its own: scratch.
+    kinds = ("FSx::FileSystem", "EFS::FileSystem", "Logs::LogGroup", "CodeBuild::Project")
+    for each in templates.of(*kinds):
+        key = each["EncryptionKey" if "CodeBuild" in each.type else "KmsKeyId"]
+        target = templates.target(key)
+        scratch = each["LustreConfiguration"]["DeploymentType"].text.startswith("SCRATCH")
+        other = target and (target.type != "AWS::KMS::Key" or key["Ref"])
+        if other or (not key.raw and each.file in files and not scratch):
+            found = f"{key.name} is not the key of the stack: others encrypt {each.name}"
+            level = Level.ERROR if other else Level.WARNING
+            remedy = f"set {key.name} to Fn::GetAtt [KEY, Arn]"
+            yield key.finding(Code.ENCRYPTION, found, remedy, level)
 
 
 @template_guard
@@ -134,23 +146,6 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
                 f"log group {group.name} is not made",
             )
             yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
-
-
-@template_guard
-def encrypted_with_the_key(templates: Templates) -> Iterator[Finding]:
-    """Use the stack's key, where FSx has not its own: scratch (KMS, "AWS managed keys")."""
-    files = {key.file for key in templates.of("KMS::Key")}
-    kinds = ("FSx::FileSystem", "EFS::FileSystem", "Logs::LogGroup", "CodeBuild::Project")
-    for each in templates.of(*kinds):
-        key = each["EncryptionKey" if "CodeBuild" in each.type else "KmsKeyId"]
-        target = templates.target(key)
-        scratch = each["LustreConfiguration"]["DeploymentType"].text.startswith("SCRATCH")
-        other = target and (target.type != "AWS::KMS::Key" or key["Ref"])
-        if other or (not key.raw and each.file in files and not scratch):
-            found = f"{key.name} is not the key of the stack: others encrypt {each.name}"
-            level = Level.ERROR if other else Level.WARNING
-            remedy = f"set {key.name} to Fn::GetAtt [KEY, Arn]"
-            yield key.finding(Code.ENCRYPTION, found, remedy, level)
 
 
 @template_guard

@@ -58,26 +58,8 @@ _NEEDED = {
 
 
 @template_guard
-def endpoint(templates: Templates) -> Iterator[Finding]:
-    """Nodes reach the endpoint in the VPC, people from named ranges (EKS API, VpcConfigRequest)."""
-    for cluster in templates.of("EKS::Cluster"):
-        access, users = cluster["ResourcesVpcConfig"], templates.users(cluster)
-        cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
-        rules = [each for each in users if each.type == "AWS::EC2::SecurityGroupIngress"]
-        shut = not public and not any(covers(each.properties) for each in rules)
-        yield from report(Code.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
-        for cidr in list(cidrs) or [cidrs]:
-            given, everybody = range_of(cidr), is_wide(cidr) or (public and not cidrs.texts)
-            inside = cidr.text and (not given or any(given.subnet_of(each) for each in _INSIDE))
-            open_to = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
-            yield from report(Code.ENDPOINT_OPEN, (everybody, cidr, open_to, _RANGES))
-            nobody = f"{cidr.text} is no public range: nobody gets in"
-            yield from report(Code.RANGE, (inside, cidr, nobody, _RANGES))
-
-
-@template_guard
 def control(templates: Templates) -> Iterator[Finding]:
-    """Nobody is locked out, and nothing is lost unseen (EKS best practices, "Cluster access")."""
+    """Nobody is locked out, nodes and people reach it (EKS best practices, "Cluster access")."""
     clusters, groups = templates.of("EKS::Cluster"), templates.of("Logs::LogGroup")
     yield from constants(clusters, Code.CLUSTER_CONTROL, _MUST)
     yield from constants(clusters, Code.CLUSTER_VERSION, [_VERSION])
@@ -92,6 +74,18 @@ def control(templates: Templates) -> Iterator[Finding]:
         own = [each.name for each in groups if each["LogGroupName"].text == name]
         late, found = not {*own} <= {*depends.texts}, f"EKS makes {name} first, and the stack fails"
         yield from report(Code.START_ORDER, (late, depends, found, f"set it to {own}"))
+        access, users = cluster["ResourcesVpcConfig"], templates.users(cluster)
+        cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
+        rules = [each for each in users if each.type == "AWS::EC2::SecurityGroupIngress"]
+        shut = not public and not any(covers(each.properties) for each in rules)
+        yield from report(Code.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
+        for cidr in list(cidrs) or [cidrs]:
+            given, everybody = range_of(cidr), is_wide(cidr) or (public and not cidrs.texts)
+            inside = cidr.text and (not given or any(given.subnet_of(each) for each in _INSIDE))
+            open_to = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
+            yield from report(Code.ENDPOINT_OPEN, (everybody, cidr, open_to, _RANGES))
+            nobody = f"{cidr.text} is no public range: nobody gets in"
+            yield from report(Code.RANGE, (inside, cidr, nobody, _RANGES))
 
 
 @template_guard

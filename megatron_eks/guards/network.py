@@ -40,7 +40,7 @@ _WITHOUT_NAT, _BASTION = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}, {"ssm", "ssm
 @template_guard
 def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
     """Names work in the VPC, and traffic is logged (EKS, "VPC and subnet considerations")."""
-    subnets, usual = templates.of("EC2::Subnet"), _region(templates)
+    subnets = templates.of("EC2::Subnet")
     for kind, rows in _CONSTANTS.items():
         yield from constants(templates.of(kind), _PART, rows)
     yield from constants(subnets, Code.PUBLIC_ADDRESS, _SUBNET)
@@ -49,13 +49,9 @@ def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
             found = "no flow log: refused traffic is seen by nobody"
             yield vpc.properties.finding(_PART, found, "add one of this VPC", Level.WARNING)
     for subnet in subnets:
-        zone, tags = subnet["AvailabilityZone"], subnet["Tags"]
-        if (zone.text or not zone) and _ZONE.sub(r"\1", zone.text) != usual:
-            found = f"{zone.text or 'no zone'}: EC2 refuses it, or the capacity is elsewhere"
-            yield zone.finding(Code.RANGE, found, f"name a zone of {usual or 'the region'}")
         if not {_PUBLIC, _PRIVATE} & _roles(subnet):
             found, remedy = "no load balancer is placed here", f"add {_PRIVATE} or {_PUBLIC}: '1'"
-            yield tags.finding(Code.SUBNETS, found, remedy, Level.WARNING)
+            yield subnet["Tags"].finding(Code.SUBNETS, found, remedy, Level.WARNING)
 
 
 @template_guard

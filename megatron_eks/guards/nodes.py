@@ -73,7 +73,6 @@ _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
 _ZONES = "not one subnet: EFA does not cross zones, and the pool's nodes do"
-_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
 _NAMELESS = "not one of id and group of reservations: no node starts"
 _ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
@@ -229,12 +228,8 @@ def capacity(templates: Templates) -> Iterator[Finding]:
         ):
             yield from value.must_be(Code.CAPACITY_RESERVATION, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
-        wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
-        yield from report(
-            Code.CAPACITY_RESERVATION,
-            (nameless, target, _NAMELESS, f"give {name.name} alone"),
-            (wrong, name, f"{written(name.raw)} is no id of a reservation", "write cr-DIGITS"),
-        )
+        row = (nameless, target, _NAMELESS, f"give {name.name} alone")
+        yield from report(Code.CAPACITY_RESERVATION, row)
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
         far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")

@@ -21,7 +21,6 @@ PART, UNUSED = "NETWORK_PART", "ENDPOINT_UNUSED"
         ("EC2::FlowLog", "Type", GONE, PART),
         ("EC2::FlowLog", "LogGroupName", ABSENT, PART),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", True, "PUBLIC_ADDRESS"),
-        ("EC2::Subnet Private", "AvailabilityZone", "us-west-2a", "RANGE"),
         ("EC2::Subnet Public", "Tags", ABSENT, "SUBNETS"),
         (LINK, "Type", GONE, PART),
         (LINK, "RouteTableId", PUBLIC, PART),
