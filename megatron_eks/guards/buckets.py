@@ -1,10 +1,12 @@
-"""Guards of buckets: what they hold stays, is encrypted, and is nobody else's."""
+"""Guards of buckets and keys: data stay, are encrypted, and are nobody else's."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.statements import Need, is_everybody, needs, statements
+from megatron_eks.config.load import Json
+from megatron_eks.guards.statements import Need, is_everybody, needs, statements, texts
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import Value, report
 
@@ -14,10 +16,24 @@ _CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for e
 _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
 _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
 _KMS, _S3 = ("aws:kms", "aws:kms:dsse"), "AES256"
-_OWNER = (("OwnershipControls Rules 0 ObjectOwnership", ("BucketOwnerEnforced",), "ACLs count"),)
 _VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
 _TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
 _ACCOUNT = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
+_KEPT = ("Retain", "RetainExceptOnCreate")
+_POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
+_CONTEXT = "kms:EncryptionContext:aws:logs:arn"
+_LOG_USE = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+_DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
+_OWNERS = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
+_ROOT = Need(Code.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
+_USABLE: dict[str, Json] = {
+    "Enabled": True,
+    "KeySpec": "SYMMETRIC_DEFAULT",
+    "KeyUsage": "ENCRYPT_DECRYPT",
+}
+_KEY = [(name, (value, None), "nothing can be encrypted") for name, value in _USABLE.items()]
+_ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
+_DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket")
 
 
 def data_buckets(templates: Templates) -> list[Resource]:
@@ -37,12 +53,11 @@ def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
 
 
 @template_guard
-def bucket_settings(templates: Templates) -> Iterator[Finding]:
-    """Close buckets to the public, and encrypt them (S3, "Blocking public access", "SSE-KMS")."""
+def encryption_and_settings(templates: Templates) -> Iterator[Finding]:
+    """Close buckets, and encrypt with the key at hand (S3, "SSE-KMS"; KMS, "AWS managed keys")."""
     buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.ENCRYPTION
     yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
     yield from constants(buckets, code, ((_ALGORITHM, (*_KMS, _S3), "nothing says how"),))
-    yield from constants(buckets, Code.BUCKET_SETTINGS, _OWNER, Level.WARNING)
     yield from constants(data, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
     files = {each.file for each in templates.of("KMS::Key")}
     for bucket in buckets:
@@ -53,6 +68,18 @@ def bucket_settings(templates: Templates) -> Iterator[Finding]:
             remedy = "write SSEAlgorithm aws:kms, and KMSMasterKeyID: Fn::GetAtt [KEY, Arn]"
             level = Level.WARNING if own and not key.raw else Level.ERROR
             yield key.finding(code, found, remedy, level)
+    # Where FSx has no key of its own: scratch.
+    kinds = ("FSx::FileSystem", "EFS::FileSystem", "Logs::LogGroup", "CodeBuild::Project")
+    for each in templates.of(*kinds):
+        key = each["EncryptionKey" if "CodeBuild" in each.type else "KmsKeyId"]
+        target = templates.target(key)
+        scratch = each["LustreConfiguration"]["DeploymentType"].text.startswith("SCRATCH")
+        other = target and (target.type != "AWS::KMS::Key" or key["Ref"])
+        if other or (not key.raw and each.file in files and not scratch):
+            found = f"{key.name} is not the key of the stack: others encrypt {each.name}"
+            level = Level.ERROR if other else Level.WARNING
+            remedy = f"set {key.name} to Fn::GetAtt [KEY, Arn]"
+            yield key.finding(Code.ENCRYPTION, found, remedy, level)
 
 
 @template_guard
@@ -95,3 +122,45 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
             wanted.append(Need(code, why, ("s3:PutObject",), on[1:], who, tests))
         for need in wanted:
             yield from needs(templates, policies, need)
+
+
+@template_guard
+def key_policies(templates: Templates) -> Iterator[Finding]:
+    """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
+    keys, code = templates.of("KMS::Key"), Code.KEY_POLICY
+    yield from constants(keys, Code.ENCRYPTION, _ROTATION, Level.WARNING)
+    yield from constants(keys, code, _KEY)
+    for key in keys:
+        policy = [key["KeyPolicy"]]
+        yield from needs(templates, policy, _ROOT)
+        parts = [e[k] for e in statements(*policy) for k in ("Condition", "Principal")]
+        said = [texts(templates, e) for p in parts for e in (p["ArnLike"][_CONTEXT], p["Service"])]
+        place = re.search(r"\blogs[.:]([a-z]+-[a-z0-9-]+|\$\{AWS::Region\})[.:]", str(said))
+        region = place[1] if place else "REGION"
+        who = "|".join(f"logs.{region}.{domain}" for domain in _DOMAINS)
+        for group in (e for e in templates.users(key) if e.type == "AWS::Logs::LogGroup"):
+            arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
+            test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
+            actions, why = (
+                tuple(f"kms:{e}" for e in _LOG_USE),
+                f"log group {group.name} is not made",
+            )
+            yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
+
+
+@template_guard
+def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
+    """Keep data, and the key without which nobody reads them (CloudFormation, DeletionPolicy)."""
+    data = templates.of(*_DATA)
+    # `storage.retain: false` writes Delete everywhere; that of Lustre is worth a word.
+    kept = {e.file for e in data if any(e.body[name].raw != "Delete" for name in _POLICIES)}
+    for each in templates.resources:
+        deleted, replaced = [each.body[name] for name in _POLICIES]
+        matters = each in data and (each.file in kept or "FSx" in each.type)
+        row = [(name, _KEPT, f"{each.name} is lost with the stack") for name in _POLICIES]
+        if matters or deleted.raw != replaced.raw:
+            yield from each.body.must_hold(Code.LUSTRE_RETAINED, row, Level.WARNING)
+        for key in templates.of("KMS::Key") if deleted.raw in _KEPT else ():
+            if each in templates.users(key):
+                why = f"{each.name} stays, unreadable"
+                yield from key.body[_POLICIES[0]].must_be(Code.KEY_LOST, *_KEPT, why=why)

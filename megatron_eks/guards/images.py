@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.guards.addons import json_of
+from megatron_eks.guards.cluster import json_of
 from megatron_eks.guards.templates import Templates, constants, template_guard
 from megatron_eks.guards.values import NO, Value
 

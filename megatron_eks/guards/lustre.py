@@ -24,6 +24,12 @@ _BLOCKS = (_ALL, frozenset({988}), _PORTS - {988})
 _ANYBODY = "addresses"
 _ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
 _SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
+_LUSTRE = {"Id": "", "DnsName": "DNSName", "MountName": "LustreMountName"}
+_OUTPUTS = (
+    *(("FSx::FileSystem", f"Lustre{end}", attribute) for end, attribute in _LUSTRE.items()),
+    ("EFS::FileSystem", "EfsId", ""),
+    ("EFS::AccessPoint", "EfsAccessPointId", "AccessPointId"),
+)
 _Way = tuple[str, str, str]  # a group, the direction, and who is at the other end
 
 
@@ -90,8 +96,8 @@ def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def links_and_access_points(templates: Templates) -> Iterator[Finding]:
-    """Fill directories from S3, and write those of EFS as their owner (FSx API; EFS User Guide)."""
+def links_points_and_outputs(templates: Templates) -> Iterator[Finding]:
+    """Fill directories from S3, let their owner write, and output what the charts mount."""
     links, points = templates.of("FSx::DataRepositoryAssociation"), templates.of("EFS::AccessPoint")
     yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
     yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
@@ -99,6 +105,13 @@ def links_and_access_points(templates: Templates) -> Iterator[Finding]:
     for point, key in product(points, ("Uid", "Gid")):
         owner, user = point["RootDirectory"]["CreationInfo"][f"Owner{key}"], point["PosixUser"][key]
         yield from user.must_be(Code.NETWORK_PART, owner.raw or 0, why=_DENIED)
+    for kind, name, attribute in _OUTPUTS:
+        for system in templates.of(kind):
+            value = {"Fn::GetAtt": [system.name, attribute]} if attribute else {"Ref": system.name}
+            given = [e["Value"].raw for key, e in templates.outputs(system.file) if name in key]
+            if value not in given:
+                found = f"no output {name} with its value: the charts cannot mount it"
+                yield system.body["Outputs"].finding(Code.REFERENCE, found, f"add {name}: {value}")
 
 
 def _name(templates: Templates, group: Value) -> str:

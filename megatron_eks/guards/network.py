@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from difflib import get_close_matches
 from ipaddress import IPv4Network
 from statistics import mode
 
@@ -36,13 +35,12 @@ _ENDPOINT = (
 )
 # What nodes, and a bastion, call before they are ready (EKS, "Deploy private clusters").
 _WITHOUT_NAT, _BASTION = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}, {"ssm", "ssmmessages"}
-_SERVICES = {*_WITHOUT_NAT, *_BASTION, "autoscaling", "eks", "fsx", "logs", "s3", "sts", "kms"}
 
 
 @template_guard
 def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
     """Names work in the VPC, and traffic is logged (EKS, "VPC and subnet considerations")."""
-    subnets, usual = templates.of("EC2::Subnet"), _region(templates)
+    subnets = templates.of("EC2::Subnet")
     for kind, rows in _CONSTANTS.items():
         yield from constants(templates.of(kind), _PART, rows)
     yield from constants(subnets, Code.PUBLIC_ADDRESS, _SUBNET)
@@ -51,13 +49,9 @@ def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
             found = "no flow log: refused traffic is seen by nobody"
             yield vpc.properties.finding(_PART, found, "add one of this VPC", Level.WARNING)
     for subnet in subnets:
-        zone, tags = subnet["AvailabilityZone"], subnet["Tags"]
-        if (zone.text or not zone) and _ZONE.sub(r"\1", zone.text) != usual:
-            found = f"{zone.text or 'no zone'}: EC2 refuses it, or the capacity is elsewhere"
-            yield zone.finding(Code.RANGE, found, f"name a zone of {usual or 'the region'}")
         if not {_PUBLIC, _PRIVATE} & _roles(subnet):
             found, remedy = "no load balancer is placed here", f"add {_PRIVATE} or {_PUBLIC}: '1'"
-            yield tags.finding(Code.SUBNETS, found, remedy, Level.WARNING)
+            yield subnet["Tags"].finding(Code.SUBNETS, found, remedy, Level.WARNING)
 
 
 @template_guard
@@ -88,7 +82,7 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     tables = [e for each in _private(templates) if (e := _table(templates, each)[1])]
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
-    there = {_service(each): each["RouteTableIds"] for each in known}
+    there = {_service(templates, each): each["RouteTableIds"] for each in known}
     wanted = _WITHOUT_NAT | (_BASTION if templates.of("EC2::Instance") else set())
     for name in sorted(wanted - there.keys()) if tables and not out else ():
         found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
@@ -106,22 +100,18 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def endpoints(templates: Templates) -> Iterator[Finding]:
     """Nodes find an endpoint by name and reach it by HTTPS (PrivateLink, "Interface endpoints")."""
-    usual, code = _region(templates), Code.ENDPOINT_UNUSED
+    code = Code.ENDPOINT_UNUSED
     for each in templates.of("EC2::VPCEndpoint"):
-        name, policy, close = each["ServiceName"], each["PolicyDocument"], _service(each)
-        close = next(iter(get_close_matches(close, _SERVICES, 1, 0.8)), close)
-        wanted, said = f"com.amazonaws.{usual}.{close}", statements(policy)
-        wide = [e for e in said if allows(e, f"{close.split('.')[0]}:*") and not e["Condition"]]
+        policy, service = each["PolicyDocument"], _service(templates, each)
+        said, every = statements(policy), f"{service.partition('.')[0]}:*"
+        wide = [e for e in said if allows(e, every) and not e["Condition"]]
         wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
         denied = [str(e.raw) for e in said if e["Effect"].text == "Deny"]
         shut = [each for each in denied if "aws:SecureTransport" not in each]
         if policy and (shut or not wide):
             found = "it lets only part through: ECR keeps image layers in buckets of its own"
             yield policy.finding(code, found, "remove the policy: roles decide", Level.WARNING)
-        if usual and name.text not in {"", wanted}:
-            found = f"{name.text} is no service here: EC2 refuses the endpoint"
-            yield name.finding(Code.ENDPOINT_NAME, found, f"set it to {wanted!r}")
-        if close in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
+        if service in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
             continue
         yield from constants([each], code, _ENDPOINT)
         known = templates.targets(each["SecurityGroupIds"])
@@ -189,8 +179,9 @@ def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Re
     return [each for each in templates.of(kind) if templates.target(each[key]) is to]
 
 
-def _service(endpoint: Resource) -> str:
-    return ".".join(endpoint["ServiceName"].text.split(".")[3:])
+def _service(templates: Templates, endpoint: Resource) -> str:
+    """Return `s3` of `com.amazonaws.REGION.s3`, the whole name in another region."""
+    return endpoint["ServiceName"].text.removeprefix(f"com.amazonaws.{_region(templates)}.")
 
 
 def _region(templates: Templates) -> str:

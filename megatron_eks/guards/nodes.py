@@ -31,7 +31,6 @@ _BASTION: tuple[Row, ...] = (
     ("SubnetId", (), "it starts in the region's default VPC, if there is one"),
     ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
 )
-_UNNAMED = "no output BastionId leads to it: nobody learns where to connect"
 _PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
 _ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
 _VOLUME: tuple[Row, ...] = (
@@ -51,11 +50,6 @@ _REFUSED = [(key, (None,), _SAID) for key in ("DiskSize", "RemoteAccess", "Insta
 _REPAIR: list[Row] = [
     ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
     ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
-]
-_REPAIR_POOL: list[Row] = [
-    ("UpdateConfig UpdateStrategy", ("MINIMAL",), "EKS waits for a spare node to replace one"),
-    ("NodeRepairConfig MaxParallelNodesRepairedCount", (1,), "a bad driver has all replaced"),
-    ("NodeRepairConfig MaxUnhealthyNodeThresholdCount", (2,), "a bad network has all replaced"),
 ]
 _RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
 # EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
@@ -79,7 +73,6 @@ _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
 _ZONES = "not one subnet: EFA does not cross zones, and the pool's nodes do"
-_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
 _NAMELESS = "not one of id and group of reservations: no node starts"
 _ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
@@ -125,10 +118,6 @@ def machines(templates: Templates) -> Iterator[Finding]:
     yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
     yield from constants(templates.of("EC2::Instance"), Code.CLUSTER_CONTROL, _BASTION)
     yield from constants(templates.of("IAM::InstanceProfile"), Code.CLUSTER_CONTROL, [_PROFILE])
-    for bastion in templates.of("EC2::Instance"):
-        named = dict(templates.outputs(bastion.file)).get("BastionId", bastion.properties["-"])
-        lost = templates.target(named["Value"]) != bastion
-        yield from report(Code.REFERENCE, (lost, bastion.properties, _UNNAMED, "add it, with Ref"))
     # Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
     owners = [(each.data, 50) for each in node_groups(templates) if each.template]
     owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
@@ -171,10 +160,7 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
         cluster = templates.target(each.group["ClusterName"])
         wanted = cluster["Version"].text if cluster else booted.text
         dated = re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text)
-        found, remedy = (
-            f"release {written(release.raw)}: {_NEWEST}",
-            f"set it to {wanted}.PATCH-DATE",
-        )
+        found, remedy = f"it is {written(release.raw)}: {_NEWEST}", f"use {wanted}.PATCH-DATE"
         if not each.data["ImageId"]:
             yield from ami.must_be(Code.AMI_TYPE, right, why=_NO_DRIVER)
             yield from booted.must_be(Code.VERSION_SKEW, wanted or None, why=_NEWEST)
@@ -186,8 +172,7 @@ def pools(templates: Templates) -> Iterator[Finding]:
     """Pools keep size, zone, taint and label, and nodes are replaced (eksctl issue 3532)."""
     for group, is_pool in [(one.group, one.has_gpus) for one in node_groups(templates)]:
         sizes, taints, subnets = (group[key] for key in ("ScalingConfig", "Taints", "Subnets"))
-        rows = [*_REPAIR, *(_REPAIR_POOL if is_pool else ())]
-        yield from constants([group], Code.MANAGED_NODES, rows, Level.WARNING)
+        yield from constants([group], Code.MANAGED_NODES, _REPAIR, Level.WARNING)
         if not is_pool:
             few, wanted, most = (sizes[key].number or 0 for key, _ in _LIMITS)
             lone, remedy = not _TWO <= few <= wanted <= most, "give all three one number above 1"
@@ -243,12 +228,8 @@ def capacity(templates: Templates) -> Iterator[Finding]:
         ):
             yield from value.must_be(Code.CAPACITY_RESERVATION, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
-        wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
-        yield from report(
-            Code.CAPACITY_RESERVATION,
-            (nameless, target, _NAMELESS, f"give {name.name} alone"),
-            (wrong, name, f"{written(name.raw)} is no id of a reservation", "write cr-DIGITS"),
-        )
+        row = (nameless, target, _NAMELESS, f"give {name.name} alone")
+        yield from report(Code.CAPACITY_RESERVATION, row)
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
         far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")

@@ -12,6 +12,7 @@ from megatron_eks.guards.statements import Need, allows, is_everybody, needs, st
 from megatron_eks.guards.templates import Resource, Templates, template_guard
 from megatron_eks.guards.values import Value
 
+_UNBOUND = "bound to no service account: its pods get no credentials"
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
 _FLOWS, _NODE = "vpc-flow-logs.amazonaws.com", "ec2.amazonaws.com"
 _TRUST, _ARNS, _AWS = "AssumeRolePolicyDocument", "ManagedPolicyArns", "arn:${AWS::Partition}:"
@@ -75,6 +76,11 @@ def role_trust(templates: Templates) -> Iterator[Finding]:
         who, found = each["Principal"], "everybody may take the role"
         if each["Effect"].text == "Allow" and is_everybody(who):
             yield who.finding(code, found, "name the service alone")
+    at_hand = templates.of("IAM::Role") if templates.of("EKS::Cluster") else []
+    for role in [each for each in at_hand if _PODS in str(each[_TRUST].raw)]:
+        if not any("::EKS::" in user.type for user in templates.users(role)):
+            remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
+            yield role.properties.finding(code, _UNBOUND, remedy)
     for role, service, user in _uses(templates):
         written, why = str(role[_TRUST].raw), "what uses the role gets no rights"
         actions = ("sts:AssumeRole", "sts:TagSession")[: 1 + (service == _PODS)]

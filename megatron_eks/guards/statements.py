@@ -1,13 +1,14 @@
-"""Policy documents of IAM, KMS and S3: what they must say, statement by statement."""
+"""Policy documents: what they must say, by statement; lists and imports of all templates."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.templates import Templates
+from megatron_eks.guards.templates import Templates, template_guard
 from megatron_eks.guards.values import Value
 
 
@@ -88,3 +89,33 @@ def _covers(given: list[str], wanted: str) -> bool:
     """Tell whether one of the patterns given holds what is wanted, or a choice of it."""
     pairs = [(choice.lower(), each.lower()) for choice in wanted.split("|") for each in given]
     return bool(given) if not wanted else any(fnmatchcase(*pair) for pair in pairs)
+
+
+@template_guard
+def lists_policies_and_imports(templates: Templates) -> Iterator[Finding]:
+    """Name nothing twice, and import what is exported (CloudFormation, "Fn::ImportValue")."""
+    stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
+    stacks |= {each.rpartition("-")[2] for each in stacks}
+    for part in (part for each in templates.resources for part in _inside(each.body)):
+        raw = part.raw if isinstance(part.raw, list) else []
+        again = [at for at, each in enumerate(raw) if each in raw[:at]]
+        for at in again if not part.name.startswith("Fn::") else ():
+            found = f"the same as an element of {part.name} before it: AWS refuses one"
+            yield part[at].finding(Code.TWICE, found, "remove one of the two", Level.WARNING)
+        if part.raw == [] and part.name in {"Action", "Resource", "Roles", "SubnetIds", "Subnets"}:
+            yield part.finding(Code.REFERENCE, f"{part.name} is empty: AWS refuses it", "fill it")
+        if part["Statement"]:
+            version, why = part["Version"], "variables in the policy are plain text"
+            yield from version.must_be(Code.POLICY, "2012-10-17", why=why, level=Level.WARNING)
+        value = part["Fn::ImportValue"]
+        stack, _, name = value.text.partition(":")
+        known = {stack, stack.rpartition("-")[2]} & stacks
+        if value and known and value.text not in templates.exports:
+            found = f"{stack} exports no {name}: CloudFormation refuses the stack"
+            yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")
+
+
+def _inside(value: Value) -> Iterator[Value]:
+    yield value
+    for inner in [*value, *(each for _, each in value.items())]:
+        yield from _inside(inner)

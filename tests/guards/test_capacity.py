@@ -19,7 +19,6 @@ _WRONG = {"CAPACITY_RESERVATION"}
     [
         (_RESERVED, _TEMPLATE, _TARGET, {"CapacityReservationResourceGroupArn": _ARN}, set()),
         (_RESERVED, _TEMPLATE, f"{_TARGET} CapacityReservationResourceGroupArn", _ARN, _WRONG),
-        (_RESERVED, _TEMPLATE, _ID, "cr-012345", _WRONG),
         (_RESERVED, _TEMPLATE, _ID, ABSENT, _WRONG),
         (_RESERVED, _TEMPLATE, _TARGET.rsplit(maxsplit=1)[0], ABSENT, {"PLACEMENT"}),
         (_RESERVED, _TEMPLATE, _PLACEMENT, {"GroupName": "rack"}, {"PLACEMENT"}),

@@ -1,4 +1,4 @@
-"""The control plane, who reaches it, and the bastion."""
+"""The control plane, who reaches it, its add-ons, and the bastion."""
 
 import pytest
 
@@ -7,6 +7,9 @@ from tests.guards.slips import ABSENT, in_template
 CLUSTER, ENTRY, VPC = "EKS::Cluster", "EKS::AccessEntry", "ResourcesVpcConfig"
 SERVICES = "KubernetesNetworkConfig ServiceIpv4Cidr"
 GONE = "AWS::CloudFormation::WaitConditionHandle"
+CNI, DNS, GROUP = "EKS::Addon vpccni", "EKS::Addon coredns", "EKS::Nodegroup System"
+ROLES = "PodIdentityAssociations"
+VALUES = '{"enableNetworkPolicy": "true", "env": {"WARM_IP_TARGET": "2"}}'
 
 
 @pytest.mark.parametrize(
@@ -17,19 +20,15 @@ GONE = "AWS::CloudFormation::WaitConditionHandle"
         (CLUSTER, f"{VPC} PublicAccessCidrs", ["10.0.0.0/8"], "RANGE"),
         (CLUSTER, f"{VPC} EndpointPublicAccess", False, "CLUSTER_CONTROL"),
         (CLUSTER, f"{VPC} SubnetIds", lambda ids: ids[:1], "CLUSTER_CONTROL"),
-        (CLUSTER, f"{VPC} SubnetIds", ["subnet-0123456789abcdef0", "subnet-1"], "SUBNETS"),
         (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
         (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
         (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Version", "1.29", "CLUSTER_VERSION"),
         (CLUSTER, "Version", "1.34", "VERSION_SKEW"),
-        (CLUSTER, SERVICES, ABSENT, "RANGE"),
         (CLUSTER, "DependsOn", ABSENT, "START_ORDER"),
         ("Logs::LogGroup", "RetentionInDays", ABSENT, "CLUSTER_CONTROL"),
         (ENTRY, "Type", GONE, "ACCESS_ENTRY"),
-        (ENTRY, "PrincipalArn", "arn:aws:iam::111122223333:Admin", "ACCESS_ENTRY"),
-        (ENTRY, "AccessPolicies 0 PolicyArn", "AmazonEKSAdminPolicy", "ACCESS_ENTRY"),
     ],
 )
 def test_mistakes_in_the_control_plane(resource, path, value, code):
@@ -69,3 +68,31 @@ def test_people_reach_a_private_endpoint():
 def test_only_session_manager_opens_the_bastion(path, value, codes):
     """It has a subnet, requires tokens, and nothing on its disk can be read."""
     assert in_template("EC2::Instance", path, value, "without_a_way_out") == codes
+
+
+@pytest.mark.parametrize(
+    ("resource", "path", "value", "code"),
+    [
+        (DNS, "Type", GONE, "ADDON_SETTINGS"),
+        (DNS, "AddonName", "core-dns", "ADDON_SETTINGS"),
+        (DNS, "DependsOn", ABSENT, "START_ORDER"),
+        (DNS, "DependsOn", ["Poolp4d"], "START_ORDER"),
+        (GROUP, "DependsOn", ABSENT, "START_ORDER"),
+        (DNS, "AddonVersion", "1.13.2", "ADDON_SETTINGS"),
+        (DNS, "ResolveConflicts", "NONE", "ADDON_SETTINGS"),
+        (CNI, ROLES, ABSENT, "ADDON_SETTINGS"),
+        (CNI, f"{ROLES} 0 ServiceAccount", "vpc-cni", "ADDON_SETTINGS"),
+        (CNI, "ConfigurationValues", ABSENT, "ADDON_SETTINGS"),
+        (CNI, "ConfigurationValues", VALUES.replace("true", "false"), "ADDON_SETTINGS"),
+        ("EKS::PodIdentityAssociation", "Type", GONE, "ROLE_TRUST"),
+    ],
+)
+def test_mistakes_in_addons(resource, path, value, code):
+    """Each is found under its code."""
+    assert code in in_template(resource, path, value)
+
+
+def test_other_addons_that_work():
+    """Other numbers of warm addresses, and another way to solve conflicts."""
+    assert in_template(CNI, "ConfigurationValues", VALUES) == set()
+    assert in_template(DNS, "ResolveConflicts", "PRESERVE") == set()

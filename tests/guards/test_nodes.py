@@ -57,8 +57,6 @@ def test_what_nodes_start_from(resource, path, value, codes):
         (_GPU, "ScalingConfig DesiredSize", 2, _SIZE),
         (_GPU, "ScalingConfig", ABSENT, _SIZE),
         (_GPU, "NodeRepairConfig Enabled", False, _MANAGED),
-        (_GPU, "NodeRepairConfig MaxUnhealthyNodeThresholdCount", ABSENT, _MANAGED),
-        (_GPU, "UpdateConfig UpdateStrategy", "DEFAULT", _MANAGED),
         (_SYSTEM, "Subnets", lambda old: old[:2], set()),
         (_GPU, "Subnets", lambda old: [*old, "subnet-0123456789abcdef0"], {"NODE_GROUP_SUBNETS"}),
         (_GPU, "Labels team", "nlp", set()),

@@ -1,4 +1,4 @@
-"""What holds templates together: imports, and things that are there once."""
+"""Versions of policies, imports, and things that are there once."""
 
 import pytest
 
