@@ -11,7 +11,7 @@ from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Level, Path, warning
 from megatron_eks.config.job import (
     Elastic,
     MegatronBridgeJob,
@@ -49,7 +49,7 @@ def check_memory(
     remedy = partial(_smaller, smallest, instance, model, pool.max_nodes if pool else None)
     uncounted = _uncounted(job)
     for problem in verdict(memory, instance, ("parallelism",), remedy, elastic):
-        if uncounted:
+        if uncounted and problem.level is Level.ERROR:
             found = f"{problem.found}; not counted: {', '.join(uncounted)}"
             yield warning(Code.FITS_TIGHTLY, problem.path, found, "try it on one step first")
         else:
@@ -67,7 +67,7 @@ _UNCOUNTED = frozenset(
     {
         *("cpu_offloading", "cpu_offloading_num_layers", "fine_grained_activation_offloading"),
         *("fp4_param_gather", "fp8_param_gather", "moe_paged_stash", "optimizer"),
-        *("recompute_modules", "tp_comm_overlap"),
+        "recompute_modules",
     }
 )
 _UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {
