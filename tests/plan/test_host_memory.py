@@ -7,7 +7,8 @@ from tests.config.test_job_errors import CLUSTER, ROOT, findings
 FSDP = (ROOT / "jobs" / "fsdp-llama-2-7b.yaml").read_text()
 FSDP = FSDP.replace("model: llama-2-7b", "model: llama-3.1-8b")
 P5 = ROOT / "examples" / "p5-reservation"
-LARGE = (P5 / "jobs" / "llama-3-1-70b.yaml").read_text().replace("  virtual_pipeline: 5\n", "")
+LARGE = (P5 / "jobs" / "llama-3-1-70b.yaml").read_text()
+LARGE = LARGE.replace("  virtual_pipeline: 5\n", "")
 WHOLE = """model: {num_layers: 32, hidden_size: 4096, num_attention_heads: 32, ffn_hidden_size: 14336,
   vocab_size: 128256, max_position_embeddings: 8192, num_query_groups: 8}
 """
