@@ -46,7 +46,7 @@ def advised_against(reason: str, instead: str = REMOVE) -> Policy:
 
 
 def refused(reason: str, instead: str = REMOVE) -> Policy:
-    """Refuse a variable that breaks or slows a run."""
+    """Refuse a variable with which a run stops, hangs or loses its work."""
     return Policy(Verdict.REFUSED, reason, instead)
 
 
@@ -90,28 +90,15 @@ _SET: _Reasons = {
         "TORCH_FR_BUFFER_SIZE TORCH_FR_DUMP_ON_TIMEOUT TORCH_FR_DUMP_TEMP_FILE"
     ): "the flight recorder's new names; the plan sets the old ones",
 }
-# Refused: they break or slow a run
+# Refused: a run that sets them stops or hangs
 _REFUSED: _Reasons = {
-    "NCCL_PROTO": "it switches the EFA plugin's tuner off",
-    "NCCL_ALGO": "it switches the EFA plugin's tuner off",
-    "NCCL_P2P_DISABLE": "it takes GPUs of a node off NVLink",
-    "NCCL_SHM_DISABLE": "it sends traffic inside a node to the network",
     "NCCL_COMM_ID": (
         "every group of ranks then meets at this one port: the second one hangs or ends",
         "remove it: torch hands NCCL's id out by its own store",
     ),
-    "NCCL_IB_DISABLE": "EFA does not use NCCL's InfiniBand transport",
     "NCCL_NET": "the plugin's name changed between versions; a wrong one ends in TCP or an error",
-    "NCCL_NVLS_ENABLE": "0 has no effect on A100 and costs bandwidth on H100 and later",
-    "CUDA_LAUNCH_BLOCKING": "every kernel launch waits: 10 to 100 times slower",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
-        "every tensor then waits for cudaMalloc: several times slower"
-    ),
-    "NCCL_NET_PLUGIN": "our image names the EFA plugin already",
-    "RDMAV_FORK_SAFE": "it breaks programs on newer kernels, and the plugin sees to forks",
     # fi_efa(7): names of devices; all others are hidden from the program.
     "FI_EFA_IFACE": "it hides all EFA interfaces of a node but those it names",
-    "NCCL_TUNER_PLUGIN": "the plugin brings its tuner",
     # The rendezvous belongs to the training operator and torchrun
     (
         "MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE"
@@ -140,8 +127,34 @@ _NO_EFFECT: _Reasons = {
     ): "NCCL took it out years ago",
     "NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS": "they tune TCP, which EFA does not use",
 }
-# Advised against: the plugin chooses better
+# Advised against: the run goes on at a cost, or the libraries choose better
+_WHEN_FOUND = "remove it when the error is found"
 _ADVISED_AGAINST: _Reasons = {
+    "NCCL_PROTO NCCL_ALGO": "it switches the EFA plugin's tuner off",
+    "NCCL_P2P_DISABLE": (
+        "it takes GPUs of a node off NVLink, and the run is many times slower",
+        "remove it when the node is repaired or replaced",
+    ),
+    "NCCL_SHM_DISABLE": "it sends traffic inside a node to the network",
+    "NCCL_IB_DISABLE": "EFA does not use NCCL's InfiniBand transport",
+    # NVIDIA/nccl#1788: the way around a broken NVSwitch or a fabric manager that is not ready.
+    "NCCL_NVLS_ENABLE": (
+        "0 costs bandwidth on H100 and later",
+        "remove it when the node is repaired or replaced",
+    ),
+    "CUDA_LAUNCH_BLOCKING": (
+        "every kernel launch waits: 10 to 100 times slower",
+        _WHEN_FOUND,
+    ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
+        "every tensor then waits for cudaMalloc: several times slower",
+        _WHEN_FOUND,
+    ),
+    "NCCL_NET_PLUGIN": "the project's image names the EFA plugin already",
+    "NCCL_TUNER_PLUGIN": "the plugin brings its tuner",
+    # libibverbs, ibv_fork_init(3): it costs memory registration, and kernels since 5.12 copy
+    # registered pages at a fork.
+    "RDMAV_FORK_SAFE": "it slows the registration of memory, and the plugin sees to forks",
     "NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ": "NCCL knows the way from GPU to network card",
     "NCCL_ASYNC_ERROR_HANDLING": "the old name of TORCH_NCCL_ASYNC_ERROR_HANDLING, on by default",
     "PYTORCH_PRETRAINED_BERT_CACHE PYTORCH_TRANSFORMERS_CACHE TRANSFORMERS_CACHE": (
@@ -150,7 +163,7 @@ _ADVISED_AGAINST: _Reasons = {
     ),
     "TORCH_DISTRIBUTED_DEBUG": (
         "DETAIL checks every collective against all other ranks first",
-        "remove it when the error is found",
+        _WHEN_FOUND,
     ),
     "FI_EFA_USE_HUGE_PAGE": (
         "0 costs performance, where pods request huge pages as they should",
@@ -264,3 +277,8 @@ IMAGE_VARIABLES: dict[str, str] = {
     **dict.fromkeys(("NODE_RANK", "NNODES", "NPROC_PER_NODE"), "torchrun reads PET_ names only"),
 }
 """Each with the reason."""
+
+OF_OUR_IMAGE = frozenset(
+    ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME", "NVIDIA_DRIVER_CAPABILITIES")
+)
+"""What is refused beside the project's image alone; another image may need it."""

@@ -35,6 +35,7 @@ _BY_DEFAULT: dict[str, frozenset[str]] = {
     "NCCL_IB_DISABLE": frozenset("0"),
     "NCCL_P2P_DISABLE": frozenset("0"),
     "NCCL_COLLNET_ENABLE": frozenset("0"),
+    "NCCL_MNNVL_ENABLE": frozenset("0"),
     "NCCL_SHM_DISABLE": frozenset("0"),
     "PYTORCH_NO_CUDA_MEMORY_CACHING": frozenset("0"),
     "TORCH_NCCL_BLOCKING_WAIT": frozenset("0"),
@@ -158,7 +159,7 @@ def _device_rdma(_name: str, value: str, context: Context) -> Policy | None:
         reason = f"EFA of {instance.name} has no RDMA, and libfabric ends the program"
         return refused(reason)
     if not on and instance.gpu_direct_rdma:
-        return refused("it keeps EFA from reading and writing the GPUs' memory")
+        return advised_against("it keeps EFA from reading and writing the GPUs' memory")
     return None
 
 
@@ -176,7 +177,7 @@ def _nvls(_name: str, value: str, context: Context) -> Policy | None:
         return no_effect(f"{instance.name} has no NVLink SHARP")
     if value != "0":
         return allowed("NCCL uses NVLink SHARP where it is")
-    return refused("it takes NVLink SHARP, and bandwidth, away") if instance is not None else None
+    return None
 
 
 def _algorithm(name: str, value: str, context: Context) -> Policy | None:
@@ -227,7 +228,7 @@ def _connections(_name: str, value: str, context: Context) -> Policy | None:
         return advised_against(f"CUDA takes 1 to 32 queues, and no {value!r}")
     if context.fsdp:
         return (
-            refused("FSDP gathers weights while kernels run, and one queue puts them in a row")
+            advised_against("FSDP gathers weights while kernels run; one queue puts them in a row")
             if value == "1"
             else allowed("FSDP wants more than one queue")
         )

@@ -1,8 +1,8 @@
 """The `model` block of job files: a preset, or an architecture in Megatron's names."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from megatron_eks.config.model import Model
 
@@ -52,6 +52,22 @@ class ModelSpec(Model):
     qk_head_dim: Positive | None = None
     qk_pos_emb_head_dim: Positive | None = None
     v_head_dim: Positive | None = None
+
+    @model_validator(mode="after")
+    def _derive(self) -> Self:
+        """Fill in what Megatron derives (`validate_args`, core_v0.19); a written value wins."""
+        hidden, heads = self.hidden_size, self.num_attention_heads
+        if self.preset or self.multi_latent_attention or not hidden or not heads or hidden % heads:
+            return self
+        # Three matrices instead of two, and as many parameters: a multiple of 64.
+        ffn = 4 * hidden if self.swiglu is False else hidden * 8 // 3 // 64 * 64
+        derived = {
+            "ffn_hidden_size": ffn,
+            "num_query_groups": heads,
+            "kv_channels": hidden // heads,
+        }
+        missing = {name: size for name, size in derived.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing) if missing else self
 
 
 # Decided by type, so that a mistake inside a mapping is not also reported as "not a text". The

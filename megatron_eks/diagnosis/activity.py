@@ -24,7 +24,7 @@ _ALL = (
         "A save that gathers (FSDP, ZeRO-3, DCP, accelerator.save_state, model.state_dict) has to"
         " be called on all ranks: take it out of `if rank == 0` or is_main_process, and decide on"
         " all ranks alike whether to save. If all call it, see the file system and the timeout"
-        " (--distributed-timeout-minutes).",
+        " (runtime.distributed_timeout_minutes).",
         re.compile(
             r"\b[Ss]aving (the )?(\w+ ){0,3}(checkpoint|state|model|weights|optimizer|FSDP)"
             r"|entering save|[Ss]aving (.* )?to \S*(checkpoint|ckpt|state)"
@@ -41,7 +41,7 @@ _ALL = (
     Activity(
         "data were being prepared",
         "Prepare the data before the run (prepare_data.py, a tokenised copy), or raise the"
-        " timeout of the process group (--distributed-timeout-minutes, ddp_timeout,"
+        " timeout of the process group (runtime.distributed_timeout_minutes, ddp_timeout,"
         " init_process_group(timeout=...)): the other ranks wait for the rank that prepares.",
         re.compile(
             r"^(Map|Running tokenizer|Tokenizing|Generating \w+ split|Filter|Grouping texts)\b"

@@ -399,7 +399,7 @@ def _nothing(kept: Tally, ordered: Sequence[Line]) -> Diagnosis:
         cause=f"no known trouble in {kept.count} lines{unknown}",
         why="The cause is in another log, or is not known yet.",
         remedy="give the logs of all ranks from their start, of the container before this one"
-        " (--previous) and the pods' events (kubectl describe pod), with NCCL_DEBUG=WARN at least",
+        " (--previous) and the pods' events (kubectl describe pod), with NCCL_DEBUG=INFO",
         evidence=tuple(kept.errors or kept.doubts),
     )
 

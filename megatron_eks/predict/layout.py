@@ -95,9 +95,12 @@ class States:
     gradient: int = 4
     optimizer: int = 12
     """fp32 master weight and two moments, unless Megatron was told otherwise."""
+    host: int = 0
+    """What is in the host's memory instead."""
 
 
 MIXED = States()
+_OFFLOADED_BYTES = 16
 
 
 def megatron_states(arguments: Sequence[str]) -> States:
@@ -106,6 +109,19 @@ def megatron_states(arguments: Sequence[str]) -> States:
     The precision-aware optimizer keeps of an fp32 master weight only the 16 bits that the bf16
     weight lacks (`store_param_remainders`).
     """
+    states, given = _kept_states(arguments), options(arguments)
+    if "--optimizer-cpu-offload" not in given:
+        return states
+    # HybridDeviceOptimizer: master weight, moments and gradient of this share are on the host.
+    try:
+        share = min(1.0, max(0.0, float(given.get("--optimizer-offload-fraction") or 1)))
+    except ValueError:  # told as an option without a number
+        share = 1.0
+    on_host = round(_OFFLOADED_BYTES * share)
+    return States(states.gradient, round(states.optimizer * (1 - share)), on_host)
+
+
+def _kept_states(arguments: Sequence[str]) -> States:
     given = options(arguments)
     reduced = "--grad-reduce-in-bf16" in given
     if "--use-precision-aware-optimizer" not in given:

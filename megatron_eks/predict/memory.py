@@ -46,6 +46,8 @@ class StageMemory:
     activations_bytes: int
     logits_bytes: int
     workspace_bytes: int = WORKSPACE_BYTES
+    host_bytes: int = 0
+    """What an offloaded optimizer has in the host's memory."""
 
     @property
     def total_bytes(self) -> int:
@@ -127,6 +129,7 @@ def _stage(
         parameters=held + experts,
         weights_bytes=weights + copies,
         optimizer_bytes=states.optimizer * optimized,
+        host_bytes=states.host * optimized,
         activations_bytes=int(activations(model, layout, batch, stop - start, index)),
         logits_bytes=int(logits(model, layout, batch)) if last else 0,
     )

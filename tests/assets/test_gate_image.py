@@ -110,7 +110,7 @@ def test_no_libfabric_at_all_is_refused(image):
 
 
 @pytest.mark.parametrize(
-    "name", ["NCCL_PROTO", "MASTER_PORT", "FI_EFA_USE_DEVICE_RDMA", "NCCL_TIMEOUT"]
+    "name", ["NCCL_COMM_ID", "MASTER_PORT", "FI_EFA_USE_DEVICE_RDMA", "NCCL_TIMEOUT"]
 )
 def test_a_variable_that_breaks_runs_is_refused(image, name):
     """An image sets it for every job."""
@@ -125,8 +125,8 @@ def test_nccl_s_own_file_counts_as_well(image):
     """AWS's containers write one; what it says there is harmless."""
     image.write("etc/nccl.conf", "NCCL_DEBUG=INFO\nNCCL_SOCKET_IFNAME=^docker0,lo\n")
     assert image.judged().code == 0
-    image.write("etc/nccl.conf", "NCCL_ALGO = Ring\n")
-    assert "/etc/nccl.conf of the image sets it to 'Ring'" in image.judged().findings[0]
+    image.write("etc/nccl.conf", "NCCL_NET = Socket\n")
+    assert "/etc/nccl.conf of the image sets it to 'Socket'" in image.judged().findings[0]
 
 
 def test_what_libraries_do_anyway_is_no_finding(image):
@@ -135,11 +135,11 @@ def test_what_libraries_do_anyway_is_no_finding(image):
 
 
 def test_the_refused_variables_are_the_catalogue_s():
-    """One policy; the plugin's name is judged by where it leads, and RDMA by a job's type."""
+    """One policy; RDMA is judged by a job's type."""
     bad = {Verdict.REFUSED, Verdict.NO_EFFECT}
     names = {name for name, policy in POLICIES.items() if policy.verdict in bad}
     names |= {"FI_EFA_USE_DEVICE_RDMA"}
-    assert names - {"NCCL_NET_PLUGIN"} == gate_program.REFUSED
+    assert names == gate_program.REFUSED
 
 
 def test_a_machine_that_is_no_image_is_refused_with_everything_it_lacks():

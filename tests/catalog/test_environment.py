@@ -157,5 +157,5 @@ def test_of_several_places_the_mildest_verdict_holds():
     """A pod that may run on types of two kinds is not refused for what is right on one."""
     places = [PLACES["g5small"], PLACES["p5"]]
     assert judge_any("NCCL_BUFFSIZE", "1", places).verdict is Verdict.ALLOWED
-    assert judge_any("NCCL_PROTO", "simple", places).verdict is Verdict.ADVISED_AGAINST
-    assert judge_any("NCCL_PROTO", "simple", [P5, P5]).verdict is Verdict.REFUSED
+    assert judge_any("NCCL_NET", "Socket", places).verdict is Verdict.ALLOWED
+    assert judge_any("NCCL_NET", "Socket", [P5, P5]).verdict is Verdict.REFUSED

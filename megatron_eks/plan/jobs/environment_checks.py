@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from megatron_eks.catalog.environment import (
     IMAGE_VARIABLES,
+    OF_OUR_IMAGE,
     POLICIES,
     REMOVE,
     Policy,
@@ -24,6 +25,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
 from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
+from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.jobs.environment import misplaced, unfilled
 from megatron_eks.plan.jobs.environment_planned import PLANNED, beside_plan
 
@@ -102,7 +104,8 @@ def check_variables(
             remedy = "put it into a file on the shared file system"
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
-        policy = misplaced(name, value, cluster) or _judge(name, value, context)
+        own_image = is_digest(job.image)
+        policy = misplaced(name, value, cluster) or _judge(name, value, context, own_image)
         policy = _in_clear(name, value) if policy is IN_CLEAR else policy
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
@@ -160,8 +163,10 @@ def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) ->
     )
 
 
-def _judge(name: str, value: str, context: Context) -> Policy:
+def _judge(name: str, value: str, context: Context, own_image: bool) -> Policy:  # noqa: FBT001
     """Judge a variable of a job file: stricter than for manifests of any origin."""
+    if name in OF_OUR_IMAGE and own_image:
+        return advised_against("the project's image sets it, and yours may", "see that yours works")
     if name in IMAGE_VARIABLES:
         return refused(IMAGE_VARIABLES[name], "remove it")
     policy = _of_job(name, value) or judge(name, value, context)

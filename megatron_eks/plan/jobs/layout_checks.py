@@ -11,7 +11,7 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
-from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.stage_checks import counted_layers
 
@@ -123,6 +123,18 @@ def _tensor(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iter
         yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
 
 
+def _uneven(job: MegatronRun, layers: int) -> str:
+    """Name stages of other sizes at the ends, where chunks and the other stages come out even."""
+    stages = job.parallelism.pipeline
+    inner = stages - 2
+    ends = layers - -(-layers // stages) * inner
+    if job.parallelism.virtual_pipeline or isinstance(job, MegatronBridgeJob) or ends <= 1:
+        return ""
+    first = f"--decoder-first-pipeline-num-layers, '{-(-ends // 2)}'"
+    last = f", --decoder-last-pipeline-num-layers, '{ends // 2}'" if inner else ""
+    return f", or extra_args: [{first}{last}]"
+
+
 def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     parallelism = job.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
@@ -130,7 +142,7 @@ def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> It
     if counted is not None and counted % pipeline:
         ends = ", embedding and loss among them" if counted > model.num_layers else ""
         found = f"{pipeline} does not divide {counted} layers{ends}"
-        remedy = f"use one of {_divisors(counted)}"
+        remedy = f"use one of {_divisors(counted)}{_uneven(job, counted)}"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
     # Where embedding and loss count, a stage at an end may have no other layer.

@@ -6,16 +6,25 @@ Whether the ranks that exchange tokens for their experts need the network for it
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
+from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.job import Elastic, MegatronJob, MegatronRun, TrainingJob
+from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.config.job import (
+    Elastic,
+    MegatronBridgeJob,
+    MegatronJob,
+    MegatronRun,
+    TorchRun,
+    TrainingJob,
+)
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.node_checks import gpu_pool
+from megatron_eks.plan.resources import memory_limit_mib
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
@@ -38,8 +47,76 @@ def check_memory(
     memory = _memory(smallest, model, instance)
     pool = gpu_pool(job, cluster)
     remedy = partial(_smaller, smallest, instance, model, pool.max_nodes if pool else None)
-    yield from verdict(memory, instance, ("parallelism",), remedy, elastic)
+    uncounted = _uncounted(job)
+    for problem in verdict(memory, instance, ("parallelism",), remedy, elastic):
+        if uncounted and problem.level is Level.ERROR:
+            found = f"{problem.found}; not counted: {', '.join(uncounted)}"
+            yield warning(Code.FITS_TIGHTLY, problem.path, found, "try it on one step first")
+        else:
+            yield problem
+    offloaded = max(stage.host_bytes for stage in memory.stages) * gpus_per_node(job, instance)
+    staged = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER // smallest.nodes
+    # What an offloaded optimizer has is on the host already: 12 of its 16 bytes are saved.
+    yield from check_host(job, instance, max(0, staged - offloaded * 12 // 16), offloaded)
     yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+
+
+# Settings that change what a GPU holds, and that `megatron_eks/predict` does not follow; by their
+# names in Megatron-LM and, in overrides, in Megatron-Bridge.
+_UNCOUNTED = frozenset(
+    {
+        *("cpu_offloading", "cpu_offloading_num_layers", "fine_grained_activation_offloading"),
+        *("fp4_param_gather", "fp8_param_gather", "moe_paged_stash", "optimizer"),
+        "recompute_modules",
+    }
+)
+_UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {
+    *("exp_avg_dtype", "exp_avg_sq_dtype", "grad_reduce_in_fp32", "main_grads_dtype"),
+    *("optimizer_cpu_offload", "optimizer_offload_fraction", "use_megatron_fsdp"),
+    "use_precision_aware_optimizer",
+}
+
+
+def _uncounted(job: MegatronRun) -> list[str]:
+    """Return options that move memory in a way that is not planned."""
+    if isinstance(job, MegatronBridgeJob):
+        names = ((name, name.rpartition(".")[2]) for name in job.overrides)
+        return [name for name, setting in names if setting in _UNCOUNTED_OF_BRIDGE]
+    words = (word.partition("=")[0] for word in job.extra_args if word.startswith("--"))
+    return [word for word in words if OPTIONS.get(word) in _UNCOUNTED]
+
+
+# A process of torch with CUDA, NCCL and its libraries, and one that loads data: both in memory.
+_RANK_BYTES, _WORKER_BYTES = 3 * GIB, GIB // 2
+
+
+def check_host(
+    job: MegatronRun | TorchRun, instance: InstanceType, staged: int, offloaded: int = 0
+) -> Iterator[Finding]:
+    """Compare what a save and the optimizer put into a host's memory with the pod's limit.
+
+    An asynchronous save copies every shard to the host before it is written: torch,
+    `distributed/checkpoint/staging.py`, and Megatron-LM, `filesystem_async.py`.
+    """
+    gpus = gpus_per_node(job, instance)
+    limit = memory_limit_mib(instance, gpus) * MIB_PER_GIB**2
+    staged = staged if job.checkpoint.async_save else 0
+    processes = gpus * (_RANK_BYTES + job.data.num_workers * _WORKER_BYTES)
+    surely, total = staged + offloaded, staged + offloaded + processes
+    if total <= limit or not surely:
+        return
+    found = (
+        f"a pod may have {_gib(limit)} GiB of host memory, and a save stages {_gib(staged)}, "
+        f"the optimizer has {_gib(offloaded)}, ranks and data workers about {_gib(processes)}"
+    )
+    remedy = "use a type with more memory"
+    if processes < limit:
+        nodes = -(-job.nodes * surely // (limit - processes))
+        remedy = f"use nodes: {nodes} or more, or a type with more memory"
+    if surely > limit:
+        yield Finding(Code.DOES_NOT_FIT, ("nodes",), found, remedy)
+    else:
+        yield warning(Code.FITS_TIGHTLY, ("nodes",), found, remedy)
 
 
 def verdict(

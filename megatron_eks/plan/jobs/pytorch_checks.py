@@ -16,7 +16,7 @@ from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.duration_checks import check_replicas_saving
 from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
+from megatron_eks.plan.jobs.memory_checks import check_disk, check_host, fits, verdict
 from megatron_eks.plan.jobs.model_checks import (
     check_meaning,
     check_model,
@@ -122,6 +122,11 @@ def _check(job: TorchRun, cluster: ClusterConfig, memory: Memory) -> Iterator[Fi
             elastic,
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+        if isinstance(job, FsdpJob):
+            # Each copy of a hybrid layout is on one node, which stages all of it.
+            copies = 1 if job.training.sharding == "hybrid" else smallest.nodes
+            staged = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER // copies
+            yield from check_host(job, instance, staged)
         yield from check_replicas_saving(job, model, pool, cluster)
         if job.data.corpus_tokens is not None:
             training, gpus = job.training, job.nodes * gpus_per_node(job, instance)
