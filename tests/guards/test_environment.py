@@ -26,7 +26,7 @@ def _variable(name: str, value: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
-        ("NCCL_PROTO", "Simple", "REFUSED_VARIABLE"),
+        ("NCCL_PROTO", "Simple", "VARIABLE_ADVISED_AGAINST"),
         ("NCCL_DEBUG_SUBSYSTEM", "ALL", "REFUSED_VARIABLE"),
         ("NCCL_BUFFSIZE", "8388608", "VARIABLE_ADVISED_AGAINST"),
         ("NCCL_DEBUG", "INFO", "DUPLICATE_VARIABLE"),
