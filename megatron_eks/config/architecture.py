@@ -60,7 +60,7 @@ class ModelSpec(Model):
         if self.preset or self.multi_latent_attention or not hidden or not heads or hidden % heads:
             return self
         # Three matrices instead of two, and as many parameters: a multiple of 64.
-        ffn = 4 * hidden if self.swiglu is False else hidden * 8 // 3 // 64 * 64
+        ffn = hidden * 8 // 3 // 64 * 64 if self.swiglu else 4 * hidden
         derived = {
             "ffn_hidden_size": ffn,
             "num_query_groups": heads,
