@@ -141,10 +141,8 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
         for group in (e for e in templates.users(key) if e.type == "AWS::Logs::LogGroup"):
             arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
             test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
-            actions, why = (
-                tuple(f"kms:{e}" for e in _LOG_USE),
-                f"log group {group.name} is not made",
-            )
+            actions = tuple(f"kms:{each}" for each in _LOG_USE)
+            why = f"log group {group.name} is not made"
             yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
 
 

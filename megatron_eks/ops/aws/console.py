@@ -74,14 +74,20 @@ class Console:
     def ask(self, question: str, default: str, flag: str) -> str:
         """Ask for a value; return on its own the default is taken."""
         shown = f" [{default}]" if default else ""
-        return self._read(f"{question}{shown}: ", flag) or default
+        line = self._line(f"{question}{shown}: ", flag)
+        if not line:  # Ctrl-D: whoever asks until an answer is right would never end
+            raise Failure(Code.NEEDS_ANSWER, f"no {question}", f"add {flag}", exit_code=USAGE)
+        return line.strip() or default
 
     def _read(self, prompt: str, flag: str) -> str:
+        return self._line(prompt, flag).strip()
+
+    def _line(self, prompt: str, flag: str) -> str:
         if not self.stdin.isatty():
             found = f"nobody is there to answer: {prompt.splitlines()[0].strip()}"
             raise Failure(Code.NEEDS_ANSWER, found, f"add {flag}", exit_code=USAGE)
         self._tell(prompt)
-        return self.stdin.readline().strip()
+        return self.stdin.readline()
 
     def _tell(self, text: str) -> None:
         self.stderr.write(printable(text))

@@ -200,13 +200,13 @@ class _Questions:
                 self._console.say(f"{each.code} {each.found} - {each.remedy}")
 
     def _answer(self, question: str, flag: str, proposal: str) -> str:
-        if self._console.yes and proposal:
-            self._console.say(f"{question}: {proposal}")
-            return proposal
-        answer = "" if self._console.yes else self._console.ask(question, proposal, flag)
-        if not answer and self._console.yes:
+        if not self._console.yes:
+            flags = f"{flag} or --yes" if proposal else flag
+            return self._console.ask(question, proposal, flags)
+        if not proposal:
             raise Failure(Code.NEEDS_ANSWER, f"no {question}", f"add {flag}", exit_code=USAGE)
-        return answer.strip()
+        self._console.say(f"{question}: {proposal}")
+        return proposal
 
     def _cidr(self) -> str | None:
         try:

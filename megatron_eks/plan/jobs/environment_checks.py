@@ -105,7 +105,9 @@ def check_variables(
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         own_image = is_digest(job.image)
-        policy = misplaced(name, value, cluster) or _judge(name, value, context, own_image)
+        policy = misplaced(name, value, cluster) or _judge(
+            name, value, context, own_image=own_image
+        )
         policy = _in_clear(name, value) if policy is IN_CLEAR else policy
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
@@ -163,7 +165,7 @@ def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) ->
     )
 
 
-def _judge(name: str, value: str, context: Context, own_image: bool) -> Policy:  # noqa: FBT001
+def _judge(name: str, value: str, context: Context, *, own_image: bool) -> Policy:
     """Judge a variable of a job file: stricter than for manifests of any origin."""
     if name in OF_OUR_IMAGE and own_image:
         return advised_against("the project's image sets it, and yours may", "see that yours works")

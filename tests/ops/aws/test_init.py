@@ -104,6 +104,13 @@ def test_a_wrong_answer_is_told_and_asked_again(place, wrong, found):
     assert said(place.console).count(question[wrong]) == 2
 
 
+def test_an_input_that_ends_ends_the_questions(place):
+    """Ctrl-D is no answer, and is not asked again for ever."""
+    with pytest.raises(Failure, match="add --name"):
+        place.run("8.8.4.4/32\nbad name!\n")
+    assert not place.file.exists()
+
+
 def test_flags_need_no_terminal(place):
     """All of them together answer every question."""
     flags = {
