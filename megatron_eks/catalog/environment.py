@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     """What the project does with a variable."""
 
     SET = "set"
-    """Set by the plan; a job file may not set it again."""
+    """Set by the plan; what a job file says instead wins, at the cost named."""
     ALLOWED = "allowed"
     ADVISED_AGAINST = "advised against"
     REFUSED = "refused"
@@ -51,7 +51,7 @@ def refused(reason: str, instead: str = REMOVE) -> Policy:
 
 
 def no_effect(reason: str) -> Policy:
-    """Refuse a variable that nothing reads."""
+    """Warn of a variable that nothing reads."""
     return Policy(Verdict.NO_EFFECT, reason, REMOVE)
 
 
@@ -83,9 +83,10 @@ _SET: _Reasons = {
     "NCCL_DEBUG": "INFO proves that EFA is in use; it goes to a local file",
     "NCCL_DEBUG_SUBSYS": "INIT and NET are what the start-up guard reads",
     "NCCL_DEBUG_FILE": "the plan sets it for its start-up guard, which another file blinds",
-    "TORCH_NCCL_TRACE_BUFFER_SIZE": "the flight recorder is always on",
-    "TORCH_NCCL_DUMP_ON_TIMEOUT": "the flight recorder is always on",
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "dumps go under the job's logs",
+    (
+        "TORCH_NCCL_TRACE_BUFFER_SIZE TORCH_NCCL_DUMP_ON_TIMEOUT"
+    ): "without the flight recorder nobody sees which rank hangs",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "the plan's dumps outlive the pod, in the job's logs",
     (
         "TORCH_FR_BUFFER_SIZE TORCH_FR_DUMP_ON_TIMEOUT TORCH_FR_DUMP_TEMP_FILE"
     ): "the flight recorder's new names; the plan sets the old ones",
@@ -97,8 +98,6 @@ _REFUSED: _Reasons = {
         "remove it: torch hands NCCL's id out by its own store",
     ),
     "NCCL_NET": "the plugin's name changed between versions; a wrong one ends in TCP or an error",
-    # fi_efa(7): names of devices; all others are hidden from the program.
-    "FI_EFA_IFACE": "it hides all EFA interfaces of a node but those it names",
     # The rendezvous belongs to the training operator and torchrun
     (
         "MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE"
@@ -126,6 +125,7 @@ _NO_EFFECT: _Reasons = {
         "NCCL_TREE_THRESHOLD NCCL_LL_THRESHOLD NCCL_RINGS NCCL_MAX_NRINGS"
     ): "NCCL took it out years ago",
     "NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS": "they tune TCP, which EFA does not use",
+    "NODE_RANK NNODES NPROC_PER_NODE": "torchrun reads PET_ names only",
 }
 # Advised against: the run goes on at a cost, or the libraries choose better
 _WHEN_FOUND = "remove it when the error is found"
@@ -136,6 +136,8 @@ _ADVISED_AGAINST: _Reasons = {
         "remove it when the node is repaired or replaced",
     ),
     "NCCL_SHM_DISABLE": "it sends traffic inside a node to the network",
+    # fi_efa(7): names of devices; all others are hidden from the program.
+    "FI_EFA_IFACE": "it hides all EFA interfaces of a node but those it names",
     "NCCL_IB_DISABLE": "EFA does not use NCCL's InfiniBand transport",
     # NVIDIA/nccl#1788: the way around a broken NVSwitch or a fabric manager that is not ready.
     "NCCL_NVLS_ENABLE": (
@@ -248,16 +250,16 @@ def is_secret(name: str, value: str) -> bool:
 # Other people's manifests may have good reasons. Sources: assets/images/, megatron-core 0.19,
 # language_module.py (NVTE_), and EKS, "EKS Pod Identity" (AWS_).
 IMAGE_VARIABLES: dict[str, str] = {
-    **dict.fromkeys(("PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"), "the image sets it"),
+    **dict.fromkeys(
+        ("HOME", "LD_PRELOAD", "MEGATRON_LM", "PATH", "PYTHONHOME", "PYTHONPATH"),
+        "the image sets it",
+    ),
     "LD_LIBRARY_PATH": (
         "the image sets it, and another one hides libfabric and the EFA plugin: NCCL uses TCP"
     ),
     **dict.fromkeys(
         ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
         "the device plugin decides which GPUs a pod sees, and every rank needs its own",
-    ),
-    **dict.fromkeys(
-        ("MEGATRON_LM", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONHOME"), "the image sets it"
     ),
     "PYTHONOPTIMIZE": "Megatron checks itself by assert, which this switches off",
     **dict.fromkeys(
@@ -274,11 +276,8 @@ IMAGE_VARIABLES: dict[str, str] = {
         "a pod's role comes by EKS Pod Identity",
     ),
     "AWS_PROFILE": "a pod has no profiles; its role comes by EKS Pod Identity",
-    **dict.fromkeys(("NODE_RANK", "NNODES", "NPROC_PER_NODE"), "torchrun reads PET_ names only"),
 }
 """Each with the reason."""
 
-OF_OUR_IMAGE = frozenset(
-    ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME", "NVIDIA_DRIVER_CAPABILITIES")
-)
+OF_OUR_IMAGE = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"))
 """What is refused beside the project's image alone; another image may need it."""

@@ -8,7 +8,14 @@ import re
 from collections.abc import Callable
 
 from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
-from megatron_eks.catalog.environment import REMOVE, Policy, advised_against, allowed, refused
+from megatron_eks.catalog.environment import (
+    POLICIES,
+    REMOVE,
+    Policy,
+    advised_against,
+    allowed,
+    refused,
+)
 from megatron_eks.catalog.environment_words import of_words
 
 _SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
@@ -43,7 +50,7 @@ _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 def by_value(name: str, value: str) -> Policy | None:
     """Judge a variable by its value, wherever it is set; None leaves it to its name."""
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
-        return refused("a lost rank leaves all others waiting")
+        return advised_against("a lost rank leaves all others waiting, on paid nodes")
     own = BY_NAME.get(name)
     by_own = own(value) if own is not None else None
     return by_own or of_words(name, value)
@@ -76,7 +83,7 @@ def _provider(value: str) -> Policy | None:
     """Judge a list of providers, which libfabric compares without case: src/fabric.c, filters."""
     names = value.removeprefix("^").split(",")
     if ("efa" in (each.lower() for each in names)) is value.startswith("^"):
-        return refused(f"{value!r} keeps NCCL off EFA")
+        return advised_against(f"{value!r} keeps NCCL off EFA")
     if value.startswith("^") or "efa" in names:
         return None
     reason = f"libfabric passes over the case of {value!r}, and what else reads it may not"
@@ -86,30 +93,39 @@ def _provider(value: str) -> Policy | None:
 def _plugin(value: str) -> Policy | None:
     """Judge a plugin by its name or path (NCCL user guide, "NCCL_NET_PLUGIN")."""
     if value == "none":
-        return refused("without the EFA plugin NCCL uses TCP")
+        return advised_against("without the EFA plugin NCCL uses TCP")
     if value == "spcx":
         reason = "NVIDIA's plugin for Spectrum-X, and not the EFA plugin: NCCL uses TCP"
-        return refused(reason, "write ofi")
+        return advised_against(reason, "write ofi")
     if value.startswith("/") and ".so" not in value and "$" not in value:
         reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
-        return refused(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
+        return advised_against(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
     return None
 
 
 def _net(value: str) -> Policy | None:
     """Judge NCCL's own transports by name (NCCL user guide, "NCCL_NET")."""
-    reasons = {
-        "socket": "Socket is TCP, and EFA is then unused",
-        "ib": "IB looks for InfiniBand cards, and these nodes have none",
-    }
-    reason = reasons.get(value.strip().lower())
-    return refused(reason) if reason else None
+    # src/plugin/net.cc compares without regard to case.
+    if value.strip().lower() == "socket":
+        return advised_against("Socket is TCP, and EFA is then unused")
+    if value.strip().lower() == "ib":
+        return refused("IB looks for InfiniBand cards, and NCCL stops where a node has none")
+    return None
+
+
+def _capabilities(value: str) -> Policy | None:
+    """Judge which of the driver's libraries a container gets (NVIDIA Container Toolkit)."""
+    lacks = {"compute", "utility"} - set(value.replace(" ", "").split(","))
+    if value == "all" or not lacks:
+        return None
+    reason = f"without {' and '.join(sorted(lacks))} a container has no CUDA, or no NVML for NCCL"
+    return refused(reason, "write compute,utility")
 
 
 def _peers(value: str) -> Policy | None:
     """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never."""
     never = value.upper() in {"LOC", "0"}
-    return refused("it takes GPUs of a node off NVLink") if never else None
+    return POLICIES["NCCL_P2P_DISABLE"] if never else None
 
 
 def _of_torch(value: str) -> Policy | None:
@@ -195,6 +211,7 @@ BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     "NCCL_NET_PLUGIN": _plugin,
     "NCCL_P2P_LEVEL": _peers,
     "NCCL_SOCKET_FAMILY": _family,
+    "NVIDIA_DRIVER_CAPABILITIES": _capabilities,
     "OMP_NUM_THREADS": _threads,
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": _heartbeat,
     **dict.fromkeys(ALLOCATOR, _allocator),

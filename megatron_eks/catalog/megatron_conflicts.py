@@ -31,9 +31,11 @@ _HYBRID = Conflict(
 )
 # NVIDIA-NeMo/Megatron-Bridge issue 3343: neither backend finds EFA as the image has them.
 _NO_EFA = "which look for InfiniBand cards between nodes"
-_FLEX = Conflict(
-    f"it is for DeepEP and HybridEP, {_NO_EFA}; the plan's dispatcher is alltoall", "remove it"
+FLEX = Conflict(
+    f"it is for DeepEP and HybridEP, {_NO_EFA}; the plan's dispatcher is alltoall",
+    "remove it, unless it is for an image of yours that has them for EFA",
 )
+"""What holds for this project's image; another may have one that speaks EFA."""
 # nvidia-resiliency-ext, "Fault tolerance", usage guide: that launcher starts the rank monitors.
 _LAUNCHER = Conflict(
     "ranks look for monitors, which ft_launcher starts and torchrun does not",
@@ -94,9 +96,9 @@ ALWAYS: dict[str, Conflict] = {
     "use_mp_args_from_checkpoint_args": Conflict(
         "Megatron takes the checkpoint's layout instead of the plan's", "use parallelism"
     ),
-    "moe_enable_deepep": _FLEX,
-    "moe_expert_rank_capacity_factor": _FLEX,
-    "moe_paged_stash": _FLEX,
+    "moe_enable_deepep": FLEX,
+    "moe_expert_rank_capacity_factor": FLEX,
+    "moe_paged_stash": FLEX,
     "deterministic_mode": Conflict(
         "it takes no fusion of the cross entropy, which the plan sets", "remove it"
     ),

@@ -158,4 +158,4 @@ def test_of_several_places_the_mildest_verdict_holds():
     places = [PLACES["g5small"], PLACES["p5"]]
     assert judge_any("NCCL_BUFFSIZE", "1", places).verdict is Verdict.ALLOWED
     assert judge_any("NCCL_NET", "Socket", places).verdict is Verdict.ALLOWED
-    assert judge_any("NCCL_NET", "Socket", [P5, P5]).verdict is Verdict.REFUSED
+    assert judge_any("NCCL_NET", "Socket", [P5, P5]).verdict is Verdict.ADVISED_AGAINST

@@ -40,6 +40,25 @@ def test_a_job(old, new):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "--moe-token-dispatcher-type, flex, --moe-flex-dispatcher-backend, deepep",
+        "--moe-token-dispatcher-type, flex, --moe-enable-deepep",
+        "--option-of-a-fork, '3'",
+    ],
+)
+def test_what_another_image_may_have_is_refused_of_this_project_s_alone(words):
+    """Beside an image of the user's it is a warning."""
+    example = ROOT / "examples" / "p5-reservation"
+    text = (example / "jobs" / "mixtral-8x7b.yaml").read_text()
+    text = f"{text}extra_args: [{words}]\n"
+    own = f"{text}image: registry.example/own@sha256:{'0' * 64}\n"
+    p5 = (example / "cluster.yaml").read_text()
+    assert "error" in {line.split()[0] for line in of_job(text, p5)}
+    assert {line.split()[0] for line in of_job(own, p5)} == {"warning"}
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("10.0.0.0/16", "100.64.0.0/16"),

@@ -238,6 +238,24 @@ def test_nodes_know_their_network_and_where_they_meet(plan):
         assert job.args[place : place + 5] == (*expected, f"{job.log_directory}/heartbeats")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NCCL_DEBUG: WARN",
+        "NCCL_DEBUG_SUBSYS: GRAPH",
+        "NCCL_DEBUG_FILE: /shared/nccl.log",
+        "NCCL_NET: Socket",
+        "FI_PROVIDER: tcp",
+        "FI_EFA_IFACE: rdmap0s6",
+    ],
+)
+def test_what_a_job_file_hides_is_not_looked_for(plan, line):
+    """The start-up guard would end ranks that do as they were told."""
+    args = plan("fsdp-llama-2-7b", **{"nodes: 2": f"nodes: 2\nruntime: {{env: {{{line}}}}}"}).args
+    assert "--heartbeats" in args
+    assert "--expect-efa" not in args
+
+
 def test_one_node_has_no_network(plan):
     """Its ranks talk over NVLink, and no other node waits for them."""
     args = plan("fsdp-llama-2-7b", **{"nodes: 2": "nodes: 1"}).args

@@ -172,7 +172,8 @@ def test_what_no_node_reaches(tmp_path, file, changes, place):
         "network: {nat_gateways: 0, interface_endpoints: [ec2, ecr.api, ecr.dkr, eks-auth]}\n"
         "images: {mirror: 111122223333.dkr.ecr.us-east-2.amazonaws.com/mirror}\n"
     )
-    (line,) = findings(tmp_path, job(file, **changes), cluster=CLUSTER + network)
+    found = findings(tmp_path, job(file, **changes), cluster=CLUSTER + network)
+    (line,) = (each for each in found if "MEKS-0399" not in each)
     assert line.startswith("error MEKS-0244 job0.yaml")
     assert f" {place}: " in line
 

@@ -10,8 +10,9 @@ from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGL
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, choices
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.outputs import is_digest
 from megatron_eks.config.scalars import as_text
 from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
@@ -28,6 +29,7 @@ from megatron_eks.plan.jobs.value_checks import form
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
 _NOT = "--no-"
+_UNKNOWN = "see `pretrain_gpt.py --help`"
 # Options that say a key of the model in another way.
 _OTHERWISE = {
     "disable_bias_linear": "add_bias_linear",
@@ -110,8 +112,7 @@ def check_extra_arguments(
     words, plan = job.extra_args, _planned(job)
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
     if starts[:1] != [0]:
-        found = f"{words[0]!r} follows no option"
-        remedy = _stray(words[0]) or "start with --OPTION"
+        found, remedy = f"{words[0]!r} follows no option", _stray(words[0]) or "start with --OPTION"
         yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, remedy)
     given: dict[int, Option] = {}
     for start, end in pairwise([*starts, len(words)]):
@@ -122,7 +123,10 @@ def check_extra_arguments(
         problem = problem or _of_plan(name, values, plan)
         problem = problem or _form(name, values, settings)
         if problem is not None:
-            yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), *problem)
+            (found, remedy), level = problem, Level.ERROR
+            if is_digest(job.image) and _may_be_there(name, values):
+                remedy, level = "see that your image has it", Level.WARNING
+            yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), found, remedy, level)
         elif OPTIONS[name] not in plan or OPTIONS[name] in CHOSEN:
             given[start] = (name, OPTIONS[name], values)
     model = model_shape(job.model)
@@ -139,7 +143,14 @@ def _unknown(word: str, name: str) -> tuple[str, str] | None:
         apart = ", ".join(as_text(each) for each in word.split())
         found = f"{word!r} is one word, and Megatron has no option of that name"
         return found, f"write each word apart: [{apart}]"
-    return f"Megatron has no option {name}", of_other_program(name) or _similar(name)
+    return f"the pinned Megatron has no option {name}", of_other_program(name) or _similar(name)
+
+
+def _may_be_there(name: str, values: Sequence[str]) -> bool:
+    """Tell whether another image may take what this project's does not: a fork's, or DeepEP's."""
+    if name in OPTIONS:
+        return OPTIONS[name] == "moe_token_dispatcher_type" and "flex" in values
+    return not of_other_program(name) and _similar(name) == _UNKNOWN
 
 
 def _key(name: str) -> str | None:
@@ -258,7 +269,7 @@ def _similar(name: str) -> str:
     near = (each for each in get_close_matches(name, OPTIONS, 3, _CLOSE) if _agree(each, name))
     close = longer[:1] or [*near][:1]
     if not close:
-        return "see `pretrain_gpt.py --help`"
+        return _UNKNOWN
     key = _key(close[0])
     return f"did you mean {close[0]!r}?{f' Remove it, and set {key}' if key else ''}"
 

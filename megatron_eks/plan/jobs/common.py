@@ -23,6 +23,7 @@ from megatron_eks.plan.job import (
     Training,
     Workload,
 )
+from megatron_eks.plan.jobs.environment_planned import shows_efa
 from megatron_eks.plan.platform import (
     ETCD_PORT,
     ETCD_SERVICE,
@@ -78,7 +79,7 @@ def guard_args(job: GpuJob, cluster: ClusterPlan) -> tuple[str, ...]:
         instance, gpus_per_node(job, instance), nodes=job.nodes, shm_gib=job.runtime.shm_gib
     )
     args: tuple[str, ...] = ()
-    if resources.efa:
+    if resources.efa and shows_efa(job.runtime.env):
         args += ("--expect-efa", str(resources.efa))
         args += ("--expect-gpu-direct",) if instance.gpu_direct_rdma else ()
     if job.runtime.rendezvous == "static":

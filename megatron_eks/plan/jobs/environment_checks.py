@@ -65,9 +65,9 @@ _KNOWN = frozenset(
 )
 
 _VERDICTS = {
-    Verdict.SET: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
+    Verdict.SET: (Code.ENVIRONMENT_ADVISED_AGAINST, Level.WARNING),
     Verdict.REFUSED: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
-    Verdict.NO_EFFECT: (Code.ENVIRONMENT_NO_EFFECT, Level.ERROR),
+    Verdict.NO_EFFECT: (Code.ENVIRONMENT_NO_EFFECT, Level.WARNING),
     Verdict.ADVISED_AGAINST: (Code.ENVIRONMENT_ADVISED_AGAINST, Level.WARNING),
 }
 
@@ -112,10 +112,8 @@ def check_variables(
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
             policy = advised_against(reason)
-        if name in POLICIES and POLICIES[name].verdict is Verdict.SET:
-            beside = beside_plan(job, name, value, instance)
-            if policy.verdict is Verdict.SET or (beside and beside.verdict is Verdict.REFUSED):
-                policy = beside or policy
+        if policy.verdict is Verdict.SET:
+            policy = beside_plan(job, name, value, instance) or policy
         if policy.verdict is Verdict.ALLOWED:
             before = {each for each in (*job.runtime.env, *PLANNED) if each < name}
             policy = unfilled(value, before) or policy

@@ -1,17 +1,18 @@
 """The verdict on a variable of a job file that the plan sets too."""
 
+from collections.abc import Mapping
+
 from megatron_eks.catalog.allocator import ALLOCATOR, options
 from megatron_eks.catalog.environment import (
     REMOVE,
     Policy,
     advised_against,
     allowed,
-    refused,
 )
 from megatron_eks.catalog.environment_words import is_subsystem
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.job import GpuJob, Job, NcclTestJob
-from megatron_eks.plan.jobs.environment import collectives
+from megatron_eks.plan.jobs.environment import NCCL_LOG, collectives
 
 _SEGMENTS = "expandable_segments:True"
 _BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
@@ -61,46 +62,61 @@ def _allocator(name: str, value: str) -> Policy:
     return advised_against(reason, instead)
 
 
-def _log_level(job: GpuJob, value: str, instance: InstanceType | None) -> Policy | None:
-    """Judge how much NCCL logs: `assets/programs/watch.py` reads there that EFA is in use.
-
-    It ends ranks that say nothing, and looks only where a job on several nodes has EFA.
-    """
+def _log_level(job: GpuJob, value: str, instance: InstanceType | None) -> Policy:
+    """Judge how much NCCL logs: it goes to a file, and not among a job's own lines."""
     # NCCL, `src/debug.cc`: levels in any case. A test of the network is where TRACE is looked at.
     if value.upper() == "INFO" or (value.upper() == "TRACE" and isinstance(job, NcclTestJob)):
         return allowed("it keeps what the start-up guard reads")
     if value.upper() == "TRACE":
         return advised_against("INFO says all that the start-up guard reads")
-    known = value.upper() in _QUIET
-    if _is_guarded(job, instance):
-        says = f"at {value} NCCL does not say that it uses EFA"
-        says = says if known else f"NCCL knows no level {value!r}, and then logs nothing"
-        return refused(f"{says}, and the start-up guard ends ranks")
-    return (
-        advised_against(f"at {value} NCCL's log does not say which network it uses")
-        if known
-        else None
-    )
+    says = f"at {value} NCCL's log does not say which network it uses"
+    if value.upper() not in _QUIET:
+        says = f"NCCL knows no level {value!r}, and then logs nothing"
+    return advised_against(f"{says}{_unwatched(job, instance)}")
 
 
-def _subsystems(job: GpuJob, value: str, instance: InstanceType | None) -> Policy | None:
-    """Judge of what NCCL logs: it goes by this value in place of the plan's.
+def _subsystems(job: GpuJob, value: str, instance: InstanceType | None) -> Policy:
+    """Judge of what NCCL logs: it goes by this value in place of the plan's."""
+    missing = _READ - _logged(value)
+    if not missing:
+        return allowed("it keeps what the start-up guard reads")
+    left_out = " and ".join(sorted(missing))
+    reason = f"{value!r} leaves out {left_out}, where NCCL says whether it uses EFA"
+    instead = REMOVE if value.startswith("^") or not value else f"write {_with_read(value)}"
+    return advised_against(f"{reason}{_unwatched(job, instance)}", instead)
+
+
+def _logged(value: str) -> frozenset[str]:
+    """Return which of the subsystems that the start-up guard reads are logged.
 
     NCCL, `src/debug.cc`: names without spaces, between commas and in any case; `^` before the
     first one stands for all but these.
     """
     names = set(value.upper().removeprefix("^").split(","))
     named = _READ if "ALL" in names else _READ & names
-    kept = _READ - named if value.startswith("^") else named
-    if kept == _READ:
-        return allowed("it keeps what the start-up guard reads")
-    missing = " and ".join(sorted(_READ - kept))
-    reason = f"{value!r} leaves out {missing}, where NCCL says whether it uses EFA"
-    instead = REMOVE if value.startswith("^") or not value else f"write {_with_read(value)}"
-    if _is_guarded(job, instance):
-        reason += ", and the start-up guard ends ranks that say nothing"
-        return refused(reason, instead)
-    return advised_against(reason, instead)
+    return _READ - named if value.startswith("^") else named
+
+
+def shows_efa(env: Mapping[str, str]) -> bool:
+    """Tell whether a job file leaves NCCL on EFA, and its log where the start-up guard reads it.
+
+    `assets/programs/watch.py` ends ranks that do not say so, and may not look where they were told
+    to do otherwise.
+    """
+    providers = env.get("FI_PROVIDER", "efa").lower()
+    efa = ("efa" in providers.removeprefix("^").split(",")) is not providers.startswith("^")
+    plugin = env.get("NCCL_NET", "").lower() != "socket" and env.get("NCCL_NET_PLUGIN") != "none"
+    level = env.get("NCCL_DEBUG", "INFO").upper()
+    said = level in {"INFO", "TRACE"} and _logged(env.get("NCCL_DEBUG_SUBSYS", "ALL")) == _READ
+    log = env.get("NCCL_DEBUG_FILE", NCCL_LOG) == NCCL_LOG
+    return efa and plugin and said and log and env.get("FI_EFA_IFACE", "all") == "all"
+
+
+def _unwatched(job: GpuJob, instance: InstanceType | None) -> str:
+    """Say what is given up: of several nodes that have EFA the guard reads NCCL's log."""
+    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
+    efa = instance is None or instance.efa_interfaces > 0
+    return ", and the start-up guard does not look for EFA" if guarded and efa else ""
 
 
 def _with_read(value: str) -> str:
@@ -108,9 +124,3 @@ def _with_read(value: str) -> str:
     names = [name.strip() for name in value.split(",")]
     others = [each for each in names if each.upper() not in _READ and is_subsystem(each)]
     return ",".join((*sorted(_READ), *others))
-
-
-def _is_guarded(job: GpuJob, instance: InstanceType | None) -> bool:
-    """Tell whether the guard reads NCCL's log: of several nodes that have EFA."""
-    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
-    return guarded and (instance is None or instance.efa_interfaces > 0)

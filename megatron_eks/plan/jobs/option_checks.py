@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from megatron_eks.catalog.allocator import options
-from megatron_eks.catalog.megatron_conflicts import ALWAYS, NEEDS_EXPERTS
+from megatron_eks.catalog.megatron_conflicts import ALWAYS, FLEX, NEEDS_EXPERTS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.config.outputs import is_digest
 
 Option = tuple[str, str, Sequence[str]]
 """As it is written, its setting, and its values."""
@@ -33,7 +34,9 @@ def check_combinations(
         conflict = _conflict(job, model, setting, values, settings)
         if conflict:
             reason, remedy = conflict
-            yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy)
+            mild = conflict == FLEX and is_digest(job.image)
+            level = Level.WARNING if mild else Level.ERROR
+            yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy, level)
 
 
 def _conflict(

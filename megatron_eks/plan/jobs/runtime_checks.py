@@ -62,6 +62,10 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         found = f"an image outside of {cluster.region}: every node pulls gigabytes across regions"
         remedy = f"copy it to an ECR repository in {cluster.region}"
         yield warning(Code.ANOTHER_REGION, ("image",), found, remedy)
+    if is_digest(job.image):
+        found = "an image of yours, in which this project's programs are started as user 10001"
+        remedy = "see that it holds what docs/images.md names under 'An image of yours'"
+        yield warning(Code.OWN_IMAGE, ("image",), found, remedy)
     for name in ("host_network", "ipc_lock"):
         if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
             found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
