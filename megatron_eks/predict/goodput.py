@@ -55,6 +55,8 @@ class Goodput:
     """What a failure costs on average: restart, and half an interval done again."""
     expected: float
     """Share of the time that counts, at the job's interval."""
+    best: float
+    """The same at the best interval."""
     low: float
     """At the highest published failure rate."""
     high: float
@@ -142,7 +144,7 @@ def goodput(nodes: int, gpus: int, step_seconds: float, saving: Saving) -> Goodp
     best = max(exact, save if saving.asynchronous else step_seconds)
     steps = max(1, math.ceil(best / step_seconds))
 
-    def expected(rate: float) -> float:
+    def expected(rate: float, interval: float = interval, stall: float = stall) -> float:
         return efficiency(interval, mean_time_between_failures(nodes, rate), restart, stall)
 
     return Goodput(
@@ -159,6 +161,7 @@ def goodput(nodes: int, gpus: int, step_seconds: float, saving: Saving) -> Goodp
         best_interval_steps=steps,
         lost_seconds=restart + interval / 2,
         expected=expected(FAILURES),
+        best=expected(FAILURES, best, pause),
         low=expected(FAILURES_HIGH),
         high=expected(FAILURES_LOW),
     )

@@ -79,7 +79,7 @@ def copied(name, directory, uri):
     """Return the shipped job with another name, directory and prefix for copies."""
     text = JOB.replace("name: megatron-cpt-techpulse", f"name: {name}")
     text = text.replace("directory: /shared/checkpoints/techpulse-cpt", f"directory: {directory}")
-    return text.replace("  interval: 500", f"  interval: 500\n  s3_uri: {uri}")
+    return text.replace("  interval: 100", f"  interval: 100\n  s3_uri: {uri}")
 
 
 def test_two_runs_never_copy_to_one_prefix(project):

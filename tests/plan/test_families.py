@@ -117,10 +117,10 @@ def test_several_nodes_on_spot_are_warned_of():
     seldom = "2 nodes on spot: EC2 takes one with two minutes' notice, and all restart"
     [found] = findings_of_job(followed)
     assert found == (
-        f"warning MEKS-0231  nodes: {seldom}; 500 steps between checkpoints take 7 hours - use "
+        f"warning MEKS-0231  nodes: {seldom}; 100 steps between checkpoints take 81 minutes - use "
         "another kind of capacity, or checkpoint.interval: 36 at most"
     )
-    assert findings_of_job(followed, {"\n  interval: 500": "\n  interval: 36"}) == []
+    assert findings_of_job(followed, {"\n  interval: 100": "\n  interval: 36"}) == []
     assert findings_of_job(spot, {"nodes: 2": "nodes: 1"}) == []
 
 

@@ -36,7 +36,7 @@ def job(text):
 
 def saving(uri):
     """Return the default job, which also copies its checkpoints."""
-    return job(TRAINING.replace("  interval: 500", f"  interval: 500\n  s3_uri: {uri}"))
+    return job(TRAINING.replace("  interval: 100", f"  interval: 100\n  s3_uri: {uri}"))
 
 
 def arn(rest):
@@ -157,7 +157,7 @@ def test_nothing_is_written_outside_of_a_prefix_and_no_bucket_is_listed_whole(wi
 )
 def test_no_text_of_a_prefix_opens_more_than_the_prefix(uri, tmp_path):
     """A policy would read `*`, `?` and `$` as something else, and no key as every key."""
-    text = TRAINING.replace("  interval: 500", f'  interval: 500\n  s3_uri: "{uri}"')
+    text = TRAINING.replace("  interval: 100", f'  interval: 100\n  s3_uri: "{uri}"')
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "job.yaml").write_text(text)
     (tmp_path / "cluster.yaml").write_text((ROOT / "cluster.yaml").read_text())

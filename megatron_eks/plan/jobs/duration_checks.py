@@ -21,57 +21,38 @@ from megatron_eks.plan.jobs.pytorch import torch_speed
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import replicas
+from megatron_eks.predict.goodput import Saving, goodput
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import Speed
 
 _DAY_SECONDS = 24 * 3600
 _MEGA = 1e6
-_SAVE_SECONDS = 4 * 3600
+_HOUR_SECONDS = 3600
 _LINE_SECONDS = 2 * 3600
 _YEAR_SECONDS = 365 * _DAY_SECONDS
 # EC2 User Guide, "Spot Instance interruption notices": two minutes.
 _NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
-# A workshop's run of a hundred steps saves for three times as long as it computes.
-_MOSTLY_SAVING = 10
+# Of the best interval's share of time that counts, and of its length.
+_WORTHWHILE, _FAR = 0.9, 4
 
 
 def check_saving(
     job: MegatronRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
-    path: Path
     instance = INSTANCES[pool.instance_type]
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    seconds = size / _MEGA / (_mb_s(cluster) * WRITE_EFFICIENCY)
+    saving = _saving(job, size, cluster)
+    seconds = size / saving.write_bytes_per_second
     speed = _speed(job, model, instance)
     step = speed.step_seconds if speed else 0
     between = job.checkpoint.interval * step
-    if 0 < between < seconds and job.checkpoint.interval < job.training.train_iters:
-        found = (
-            f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
-            f"{job.checkpoint.interval} iterations take about {_shown(between)}"
-        )
-        path = ("checkpoint", "interval")
-        seldom = ceil(job.checkpoint.interval * seconds / between)
-        seldom = min(seldom, job.training.train_iters)
-        remedy = f"use at least {seldom}: with async_save the run waits for the save before it"
-        yield warning(Code.SAVE_TIME, path, found, remedy)
-    elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.train_iters:
-        found = (
-            f"{job.checkpoint.interval} iterations take about {_shown(between)}, and a failure "
-            "loses all of them"
-        )
-        enough = max(1, int(job.checkpoint.interval * _SAVE_SECONDS / between))
-        remedy = f"use about {enough}: a checkpoint every few hours"
-        path = ("checkpoint", "interval")
-        yield warning(Code.SAVE_TIME, path, found, remedy)
-    else:
-        yield from _at_the_end(job.checkpoint.interval, job.training.train_iters, step)
+    yield from _interval(job, instance, saving, step, job.training.train_iters)
     lines = job.training.log_interval * step
     if lines > _LINE_SECONDS and job.training.log_interval <= job.training.train_iters:
         found = f"{job.training.log_interval} iterations take about {_shown(lines)}"
-        path = ("training", "log_interval")
+        path: Path = ("training", "log_interval")
         often = max(1, int(job.training.log_interval * _LINE_SECONDS / lines))
         remedy = f"use at most {often}" if job.training.log_interval > 1 else "use more nodes"
         remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
@@ -92,27 +73,14 @@ def check_replicas_saving(
     job: TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield the same of FSDP and DDP, whose steps are short, and who wait for most of a save."""
+    instance = INSTANCES[pool.instance_type]
     size = parameters(model) * replicas.CHECKPOINT_BYTES_PER_PARAMETER
-    seconds = size / _MEGA / (_mb_s(cluster) * WRITE_EFFICIENCY)
-    speed = torch_speed(job, model, INSTANCES[pool.instance_type])
+    saving = _saving(job, size, cluster)
+    seconds = size / saving.write_bytes_per_second
+    speed = torch_speed(job, model, instance)
     step = speed.step_seconds if speed else 0
     between = job.checkpoint.interval * step
-    path: Path = ("checkpoint", "interval")
-    if 0 < between * _MOSTLY_SAVING < seconds and job.checkpoint.interval < job.training.max_steps:
-        found = (
-            f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
-            f"{job.checkpoint.interval} steps take about {_shown(between)}"
-        )
-        seldom = ceil(job.checkpoint.interval * seconds / between / _MOSTLY_SAVING)
-        seldom = min(seldom, job.training.max_steps)
-        remedy = f"use at least {seldom}: the run would do little else"
-        yield warning(Code.SAVE_TIME, path, found, remedy)
-    elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.max_steps:
-        found = f"{job.checkpoint.interval} steps take about {_shown(between)}: a failure loses all"
-        enough = max(1, int(job.checkpoint.interval * _SAVE_SECONDS / between))
-        yield warning(Code.SAVE_TIME, path, found, f"use about {enough}")
-    else:
-        yield from _at_the_end(job.checkpoint.interval, job.training.max_steps, step)
+    yield from _interval(job, instance, saving, step, job.training.max_steps)
     yield from _years(job.training.max_steps * step, "max_steps")
     yield from check_spot(job, pool, cluster, between, seconds)
 
@@ -144,13 +112,27 @@ def check_spot(
         yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
 
 
-def _at_the_end(interval: int, steps: int, step: float) -> Iterator[Finding]:
-    """Yield a run of hours that saves once, when it is over."""
-    seconds = steps * step
-    if interval == steps and seconds > _SAVE_SECONDS:
-        found = f"the only checkpoint comes at the end, after about {_shown(seconds)}"
-        enough = max(1, int(steps * _SAVE_SECONDS / seconds / 2))
-        remedy = f"use about {enough}: a failure, or the end of the nodes, loses all until then"
+def _interval(
+    job: TrainingJob, instance: InstanceType, saving: Saving, step: float, steps: int
+) -> Iterator[Finding]:
+    """Yield an interval between saves that is far off the one of which most time counts."""
+    interval = job.checkpoint.interval
+    if not step or interval > steps:
+        return
+    is_now = goodput(job.nodes, job.nodes * gpus_per_node(job, instance), step, saving)
+    between, best = is_now.interval_seconds, is_now.best_interval_seconds
+    wasteful = is_now.expected < _WORTHWHILE * is_now.best
+    enough = min(is_now.best_interval_steps, steps)
+    if wasteful and interval < enough:
+        found = (
+            f"a checkpoint of {saving.checkpoint_bytes / 1e9:.0f} GB takes about "
+            f"{_shown(is_now.save_seconds)} to write, and {interval} steps take about "
+            f"{_shown(between)}: {is_now.expected:.0%} of the time would count"
+        )
+        yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, f"use about {enough}")
+    elif between > best and (wasteful or between > max(_HOUR_SECONDS, _FAR * best)):
+        found = f"{interval} steps take about {_shown(between)}, and a failure loses up to all"
+        remedy = f"use about {enough}, every {_shown(best)}: saves and failures then cost least"
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
 
 
@@ -207,11 +189,12 @@ def _speed(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Speed
     return job_speed(job, model, layout, instance)
 
 
-def _mb_s(cluster: ClusterConfig) -> float:
-    lustre = cluster.storage.lustre
+def _saving(job: TrainingJob, checkpoint_bytes: int, cluster: ClusterConfig) -> Saving:
+    lustre, checkpoint = cluster.storage.lustre, job.checkpoint
     scratch = lustre.deployment == "scratch_2"
     rate = SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib
-    return lustre.capacity_gib / 1024 * rate
+    bytes_per_second = lustre.capacity_gib / 1024 * rate * _MEGA * WRITE_EFFICIENCY
+    return Saving(checkpoint_bytes, checkpoint.interval, checkpoint.async_save, bytes_per_second)
 
 
 def _shown(seconds: float) -> str:
