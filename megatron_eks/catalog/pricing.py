@@ -14,6 +14,8 @@ from datetime import date
 AS_OF = date(2026, 7, 20)
 
 HOURS_PER_MONTH = 730
+# AWS KMS, "Pricing": each key of a customer's.
+KEY_USD_PER_MONTH = 1.0
 
 _US_REGIONS = ("us-east-1", "us-east-2", "us-west-2")
 

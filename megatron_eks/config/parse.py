@@ -89,15 +89,27 @@ def _parse(
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
         parsed = model.model_validate_json(json.dumps(document.value))
     except ValidationError as error:
-        translated = (
+        translated = [
             _translate(detail, document, model)
             for detail in error.errors(include_url=False)
             if not _only_invalid_items(detail)
+        ]
+        misspelt = {each.path[:-1]: each for each in translated if each.code is Code.UNKNOWN_KEY}
+        others = (
+            finding
+            for finding in translated
+            if finding.path not in places and not _is_meant(finding, misspelt)
         )
-        others = (finding for finding in translated if finding.path not in places)
         # Each kind that a value may have refuses it for the same reason.
         return None, [*findings, *document.locate(dict.fromkeys(others))]
     return parsed, [*findings, *document.locate(refused(parsed))]
+
+
+def _is_meant(missing: Finding, misspelt: Mapping[Path, Finding]) -> bool:
+    """Tell whether a key that is missing is the one which an unknown key beside it stands for."""
+    beside = misspelt.get(missing.path[:-1])
+    meant = f"did you mean {str(missing.path[-1:] and missing.path[-1])!r}?"
+    return missing.code is Code.MISSING_KEY and beside is not None and meant in beside.remedy
 
 
 def _translate(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:

@@ -53,6 +53,14 @@ def _action(command: str, rest: str) -> tuple[str, ...]:
 USES = sorted({(page.name, *use) for page in PAGES for use in _USE.findall(page.read_text())})
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_of_a_page_ends(page):
+    """Otherwise the text behind it is shown as a console's."""
+    fences = [line for line in page.read_text().splitlines() if line.startswith("```")]
+    assert set(fences[1::2]) <= {"```"}
+    assert len(fences) % 2 == 0
+
+
 def test_pages_use_the_commands_and_flags_that_there_are():
     """Whatever is written after `$ meks` or between backticks."""
     known = set(commands())

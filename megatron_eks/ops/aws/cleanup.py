@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from megatron_eks.catalog.pricing import AS_OF, HOURS_PER_MONTH
+from megatron_eks.catalog.pricing import AS_OF, HOURS_PER_MONTH, KEY_USD_PER_MONTH
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.kubernetes.connection import ApiError
@@ -193,9 +193,9 @@ def _remains(parts: list[str], tools: Tools) -> int:
             month = "unknown" if price.total is None else f"{price.total * HOURS_PER_MONTH:,.2f}"
             rows.append((plan.stack(part), price.item, month))
         if part == "Storage":
-            rows.append((plan.stack(part), "bucket and key", "by use"))
-        elif part == "Images":
-            rows.append((plan.stack(part), "key", "by use"))
+            rows.append((plan.stack(part), "bucket", "by use"))
+        if part == "Images" or (part == "Storage" and plan.storage.kms_key_arn is None):
+            rows.append((plan.stack(part), "key", f"{KEY_USD_PER_MONTH:.2f}"))
         elif not prices:
             rows.append((plan.stack(part), "", "by use"))
     repositories = retained.repositories(tools)

@@ -33,6 +33,7 @@ _LINE_SECONDS = 2 * 3600
 _YEAR_SECONDS = 365 * _DAY_SECONDS
 # EC2 User Guide, "Spot Instance interruption notices": two minutes.
 _NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
+_LITTLE_SECONDS = 60
 # Of the best interval's share of time that counts, and of its length.
 _WORTHWHILE, _FAR = 0.9, 4
 
@@ -121,7 +122,8 @@ def _interval(
         return
     is_now = goodput(job.nodes, job.nodes * gpus_per_node(job, instance), step, saving)
     between, best = is_now.interval_seconds, is_now.best_interval_seconds
-    wasteful = is_now.expected < _WORTHWHILE * is_now.best
+    lost = steps * step * (1 - is_now.expected)
+    wasteful = is_now.expected < _WORTHWHILE * is_now.best and lost > _LITTLE_SECONDS
     enough = min(is_now.best_interval_steps, steps)
     if wasteful and interval < enough:
         found = (
