@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import Job
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.whole_file import wrapping_key
-from megatron_eks.ops.output import counted, structured
+from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
 
 _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
@@ -22,21 +22,23 @@ def run(files: Sequence[Path], cluster: Path, output: str, today: date) -> int:
     jobs = [path for path in files if path not in clusters]
     # Job files are checked against their cluster, so its own mistakes are shown with them.
     first, *others = clusters or [cluster]
-    findings = list(check_files(first, jobs if files else job_files(first), today).findings)
+    jobs = jobs if files else job_files(first)
+    findings = list(check_files(first, jobs, today).findings)
     for other in others:
         findings += check_files(other, [], today).findings
-    print_findings(findings, output)
+    read = ", ".join(str(each) for each in (first, *others))
+    print_findings(findings, output, f"{read} and {count(len(jobs), 'job file')}: ")
     return 2 if has_errors(findings) else 0
 
 
-def print_findings(findings: Sequence[Finding], output: str) -> None:
+def print_findings(findings: Sequence[Finding], output: str, of: str = "") -> None:
     """Write findings to stdout, one a line or as a JSON list, and their count to stderr."""
     if output == "table":
         sys.stdout.writelines(f"{finding}\n" for finding in findings)
     else:
         sys.stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
     sys.stdout.flush()
-    sys.stderr.write(f"{counted(findings)}\n")
+    sys.stderr.write(f"{of}{counted(findings)}\n")
 
 
 def _is_cluster(path: Path) -> bool:

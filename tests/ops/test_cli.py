@@ -41,7 +41,7 @@ def test_validate_accepts_the_shipped_project():
     done = meks("validate")
     assert done.returncode == 0
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["warning", "MEKS-0212"]] * 2
-    assert done.stderr == "0 errors, 2 warnings\n"
+    assert done.stderr == "cluster.yaml and 11 job files: 0 errors, 2 warnings\n"
 
 
 def test_validate_reports_both_files_at_once(project):
