@@ -1,0 +1,125 @@
+"""The course of a run in its log: what shows a trouble, and what came later than it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis import endings, pods
+from megatron_eks.diagnosis.lines import Line
+from megatron_eks.diagnosis.signatures import Signature, Tier, of_the_shell
+from megatron_eks.diagnosis.tally import Tally
+
+OF_RANKS = frozenset({Code.LOG_COLLECTIVE_TIMED_OUT, Code.LOG_PEER_GONE})
+"""What a rank sees of another one's end."""
+
+# Collectives keep ranks together, so after a rank has failed another reports one step at most.
+_SURVIVED = 2
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A line that shows a known trouble; `place` is its place in time."""
+
+    place: int
+    line: Line
+    signature: Signature
+    tier: Tier
+
+
+class Course:
+    """The lines in their order, what shows a trouble, and what came later than a place."""
+
+    def __init__(self, kept: Tally) -> None:
+        self.kept, self.ordered = kept, kept.ordered()
+        shows, ordered = kept.shows(), self.ordered
+        self.signs: Sequence[Sign] = [
+            Sign(place, line, signature, signature.tier_of(line.text))
+            for place, line in enumerate(ordered)
+            if (signature := shows.get((line.number, line.text))) is not None
+        ]
+        signs = self.signs
+        last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
+        self._steps = [(place, ordered[place]) for place in sorted(last.values())]
+        self.end = endings.place(ordered)
+        """Where the run said that it was done; -1 if it did not."""
+        self.ended_well = self.end >= 0 and not any(
+            not self._ended_after(each) and each.tier <= Tier.GENERIC and not each.signature.echo
+            for each in signs
+        )
+        self._last_own = max((each.place for each in signs if _of_the_program(each)), default=-1)
+        self._last_of_ranks = max(
+            (each.place for each in signs if each.signature.code in OF_RANKS), default=-1
+        )
+        ends: dict[int | None, int] = {}
+        for each in signs:
+            if _of_the_program(each) and not each.signature.echo and not self.outlived(each):
+                ends.setdefault(each.line.rank, each.place)
+        # Of two ranks, one is another one than that of any sign.
+        self._first_ends = [(place, rank) for rank, place in ends.items()][:2]
+        self._stages = [
+            (place, stage, _pod(line))
+            for place, line in enumerate(ordered)
+            if (stage := pods.stage(line.text))
+        ]
+
+    @property
+    def last_step(self) -> int | None:
+        """The last step that a line names."""
+        return next((line.step for line in reversed(self.ordered) if line.step is not None), None)
+
+    def preference(self, sign: Sign) -> tuple[bool, int, int]:
+        """Return what orders signs, the cause first: outlived ones last, then by tier and time."""
+        tier = Tier.CONSEQUENCE if sign.signature.echo and self._followed(sign) else sign.tier
+        return self.outlived(sign), tier, sign.place
+
+    def outlived(self, sign: Sign) -> bool:
+        """Say whether the run went on after it."""
+        # One step is enough after what is a warning in its own words.
+        mild = sign.tier is Tier.MILD
+        enough = 1 if mild else _SURVIVED
+        later = sum(
+            place > sign.place and (mild or self._is_later(step, sign.line))
+            for place, step in self._steps[-_SURVIVED:]
+        )
+        outlived = later >= enough or self._ended_after(sign)
+        if of_the_shell(sign.line.text):
+            # What prepares a run is over when ranks talk to each other.
+            outlived = outlived or self._last_of_ranks > sign.place
+        if sign.signature.start:
+            # The pod got its node, image and volumes in the end: its program ran.
+            outlived = outlived or later > 0 or self._last_own > sign.place or self.over(sign)
+        return outlived
+
+    def _ended_after(self, sign: Sign) -> bool:
+        # The first rank says so, whose log stands first where they stand one after the other.
+        timed = sign.line.timed and sign.line.rank != self.ordered[self.end].rank
+        return self.end > sign.place and (timed or self.ordered[self.end].number > sign.line.number)
+
+    def _is_later(self, later: Line, line: Line) -> bool:
+        """Say whether one is later than the other: by lines of one stream, else by their times."""
+        if line.rank is None or later.rank is None or line.rank == later.rank:
+            return later.number > line.number
+        # Logs of ranks may stand one after the other: what has no time is placed by its own rank.
+        return line.timed or self.kept.heard[line.rank] > later.number > line.number
+
+    def _followed(self, sign: Sign) -> bool:
+        """Say whether another rank had an end of its own before."""
+        return any(
+            place < sign.place and rank != sign.line.rank for place, rank in self._first_ends
+        )
+
+    def over(self, sign: Sign) -> bool:
+        """Say whether the pod came further than what had held it up."""
+        pod = _pod(sign.line)
+        return bool(sign.signature.start) and any(
+            place > sign.place and stage >= sign.signature.start and pod in (None, other)
+            for place, stage, other in self._stages
+        )
+
+
+def _pod(line: Line) -> str | None:
+    return pods.pod(line.text) or line.pod
+
+
+def _of_the_program(sign: Sign) -> bool:
+    return not sign.signature.start and sign.tier <= Tier.GENERIC
