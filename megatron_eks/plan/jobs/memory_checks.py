@@ -105,9 +105,11 @@ def check_host(
     surely, total = staged + offloaded, staged + offloaded + processes
     if total <= limit or not surely:
         return
+    takes = {"a save stages": staged, "the offloaded optimizer has": offloaded}
+    parts = "".join(f" {what} {_gib(size)}," for what, size in takes.items() if size)
     found = (
-        f"a pod may have {_gib(limit)} GiB of host memory, and a save stages {_gib(staged)}, "
-        f"the optimizer has {_gib(offloaded)}, ranks and data workers about {_gib(processes)}"
+        f"a pod may have {_gib(limit)} GiB of host memory, and{parts} ranks and data workers have "
+        f"about {_gib(processes)}"
     )
     remedy = "use a type with more memory"
     if processes < limit:
