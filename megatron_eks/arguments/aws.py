@@ -49,6 +49,11 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument("--instance-type", metavar="TYPE", help="of the GPU nodes: p4d.24xlarge")
     parser.add_argument("--zone", help="of the GPU nodes")
     parser.add_argument("--max-nodes", type=_count, metavar="N", help="the most GPU nodes ever")
+    parser.add_argument(
+        "--capacity",
+        metavar="KIND|ID",
+        help="on_demand (default), spot, or the id of a reservation or Capacity Block",
+    )
     parser.add_argument("--lustre-gib", type=_count, metavar="N", help="of the file system")
     parser.add_argument(
         "--admin-role-arn", metavar="ARN", help="who administers it; default: your role"
@@ -74,6 +79,7 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
             instance_type=given.instance_type,
             zone=given.zone,
             max_nodes=given.max_nodes,
+            capacity=given.capacity,
             capacity_gib=given.lustre_gib,
             admin_role_arn=given.admin_role_arn,
             public_cidr=given.public_cidr,

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}
-# Written by `meks init`. Every other key and its default: docs/configuration.md.
+# Written by `meks init`. Every other key and its default, such as network.vpc_id for a VPC that is
+# there: docs/configuration.md.
 schema_version: 1
 name: {name} # prefix of every name; changing it later makes another cluster
 region: {region}
@@ -28,7 +29,7 @@ gpu_pools:
     max_nodes: {max_nodes} # `meks scale` goes no further; deploying starts none of them
     # Or {{type: reservation, id: cr-...}}, {{type: spot}}, or a Capacity Block with its end:
     # {{type: capacity_block, id: cr-..., ends_at: 2027-01-31T11:30:00Z}}
-    capacity: {{type: on_demand}}
+    capacity: {capacity}
 storage:
   lustre:
     # Holds base weights, data and checkpoints; 1200, 2400, or a multiple of 2400.
@@ -55,6 +56,8 @@ class Answers:
     offers: tuple[str, ...]
     """All zones of the region that have the type."""
     max_nodes: int
+    capacity: str
+    """As the file has it."""
     capacity_gib: int
 
 
@@ -73,5 +76,6 @@ def render(answers: Answers, schema: str) -> str:
         pool_zone=answers.pool_zone,
         offers=", ".join(answers.offers),
         max_nodes=answers.max_nodes,
+        capacity=answers.capacity,
         capacity_gib=answers.capacity_gib,
     )

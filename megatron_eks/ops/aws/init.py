@@ -19,6 +19,7 @@ from megatron_eks.ops.aws.capacity import offers_of
 from megatron_eks.ops.aws.cluster_file import Answers, render
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.aws.identity import caller_role
+from megatron_eks.ops.aws.reservation import OVER, described, utc
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
@@ -28,6 +29,7 @@ from megatron_eks.project import ROOT
 _SCHEMA = "megatron_eks/config/schema/cluster.json"
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
 _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
+_CAPACITY = "on_demand"
 _ZONES = 3
 
 
@@ -41,6 +43,7 @@ class Wish:
     instance_type: str | None = None
     zone: str | None = None
     max_nodes: int | None = None
+    capacity: str | None = None
     capacity_gib: int | None = None
     admin_role_arn: str | None = None
     public_cidr: str | None = None
@@ -136,6 +139,7 @@ class _Questions:
             pool_zone=zone,
             offers=(zone,),
             max_nodes=_NODES,
+            capacity=_capacity(_CAPACITY),
             capacity_gib=_LUSTRE_GIB,
         )
 
@@ -155,11 +159,20 @@ class _Questions:
         self._settle(
             "instance type", "--instance-type", wish.instance_type, _INSTANCE, self._of_type
         )
-        offers = self._known.offers
-        self._settle(f"zone ({', '.join(offers)})", "--zone", wish.zone, offers[0], self._of_zone)
+        silent = not (self._console.yes or self._console.stdin.isatty())
+        capacity = wish.capacity or (_CAPACITY if silent else None)
+        question = "capacity: on_demand, spot, or the id of a reservation or Capacity Block"
+        self._settle(question, "--capacity", capacity, _CAPACITY, self._of_capacity)
+        zones, zone = self._known.offers, self._known.pool_zone
+        if len(zones) > 1 or wish.zone:
+            self._settle(f"zone ({', '.join(zones)})", "--zone", wish.zone, zone, self._of_zone)
         nodes, size = wish.max_nodes, wish.capacity_gib
         self._settle(
-            "most nodes", "--max-nodes", nodes, _NODES, lambda a: {"max_nodes": _number(a)}
+            "most nodes",
+            "--max-nodes",
+            nodes,
+            self._known.max_nodes,
+            lambda a: {"max_nodes": _number(a)},
         )
         self._settle(
             "file system, GiB",
@@ -233,6 +246,27 @@ class _Questions:
             **self._of_zone(offers[0]),
         }
 
+    def _of_capacity(self, answer: str) -> dict[str, Any]:
+        """Return what follows from a kind of capacity, or from a reservation that is there."""
+        if not answer.startswith("cr-"):
+            return {"capacity": _capacity(answer)}
+        kind = self._known.instance_type
+        found = described(answer, self._aws.client("ec2"))
+        if found is None or found["State"] in OVER or found["InstanceType"] != kind:
+            what = f"{answer} is {found['State']}, of {found['InstanceType']}" if found else answer
+            text = f"{what}: no reservation of {kind} for {self._aws.region}"
+            remedy = "name another with --capacity, or another --instance-type"
+            raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=USAGE)
+        place, ends_at = found["AvailabilityZone"], utc(found.get("EndDate"))
+        block = found.get("ReservationType") == "capacity-block" and ends_at
+        known = f"id: {answer}" + (f", ends_at: {ends_at:%Y-%m-%dT%H:%M:%SZ}" if block else "")
+        return {
+            "capacity": _capacity("capacity_block" if block else "reservation", known),
+            "max_nodes": found["TotalInstanceCount"],
+            "offers": (place,),
+            **self._of_zone(place),
+        }
+
     def _of_zone(self, zone: str) -> dict[str, Any]:
         return {"pool_zone": zone, "zones": self._around(zone)}
 
@@ -246,6 +280,10 @@ class _Questions:
         """Return the pool's zone and others of the region, in their order."""
         others = [each for each in self._zones_there if each != first]
         return tuple(sorted([first, *others[: _ZONES - 1]]))
+
+
+def _capacity(kind: str, known: str = "") -> str:
+    return f"{{type: {kind}{', ' if known else ''}{known}}}"
 
 
 def _number(answer: str) -> int:
