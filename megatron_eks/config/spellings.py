@@ -32,38 +32,14 @@ _KEY = re.compile(
 _BLOCK = re.compile(r"cb-[0-9a-f]+")
 _GROUP = re.compile(r"arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:[0-9]{12}:group/([^/]+)(/.*)?")
 _ZONE_ID = re.compile(r"[a-z]{3,4}[0-9]-az[0-9]+")
-_BUCKET_URL = re.compile(
-    r"https?://(?:s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?/([a-z0-9][a-z0-9.-]+)|"
-    r"([a-z0-9][a-z0-9.-]+?)\.s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?)(/\S*)?"
-)
 
 # A function of megatron.bridge.recipes with its module, and names with the signs of a model's.
 _OF_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(\))?")
-_HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+")
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
 _RATE = re.compile(r"(125|250|500|1000) ?M[iI]?[bB].*")
 _NOTHING = frozenset({"none", "nil", "null", "n/a"})
 _LOWERCASE = frozenset({DNS_LABEL, REGION, REPOSITORY_PREFIX, RESERVATION, ZONE})
 _MADE_HERE = frozenset({DNS_LABEL, REPOSITORY_PREFIX})
-_SPELLED_REGION = re.compile(r"([a-z]{2})[-_ ]?((?:gov|iso)[-_ ]?)?([a-z]+)[-_ ]?([0-9])")
-# AWS General Reference, "Regional endpoints": what the console calls regions.
-_PLACES = {
-    "virginia": "us-east-1",
-    "ohio": "us-east-2",
-    "california": "us-west-1",
-    "oregon": "us-west-2",
-    "canada": "ca-central-1",
-    "ireland": "eu-west-1",
-    "london": "eu-west-2",
-    "paris": "eu-west-3",
-    "frankfurt": "eu-central-1",
-    "stockholm": "eu-north-1",
-    "tokyo": "ap-northeast-1",
-    "seoul": "ap-northeast-2",
-    "singapore": "ap-southeast-1",
-    "sydney": "ap-southeast-2",
-    "mumbai": "ap-south-1",
-}
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 
 
@@ -142,15 +118,6 @@ def _zone(text: str) -> str | None:
     return f"use the zone's name, which {command} prints: it differs between accounts"
 
 
-def _region(text: str) -> str | None:
-    """Write the code of a region that a place names, or that lacks its hyphens."""
-    words = re.findall("[a-z]+", text.lower())
-    place = next((_PLACES[word] for word in words if word in _PLACES), None)
-    found = _SPELLED_REGION.fullmatch(text.strip().lower())
-    written = found and "-".join(part.strip("-_ ") for part in found.groups() if part)
-    return f"write {place or written}" if place or written else None
-
-
 def _recipe(text: str) -> str | None:
     """Name a recipe that its module or file stands before, or that has a model's own signs."""
     if found := _OF_MODULE.fullmatch(text):
@@ -170,7 +137,6 @@ def _others(text: str) -> Iterator[tuple[str, str]]:
         if found[1] == "s3":
             yield f"s3://{found[2]}", ""
         yield re.split("[:/]", text)[-1], ", without the rest of the ARN"
-    yield from _addresses(text)
     # `mount -t lustre HOST@tcp:/NAME`, as the console of FSx shows it.
     host, lustre, name = text.partition("@tcp:/")
     if lustre:
@@ -184,20 +150,6 @@ def _others(text: str) -> Iterator[tuple[str, str]]:
         yield text[:-1], ": with the letter it is a zone"
 
 
-def _addresses(text: str) -> Iterator[tuple[str, str]]:
-    if found := _BUCKET_URL.fullmatch(text):
-        yield f"s3://{found[1] or found[2]}{found[3] or ''}", ""
-    scheme, sign, rest = text.partition("://")
-    if sign and scheme in {"http", "https"}:
-        plain = rest.strip("/").removesuffix(".git")
-        yield plain.removeprefix("github.com/"), f", without {scheme}://"
-    elif _HOST_AND_PORT.fullmatch(text):
-        yield f"http://{text}", ", with the scheme"
-    for start in ("git@github.com:", "github.com/"):
-        if text.startswith(start):
-            yield text.removeprefix(start).removesuffix(".git"), ""
-
-
 # eksctl's ClusterConfig schema (vpc.nat.gateway), terraform-aws-modules/vpc, FSx API
 # (LustreDeploymentType), Kubernetes' levels of Pod Security, EC2 API (PlacementStrategy).
 _REMEDIES: dict[str, dict[str, str]] = {
@@ -205,12 +157,6 @@ _REMEDIES: dict[str, dict[str, str]] = {
         "write per_zone": "highlyavailable oneperaz onenatgatewayperaz peraz multi all",
         "write 1, one for all zones, or per_zone": "single one true yes on enabled",
         "write 0: no way out but endpoints and a proxy": "disable disabled none false no off",
-    },
-    "private_route": {
-        "write vpn, ssm_bastion or cloudshell: the way that people take": "true yes on",
-        "remove it, or write null": "false no off none",
-        "write vpn, for any network that is joined to the VPC": "directconnect peering tgw",
-        "write ssm_bastion": "ssm bastion sessionmanager",
     },
     "pod_security": {
         "write restricted, which jobs keep, or privileged": "baseline",
@@ -225,12 +171,6 @@ _REMEDIES: dict[str, dict[str, str]] = {
         "write true or auto: the plan makes a cluster placement group": "cluster",
         "write auto or false: EFA gains nothing from other strategies": "spread partition",
     },
-    "tag_strategy": {
-        "write auto: no tag beside the hash of the content": "none off false",
-    },
-    "test_level": {
-        "write quick, the least that an image must pass": "none off false smoke",
-    },
     "throughput_mbps_per_tib": {
         "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000": (
             "12 40 50 100 200"
@@ -243,7 +183,6 @@ _FINDERS: dict[str, Callable[[str], str | None]] = {
     KMS_ARN: _key,
     KUBERNETES: _version,
     RECIPE: _recipe,
-    REGION: _region,
     RESERVATION: _reservation,
     ROLE_ARN: _role,
     ZONE: _zone,
