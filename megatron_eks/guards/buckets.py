@@ -1,4 +1,4 @@
-"""Guards of buckets and keys: data stay, are encrypted, and are nobody else's."""
+"""Guards of what keeps data: buckets, repositories of images, and keys."""
 
 import re
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.guards.statements import Need, is_everybody, needs, statements, texts
+from megatron_eks.guards.statements import Need, needs, statements, texts
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import Value, report
+from megatron_eks.guards.values import NO, YES, Value, report
 
 _OPEN = "one slip in a policy opens data and checkpoints to everybody"
 _BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
@@ -16,6 +16,7 @@ _CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for e
 _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
 _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
 _KMS, _S3 = ("aws:kms", "aws:kms:dsse"), "AES256"
+_ENCRYPTED = ((_ALGORITHM, (*_KMS, _S3), "nothing says how"),)
 _VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
 _TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
 _ACCOUNT = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
@@ -33,7 +34,15 @@ _USABLE: dict[str, Json] = {
 }
 _KEY = [(name, (value, None), "nothing can be encrypted") for name, value in _USABLE.items()]
 _ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
-_DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket")
+_DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket", "ECR::Repository")
+_FIXED, _MOVABLE = "IMMUTABLE_WITH_EXCLUSION", "ImageTagMutabilityExclusionFilter"
+_IMAGES = (
+    ("ImageTagMutability", (_FIXED, "IMMUTABLE"), "a tag moves under a job that restarts"),
+    (f"{_MOVABLE}s 0 {_MOVABLE}Value", ("latest", None), "a job restarts with another image"),
+    ("EmptyOnDelete", (NO, None), "the images of running jobs go with the stack"),
+    ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "no key of this account"),
+)
+_DOCKER = (("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),)
 
 
 def data_buckets(templates: Templates) -> list[Resource]:
@@ -53,38 +62,19 @@ def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
 
 
 @template_guard
-def encryption_and_settings(templates: Templates) -> Iterator[Finding]:
-    """Close buckets, and encrypt with the key at hand (S3, "SSE-KMS"; KMS, "AWS managed keys")."""
-    buckets, data, code = templates.of("S3::Bucket"), data_buckets(templates), Code.ENCRYPTION
+def settings(templates: Templates) -> Iterator[Finding]:
+    """Close and encrypt what keeps data, and keep it (S3, "Blocking public access"; ECR)."""
+    buckets = templates.of("S3::Bucket")
     yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
-    yield from constants(buckets, code, ((_ALGORITHM, (*_KMS, _S3), "nothing says how"),))
-    yield from constants(data, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
-    files = {each.file for each in templates.of("KMS::Key")}
-    for bucket in buckets:
-        kms, key = bucket.properties.at(_ALGORITHM).raw in _KMS, key_of(bucket)
-        own = bucket in data and bucket.file in files
-        if kms != bool(key.raw) or (own and not kms):
-            found = "its objects are not encrypted with the key of the stack"
-            remedy = "write SSEAlgorithm aws:kms, and KMSMasterKeyID: Fn::GetAtt [KEY, Arn]"
-            level = Level.WARNING if own and not key.raw else Level.ERROR
-            yield key.finding(code, found, remedy, level)
-    # Where FSx has no key of its own: scratch.
-    kinds = ("FSx::FileSystem", "EFS::FileSystem", "Logs::LogGroup", "CodeBuild::Project")
-    for each in templates.of(*kinds):
-        key = each["EncryptionKey" if "CodeBuild" in each.type else "KmsKeyId"]
-        target = templates.target(key)
-        scratch = each["LustreConfiguration"]["DeploymentType"].text.startswith("SCRATCH")
-        other = target and (target.type != "AWS::KMS::Key" or key["Ref"])
-        if other or (not key.raw and each.file in files and not scratch):
-            found = f"{key.name} is not the key of the stack: others encrypt {each.name}"
-            level = Level.ERROR if other else Level.WARNING
-            remedy = f"set {key.name} to Fn::GetAtt [KEY, Arn]"
-            yield key.finding(Code.ENCRYPTION, found, remedy, level)
+    yield from constants(buckets, Code.ENCRYPTION, _ENCRYPTED)
+    yield from constants(data_buckets(templates), Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
+    yield from constants(templates.of("ECR::Repository"), Code.ENCRYPTION, _IMAGES)
+    yield from constants(templates.of("CodeBuild::Project"), Code.PROPERTY, _DOCKER)
 
 
 @template_guard
 def data_stay(templates: Templates) -> Iterator[Finding]:
-    """Let nothing expire that a restart or a running job reads (S3, "Expiring objects")."""
+    """Let nothing expire that a job reads (S3, "Expiring objects"; ECR, "Lifecycle policies")."""
     listed = [each["LifecycleConfiguration"]["Rules"] for each in data_buckets(templates)]
     for rule in (rule for rules in listed for rule in rules if rule["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
@@ -96,6 +86,12 @@ def data_stay(templates: Templates) -> Iterator[Finding]:
             found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
             remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
             yield from report(Code.EXPIRES, (when, when, found, remedy), level=level)
+    for each in templates.of("ECR::Repository"):
+        for rule in each["LifecyclePolicy"]["LifecyclePolicyText"].parsed["rules"]:
+            chosen, why = rule["selection"], "jobs miss their images"
+            patterns = {*chosen["tagPrefixList"].texts, *chosen["tagPatternList"].texts}
+            states = ("untagged", "tagged")[: 1 + bool(patterns - {"*", ""})]
+            yield from chosen["tagStatus"].must_be(Code.EXPIRES, *states, why=why)
 
 
 @template_guard
@@ -104,16 +100,10 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
     code, data = Code.BUCKET_SETTINGS, data_buckets(templates)
     for bucket in templates.of("S3::Bucket"):
         beside = templates.of("S3::BucketPolicy")
-        own = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
-        policies, arn = own or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
+        policies = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
+        policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
         on, why = (arn, f"{arn}/*"), f"data of {bucket.name} can pass openly"
         wanted = [Need(code, why, ("s3:*",), on, "*", (e,), "Deny", Level.WARNING) for e in _TLS]
-        for each in (e for e in statements(*policies) if is_everybody(e["Principal"])):
-            if not each["Condition"] or "'true'" in str(each["Condition"].raw):
-                found = f"everybody, jobs too: {each['Effect'].text} without a condition"
-                remedy = 'set Condition to Bool: {"aws:SecureTransport": "false"}, or name roles'
-                kind = Code.POLICY if each["Effect"].text == "Deny" else Code.OPEN_TO_ALL
-                yield each["Principal"].finding(kind, found, remedy)
         for source in (e for e in data if e != bucket and _logs_of(e, templates) == bucket):
             why = "S3 delivers no access logs to a bucket whose default is a key"
             yield from bucket.properties.must_hold(code, ((_ALGORITHM, (_S3, None), why),))

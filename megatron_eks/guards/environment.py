@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 
-from megatron_eks.catalog import megatron_options
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_names import meant_by_a_library
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
@@ -15,8 +14,8 @@ from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, JOBS, node_types
+from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
+from megatron_eks.guards.pods import GPU, node_types
 from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
@@ -146,7 +145,7 @@ def _is_token(text: str) -> bool:
 
 @manifest_guard
 def programs(manifests: Manifests) -> Iterator[Finding]:
-    """Give a program options and files it knows, or it ends on paid nodes (docs/images.md)."""
+    """Start a program that is there, with what it needs, or it ends on paid nodes."""
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
@@ -160,9 +159,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
-    args, words = pod.main["args"], [*pod.main["command"], *pod.main["args"]]
+    words = [*pod.main["command"], *pod.main["args"]]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
-    name, own = words[at].text.removeprefix(_PROGRAMS) if words[at:] else "", words[at + 1 :]
+    name = words[at].text.removeprefix(_PROGRAMS) if words[at:] else ""
     if name not in PROGRAM_OPTIONS:
         for close in get_close_matches(name, PROGRAM_OPTIONS, 1, 0.8):
             yield words[at], f"no program {name!r} in the images", f"name {_PROGRAMS}{close}"
@@ -171,15 +170,7 @@ def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     again = "python3" in [each.text for each in words[1:at]]
     if words[0].text not in {starts, "sh", "bash"} or again:
         yield words[0], f"{words[0].raw!r} starts {name}", f"start it with {starts} alone"
-    texts = [word.text for word in own]
-    end = texts.index("--") if "--" in texts else len(own)
-    known = {each.rstrip("=!"): each for each in PROGRAM_OPTIONS[name].split()}
-    options = ((known, own[:end]), (megatron_options.OPTIONS, own[end + 1 :]))
-    for listed, word in ((listed, word) for listed, given in options for word in given):
-        option = word.text.partition("=")[0]
-        if option.startswith("--") and option not in listed:
-            near = get_close_matches(option, listed, 1)
-            yield word, f"no option {option}", f"write {(near or ['--help to learn all'])[0]}"
-    needed = {option for option, marks in known.items() if marks.endswith("!")}
-    for option in sorted(needed - {text.partition("=")[0] for text in texts[:end]}):
-        yield args, f"no {option}, which {name} needs", f"add {option}"
+    given = {word.text.partition("=")[0] for word in words[at + 1 :]}
+    needed = {each.rstrip("=!") for each in PROGRAM_OPTIONS[name].split() if each.endswith("!")}
+    for option in sorted(needed - given):
+        yield pod.main["args"], f"no {option}, which {name} needs", f"add {option}"

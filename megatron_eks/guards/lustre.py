@@ -1,4 +1,4 @@
-"""Guards of FSx for Lustre and EFS: settings, place, links to S3, and the ports of both."""
+"""Guards of FSx for Lustre: settings, links to S3, zone and ports."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -6,6 +6,7 @@ from itertools import product
 from megatron_eks.catalog import pins
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.network import ALL_TRAFFIC, ANYBODY, SIDES, name_of, rules
 from megatron_eks.guards.statements import listed
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import Value, written
@@ -13,24 +14,11 @@ from megatron_eks.guards.values import Value, written
 _THROUGHPUTS = (125, 250, 500, 1000)
 # With EFA 38,400 GiB at 125 MB/s per TiB, and half of it at twice the throughput.
 _EFA_GIB_TIMES_THROUGHPUT = 4_800_000
-_DENIED = "pods that share files are denied them"
 _NO_SYSTEM = (("FileSystemId", (), "it belongs to no file system, and nothing mounts"),)
-_OWNED = ("CreationInfo OwnerUid", "CreationInfo OwnerGid", "CreationInfo Permissions", "Path")
-_EFS = (*_NO_SYSTEM, *((f"RootDirectory {key}", (), _DENIED) for key in _OWNED))
 _AT_ONCE = (("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first"),)
 _SMALL = (("DataCompressionType", ("LZ4", "NONE"), "data take more room"),)
-_PORTS, _ALL = frozenset({988, *range(1018, 1024)}), frozenset(range(65536))
-_BLOCKS = (_ALL, frozenset({988}), _PORTS - {988})
-_ANYBODY = "addresses"
-_ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
-_SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
-_LUSTRE = {"Id": "", "DnsName": "DNSName", "MountName": "LustreMountName"}
-_OUTPUTS = (
-    *(("FSx::FileSystem", f"Lustre{end}", attribute) for end, attribute in _LUSTRE.items()),
-    ("EFS::FileSystem", "EfsId", ""),
-    ("EFS::AccessPoint", "EfsAccessPointId", "AccessPointId"),
-)
-_Way = tuple[str, str, str]  # a group, the direction, and who is at the other end
+_PORTS = frozenset({988, *range(1018, 1024)})
+_BLOCKS = (ALL_TRAFFIC, frozenset({988}), _PORTS - {988})
 
 
 def _systems(templates: Templates) -> list[Resource]:
@@ -46,6 +34,9 @@ def _uses_efa(system: Resource) -> bool:
 def lustre_settings(templates: Templates) -> Iterator[Finding]:
     """Refuse settings that FSx does not take together (FSx API, CreateFileSystem)."""
     code, settings = Code.LUSTRE_SETTINGS, "LustreConfiguration"
+    links = templates.of("FSx::DataRepositoryAssociation")
+    yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
+    yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
     for system in _systems(templates):
         kind = system[settings]["DeploymentType"].text
         scratch, why = kind.startswith("SCRATCH"), f"FSx refuses it for {kind or 'this one'}"
@@ -87,93 +78,49 @@ def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
     for system in _systems(templates):
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
         own = [zone(each) for each in listed(subnets)]
-        found, remedy = "FSx for Lustre takes exactly one subnet", "name that of a GPU pool"
-        if len(own) != 1:
-            yield subnets.finding(Code.LUSTRE_SETTINGS, found, remedy)
-        elif zones and own[0] not in zones:
-            found = "no GPU pool is in this subnet's zone: reads and checkpoints cross zones"
-            yield subnets[0].finding(Code.SUBNETS, found, remedy, level)
-
-
-@template_guard
-def links_points_and_outputs(templates: Templates) -> Iterator[Finding]:
-    """Fill directories from S3, let their owner write, and output what the charts mount."""
-    links, points = templates.of("FSx::DataRepositoryAssociation"), templates.of("EFS::AccessPoint")
-    yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
-    yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
-    yield from constants(points, Code.NETWORK_PART, _EFS)
-    for point, key in product(points, ("Uid", "Gid")):
-        owner, user = point["RootDirectory"]["CreationInfo"][f"Owner{key}"], point["PosixUser"][key]
-        yield from user.must_be(Code.NETWORK_PART, owner.raw or 0, why=_DENIED)
-    for kind, name, attribute in _OUTPUTS:
-        for system in templates.of(kind):
-            value = {"Fn::GetAtt": [system.name, attribute]} if attribute else {"Ref": system.name}
-            given = [e["Value"].raw for key, e in templates.outputs(system.file) if name in key]
-            if value not in given:
-                found = f"no output {name} with its value: the charts cannot mount it"
-                yield system.body["Outputs"].finding(Code.REFERENCE, found, f"add {name}: {value}")
-
-
-def _name(templates: Templates, group: Value) -> str:
-    target = templates.target(group)
-    return target.name if target else templates.text(group) or str(group.raw)
-
-
-def _rules(templates: Templates) -> Iterator[tuple[Value, Resource, _Way, frozenset[int]]]:
-    """Return the rules of all groups: what holds each, its way, and the ports that it opens."""
-    for way, side in _SIDES.items():
-        alone = templates.of(f"EC2::SecurityGroup{way}")
-        rules = [(e.properties, e, _name(templates, e["GroupId"])) for e in alone]
-        for group in templates.of("EC2::SecurityGroup"):
-            rules += [(each, group, group.name) for each in group[f"SecurityGroup{way}"]]
-        for body, resource, name in rules:
-            by_address = any(body[key] for key in _ADDRESSES)
-            peer = _ANYBODY if by_address else _name(templates, body[side])
-            tcp = str(body["IpProtocol"].raw) in {"tcp", "6"}
-            first, last = body["FromPort"].number, body["ToPort"].number
-            ports = _ALL if str(body["IpProtocol"].raw) == "-1" else frozenset()
-            if tcp and first is not None and last is not None:
-                ports = _ALL.intersection(range(max(int(first), 0), min(int(last), 65535) + 1))
-            yield body, resource, (name, way, peer), ports
+        if zones and (len(own) != 1 or own[0] not in zones):
+            found = "not one subnet in a zone of GPU pools: reads and checkpoints cross zones"
+            yield subnets.finding(Code.SUBNETS, found, "name that of a GPU pool", level)
 
 
 @template_guard
 def lustre_ports(templates: Templates) -> Iterator[Finding]:
     """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
-    code, rules = Code.LUSTRE_PORTS, list(_rules(templates))
+    code, every = Code.LUSTRE_PORTS, list(rules(templates))
     groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
     carried = _carried(templates)
     for system in _systems(templates):
         own, efa, waits = system["SecurityGroupIds"], _uses_efa(system), system.body["DependsOn"]
-        servers = {_name(templates, each) for each in listed(own)}
-        near = [each for each in rules if servers & {*each[2]}]
-        nodes = {e for rule in near for e in rule[2]} - {*servers, *_SIDES, _ANYBODY, "None"}
+        servers = {name_of(templates, each) for each in listed(own)}
+        near = [each for each in every if servers & {*each.way}]
+        nodes = {e for rule in near for e in rule.way} - {*servers, *SIDES, ANYBODY, "None"}
         if not servers or servers & carried - nodes or (carried and not carried & nodes):
             found = "no security group that is open to the nodes' group: mounts hang"
             remedy = "name the file servers' group, and open TCP 988 and 1018-1023 to the nodes'"
             yield own.finding(code, found, remedy)
         if not servers <= groups.keys():
             continue  # another group that is not at hand may complete this one
-        what, wanted = ("all traffic (EFA)", _ALL) if efa else ("TCP 988 and 1018-1023", _PORTS)
+        what, wanted = ("all traffic", ALL_TRAFFIC) if efa else ("TCP 988 and 1018-1023", _PORTS)
         lacking = set()
-        ways = [*product(servers, _SIDES, {*servers, *nodes})]
+        ways = [*product(servers, SIDES, {*servers, *nodes})]
         ways += product(nodes, ("Ingress",), servers)
         # A group without a rule of its own lets everything out.
         shut = [e for e in nodes if e in groups and groups[e]["SecurityGroupEgress"]]
         for way in (*ways, *product(shut, ("Egress",), servers)):
-            either = (way, (*way[:2], "" if efa else _ANYBODY))
-            opened = [each[3] for each in rules if each[2] in either]
+            either = (way, (*way[:2], "" if efa else ANYBODY))
+            opened = [each.ports for each in every if each.way in either]
             lacking |= set() if wanted <= frozenset().union(*opened) else {way}
-        for body, resource, way, ports in near:
-            if ports not in _BLOCKS:
-                level = Level.ERROR if way in lacking else Level.WARNING
+        for rule in near:
+            body, name = rule.body, rule.resource.name
+            if rule.ports not in _BLOCKS:
+                level = Level.ERROR if rule.way in lacking else Level.WARNING
                 found = f"it opens {body['IpProtocol'].raw} {body['FromPort'].raw} to "
                 found += f"{body['ToPort'].raw}, not {what}: mounts hang, or Lustre needs less"
                 yield body.finding(code, found, f"open {what}, and no more", level)
-            if resource.name not in {*groups, *waits.texts} and resource.file == system.file:
-                found = f"it does not wait for {resource.name}: FSx finds its ports closed, fails"
-                yield waits.finding(code, found, f"add {resource.name} to DependsOn")
-        lacking -= {each[2] for each in near if each[3] not in _BLOCKS}
+            if name not in {*groups, *waits.texts} and rule.resource.file == system.file:
+                found = f"it does not wait for {name}: FSx finds its ports closed, and fails"
+                yield waits.finding(code, found, f"add {name} to DependsOn")
+        lacking -= {each.way for each in near if each.ports not in _BLOCKS}
         for group, side, peer in sorted(lacking):
             found = f"{group} lacks {side.lower()} of {what} for {peer}: mounts hang"
             place = groups[group][f"SecurityGroup{side}"] if group in groups else own
@@ -185,4 +132,4 @@ def _carried(templates: Templates) -> set[str]:
     data = [each["LaunchTemplateData"] for each in templates.of("EC2::LaunchTemplate")]
     lists = [each["Groups"] for every in data for each in every["NetworkInterfaces"]]
     lists += [each["SecurityGroupIds"] for each in data]
-    return {_name(templates, each) for every in lists for each in listed(every)}
+    return {name_of(templates, each) for every in lists for each in listed(every)}

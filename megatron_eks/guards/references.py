@@ -12,8 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import JOBS
+from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -85,7 +84,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
 @manifest_guard
 def selectors(manifests: Manifests) -> Iterator[Finding]:
     """Let workloads and Services find pods, and ports that they have (Kubernetes, "Service")."""
-    for each in manifests.of("DaemonSet", "Deployment", "StatefulSet", "Service"):
+    for each in manifests.of("DaemonSet", "Deployment", "Service"):
         selector, service = each["spec"]["selector"], each.kind == "Service"
         pods = [e for e in manifests.pods if e.owner.namespace == each.namespace]
         pods = pods if service else each.pods

@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.buckets import data_buckets, key_of
 from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.templates import Resource, Templates, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.values import Value, report
 
 _UNBOUND = "bound to no service account: its pods get no credentials"
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
@@ -36,16 +36,6 @@ _TAGS = {
     "aws:RequestTag/kubernetes-namespace": "Namespace",
     "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
 }
-_NEEDS = (
-    (_BUILD, "ECR::Repository", "ecr:BatchCheckLayerAvailability ecr:BatchGetImage ecr:PutImage"),
-    (_BUILD, "ECR::Repository", "ecr:CompleteLayerUpload ecr:DescribeImages ecr:UploadLayerPart"),
-    (_BUILD, "ECR::Repository", "ecr:GetDownloadUrlForLayer ecr:InitiateLayerUpload"),
-    (_BUILD, "Logs::LogGroup", "logs:CreateLogStream logs:PutLogEvents"),
-    (_BUILD, "KMS::Key", "kms:Decrypt kms:Encrypt kms:GenerateDataKey"),
-    (_BUILD, "", "ecr:GetAuthorizationToken codebuild:BatchPutTestCases codebuild:CreateReport"),
-    (_BUILD, "", "codebuild:CreateReportGroup codebuild:UpdateReport"),
-    (_FLOWS, "Logs::LogGroup", "logs:CreateLogStream logs:DescribeLogStreams logs:PutLogEvents"),
-)
 _CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
 _need = partial(Need, Code.POLICY)
 
@@ -99,35 +89,19 @@ def role_trust(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def attached_policies(templates: Templates) -> Iterator[Finding]:
-    """Attach what AWS's parts need, and not everything (EKS, "Amazon EKS node IAM role")."""
-    for role, _, user in _uses(templates):
+def rights(templates: Templates) -> Iterator[Finding]:
+    """Let jobs read and replace their data, and AWS's parts work (EKS, "... node IAM role")."""
+    for role, service, user in _uses(templates):
         addon = _OF_ADDONS.get(user["AddonName"].text, "")
         arns = [e.partition(":iam::aws:policy/")[2] for e in texts(templates, role[_ARNS])]
-        for wanted in (addon or _USERS.get(user.type, ("", "", ""))[2]).split():
-            if not {*arns} & {*wanted.split("|")}:
-                found = f"no {wanted.split('|')[0]}: {user.name} does not work without it"
-                remedy = f"add {_AWS}iam::aws:policy/{wanted.split('|')[0]}"
-                level = Level.WARNING if _policies(role, templates) else Level.ERROR
-                yield role[_ARNS].finding(Code.NODE_ROLE, found, remedy, level)
-    for role in templates.of("IAM::Role"):
-        wide = [e for e in role[_ARNS] if templates.text(e).rpartition("/")[2] in _ADMIN]
-        for right in statements(*_policies(role, templates)):
-            actions = right["Action"].texts if right["Effect"].text == "Allow" else []
-            everything = {"*", "arn:aws:s3:::*"} & {*right["Resource"].texts}
-            if any(e.endswith("*") or (everything and e[:3] in {"s3:", "kms"}) for e in actions):
-                wide.append(right["Action"])
-        for value in wide:
-            found = "more than is needed: one stolen token reads and deletes what it reaches"
-            yield value.finding(Code.POD_ROLE, found, "name the actions, and what they are for")
-
-
-@template_guard
-def rights(templates: Templates) -> Iterator[Finding]:
-    """Let builds push, and jobs read and replace their data (S3, "Required permissions")."""
-    for role, service, user in _uses(templates):
+        for choice in (addon or _USERS.get(user.type, ("", "", ""))[2]).split():
+            first, missing = choice.split("|")[0], not {*arns} & {*choice.split("|")}
+            found = f"no {first}: {user.name} does not work without it"
+            level = Level.WARNING if _policies(role, templates) else Level.ERROR
+            row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
+            yield from report(Code.NODE_ROLE, row, level=level)
         policies = _policies(role, templates) or [role["Policies"]]
-        wanted = [*_of_services(templates, role, user)]
+        wanted = [*_of_builds(templates, user)]
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
@@ -136,18 +110,17 @@ def rights(templates: Templates) -> Iterator[Finding]:
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
         for need in wanted:
             yield from needs(templates, policies, need)
+    for role in templates.of("IAM::Role"):
+        wide = [e for e in role[_ARNS] if templates.text(e).rpartition("/")[2] in _ADMIN]
+        given = [e for e in statements(*_policies(role, templates)) if e["Effect"].text == "Allow"]
+        wide += [e["Action"] for e in given if any(a.endswith("*") for a in e["Action"].texts)]
+        for value in wide:
+            found = "more than is needed: one stolen token reads and deletes what it reaches"
+            yield value.finding(Code.POD_ROLE, found, "name the actions, and what they are for")
 
 
-def _of_services(templates: Templates, role: Resource, user: Resource) -> Iterator[Need]:
-    """Return what a build or a flow log needs, unless AWS's own policies give it."""
-    why, source = f"{user.name} fails", user["Source"]
-    service = "" if role[_ARNS] else _USERS.get(user.type, ("", ""))[1]
-    for _, kind, names in (each for each in _NEEDS if each[0] == service):
-        used = [each for each in templates.of(kind) if user in templates.users(each)]
-        arns = tuple(f"${{{each.name}.Arn}}" for each in used[:1])
-        yield from (_need(why, (name,), arns) for name in names.split())
-    for place in texts(templates, source["Location"]) if source["Type"].text == "S3" else ():
-        yield _need(why, ("s3:GetObject",), (f"{_AWS}s3:::{place}",))
+def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
+    source = user["Source"]
     name = source["Location"].text.removeprefix("https://github.com/").removesuffix(".git")
     for arn in texts(templates, source["Auth"]["Resource"]):
         for kind in ("codeconnections", "codestar-connections"):

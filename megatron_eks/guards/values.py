@@ -1,6 +1,8 @@
 """A value of a template or a Kubernetes object, with the place where it stands."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -86,6 +88,13 @@ class Value:
     def quantity(self) -> Fraction | None:
         """The number that Kubernetes reads: `128Gi`, `95m`, 8."""
         return quantity(self.raw)
+
+    @property
+    def parsed(self) -> "Value":
+        """What a text of JSON holds, at the place of the text; absent if it is none."""
+        with suppress(ValueError):
+            return Value(json.loads(self.text), self.place, self.path)
+        return Value(None, self.place, self.path)
 
     @property
     def texts(self) -> list[str]:

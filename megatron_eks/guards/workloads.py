@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, JOBS
+from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.pods import GPU
 from megatron_eks.guards.values import YES, Row, Value, report, warn, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -171,11 +171,6 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
-            chosen = each["spec"]["podSelector"]["matchLabels"]
-            policy = each.kind == "NetworkPolicy"
-            if policy and job.name not in [value.text for _, value in chosen.items()]:
-                found = "the policy is for other pods than this job's: it opens or cuts them off"
-                yield chosen.finding(Code.SELECTS_NOTHING, found, f"select the name {job.name}")
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
