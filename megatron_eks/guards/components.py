@@ -232,12 +232,8 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
         ports = target["spec"]["ports"] if target else service
         right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
         found = "no Service with port 443 is there: with failurePolicy Fail no job is taken"
-        nobody = "no training operator: nobody answers, and nobody makes pods for jobs"
-        yield from report(
-            Code.WEBHOOK,
-            (pods and not right, ports, found, "name the operator's Service; port 443"),
-            (not alone and not pods, service, nobody, "apply its Deployment, its image pinned"),
-        )
+        wrong, remedy = pods and not right, "name the operator's Service; port 443"
+        yield from report(Code.WEBHOOK, (wrong, ports, found, remedy))
 
 
 def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from functools import cache
 from itertools import pairwise
 
 from megatron_eks.catalog.environment import Verdict, is_secret
-from megatron_eks.catalog.environment_names import meant_by_a_library
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
@@ -57,7 +56,7 @@ def variables(manifests: Manifests) -> Iterator[Finding]:
             for each in container["env"]:
                 empty = not each["value"] and not each["valueFrom"]
                 yield from warn(Code.VARIABLE_MISSING, (empty, each, "no value", "write one"))
-                yield from _judged(each["name"], each["value"], contexts)
+                yield from _judged(each["name"].text, each["value"], contexts)
         yield from _missing(pod)
 
 
@@ -82,23 +81,19 @@ def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]
         fsdp=any("fsdp" in word for word in container["command"].texts),
         shared=tuple(mounted(pod, container, "persistentVolumeClaim")),
     )
-    types = node_types(manifests, pod)
-    return [replace(context, instance=each) for each in types] or [context]
+    return [replace(context, instance=each) for each in node_types(manifests, pod)] or [context]
 
 
-_judge, _meant = cache(judge_any), cache(meant_by_a_library)  # ranks and jobs have most in common
+_judge = cache(judge_any)  # ranks and jobs have most in common
 
 
-def _judged(name: Value, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
-    policy = _judge(name.text, value.text, contexts)
+def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
+    policy = _judge(name, value.text, contexts)
     code, level = Code.REFUSED_VARIABLE, Level.ERROR
     if policy.verdict is Verdict.ADVISED_AGAINST:
         code, level = Code.VARIABLE_ADVISED_AGAINST, Level.WARNING
-    if policy is not IN_CLEAR and (wanted := _meant(name.text)):
-        found = f"no library reads {name.text}"
-        yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
-    elif policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
-        yield value.finding(code, f"{name.text}: {policy.reason}", policy.instead, level)
+    if policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
+        yield value.finding(code, f"{name}: {policy.reason}", policy.instead, level)
 
 
 @manifest_guard
@@ -150,6 +145,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
         for before, word in pairwise(pod.main["args"]):
+            again = before.text == word.text and before.path != word.path
+            found = f"{word.text} stands there twice: the program stops, or reads one as a value"
+            yield from report(Code.TRAINING_FLAG, (again, word, found, "keep one"))
             for each in pod.spec["volumes"] if before.text == "--config" else ():
                 name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
                 kept = manifests.named("ConfigMap", name, pod.owner.namespace)

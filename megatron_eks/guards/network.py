@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from statistics import mode
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -13,11 +12,11 @@ from megatron_eks.guards.statements import allows, is_everybody, listed, stateme
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value, report
 
-_PART, _HTTPS = Code.NETWORK_PART, 443
+_PART, HTTPS = Code.NETWORK_PART, 443
 SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
 _ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
+NODES = "NodeSecurityGroup"
 ANYBODY, ALL_TRAFFIC = "addresses", frozenset(range(-1, 65536))  # -1: protocols without ports
-_ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9]+)(?:[a-z]|-[a-z]+-[0-9]+[a-z])")
 _PUBLIC, _PRIVATE = "kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"
 _VPC = (
     ("EnableDnsHostnames", (YES,), "nodes do not register, and no private name is resolved"),
@@ -91,7 +90,7 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     tables = [e for each in _private(templates) if (e := _table(templates, each)[1])]
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
-    there = {_service(templates, each): each["RouteTableIds"] for each in known}
+    there = {_service(each): each["RouteTableIds"] for each in known}
     wanted = _WITHOUT_NAT | (_BASTION if templates.of("EC2::Instance") else set())
     for name in sorted(wanted - there.keys()) if tables and not out else ():
         found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
@@ -115,7 +114,7 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         yield from report(Code.OPEN_TO_ALL, row)
     near = [range_of(each["CidrBlock"]) for each in _private(templates)]
     for each in templates.of("EC2::VPCEndpoint"):
-        policy, service = each["PolicyDocument"], _service(templates, each)
+        policy, service = each["PolicyDocument"], _service(each)
         wide = [e for e in statements(policy) if allows(e, f"{service.partition('.')[0]}:*")]
         wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
         if policy and all(e["Condition"] for e in wide):
@@ -126,7 +125,7 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         yield from constants([each], code, _ENDPOINT)
         known = templates.targets(each["SecurityGroupIds"])
         own = [e for e in inward if e.way[0] in {group.name for group in known}]
-        admitted = [range_of(e.body["CidrIp"]) for e in own if _HTTPS in e.ports]
+        admitted = [range_of(e.body["CidrIp"]) for e in own if HTTPS in e.ports]
         shut = [e for e in near if not any(not e or not a or e.subnet_of(a) for a in admitted)]
         if (shut or not admitted) and len(known) == len(listed(each["SecurityGroupIds"])):
             place = own[0].body if own else each["SecurityGroupIds"]
@@ -150,14 +149,9 @@ def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Re
     return [each for each in templates.of(kind) if templates.target(each[key]) is to]
 
 
-def _service(templates: Templates, endpoint: Resource) -> str:
-    """Return `s3` of `com.amazonaws.REGION.s3`, the whole name in another region."""
-    return endpoint["ServiceName"].text.removeprefix(f"com.amazonaws.{_region(templates)}.")
-
-
-def _region(templates: Templates) -> str:
-    zones = [_ZONE.fullmatch(e["AvailabilityZone"].text) for e in templates.of("EC2::Subnet")]
-    return mode([zone[1] for zone in zones if zone] or [""])
+def _service(endpoint: Resource) -> str:
+    """Return `ecr.api` of `com.amazonaws.REGION.ecr.api`."""
+    return endpoint["ServiceName"].text.removeprefix("com.amazonaws.").partition(".")[2]
 
 
 def _roles(subnet: Resource) -> set[str]:

@@ -10,7 +10,7 @@ from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json, read_documents
-from megatron_eks.guards.network import ALL_TRAFFIC, SIDES, rules
+from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import YES, Row, Value, report, written
 
@@ -70,7 +70,6 @@ _ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
 _FAR = "neither a reservation nor a placement group: nodes start far apart"
 _APART = "a reservation made outside this group has no capacity in it"
-_OF_NODES = "NodeSecurityGroup"
 _NO_CLUSTER = "without the cluster's group the node reaches no control plane, and never joins"
 _NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
 _GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
@@ -226,7 +225,7 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         for groups in [nic["Groups"] for nic in nics] or [data["SecurityGroupIds"]]:
             names, targets = {str(each.raw) for each in groups}, templates.targets(groups)
             joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
-            nodes = len(targets) < len(names) or any(each.name == _OF_NODES for each in targets)
+            nodes = len(targets) < len(names) or any(each.name == NODES for each in targets)
             apart, lacks = clusters and not joins, names and (usual - names or not nodes)
             yield from report(Code.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
             yield from report(Code.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
@@ -246,7 +245,7 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def self_rules(templates: Templates) -> Iterator[Finding]:
     """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
-    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == _OF_NODES]:
+    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == NODES]:
         for side, far in SIDES.items():
             own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
             none = ALL_TRAFFIC not in [each.ports for each in own]

@@ -89,11 +89,11 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
     yield from report(code, (asked and wrong, asked, both, "write the same in both"))
-    lost = job and name == "memory" and not limit
+    lost = job and name == "memory" and (not limit or 2 * (want or most) < most)
     yield from warn(
         code if device else Code.NODE_ROOM,
         (not asked, asked, f"no request of {name}: nodes are overfilled", "ask for what it uses"),
-        (lost, limit, "no memory limit: a full node ends any pod", "set a limit"),
+        (lost, limit, "no limit, or far above the request: a full node ends any pod", "set it"),
     )
 
 

@@ -59,19 +59,14 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
 
 @manifest_guard
 def objects(manifests: Manifests) -> Iterator[Finding]:
-    """Put each object once into a namespace that is there, and write nothing in it twice."""
-    seen: set[tuple[str, str, str]] = set()
+    """Put objects into a namespace that is there, and write nothing in them twice."""
     made = [each.name for each in manifests.of("Namespace")]
     for each in manifests.objects:
-        name, place = each["metadata"]["name"], each["metadata"]["namespace"]
+        place = each["metadata"]["namespace"]
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
         found = f"no namespace {place.text}: the object is refused, or goes to another"
         yield from report(Code.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
-        again = not name.text or (each.kind, place.text, name.text) in seen
-        found = f"no name, or a second {each.kind} {name.text}: one overwrites the other"
-        yield from report(Code.DUPLICATE_OBJECT, (again, name, found, "rename or remove one"))
-        seen.add((each.kind, place.text, name.text))
         text = str(each.body.raw) if each.kind in {"PersistentVolume", *JOBS} else ""
         if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
             mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW

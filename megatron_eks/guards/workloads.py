@@ -106,18 +106,13 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
         headless, early = service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]
         yield from headless.must_be(Code.SERVICE, "None", why="only a headless one names each pod")
         yield from early.must_be(Code.RANKS_WAIT, YES, why="rank 0 has no name yet")
-    name = pod.main["name"]
     yield from pod.spec.must_hold(Code.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
-    yield from name.must_be(Code.CONTAINER_NAME, "pytorch", why="commands miss its log")
     options = {f"--nnodes={count}", f"--master-addr={job.name}-0.{job.name}", _RANK}
     options |= {f"--nproc-per-node={pod.main['resources']['limits'][GPU].quantity}"}
     given = {text.replace("_", "-") for text in command.texts}
     for option in sorted({each for each in options if each.replace("_", "-") not in given}):
         found = f"torchrun without {option}: the ranks never meet"
         yield command.finding(Code.RENDEZVOUS_FLAG, found, f"write {option}")
-    for word in (each for each in command if each.text.startswith(("--rdzv", "--standalone"))):
-        found = f"{word.text} overrides --master-addr: the ranks never meet"
-        yield word.finding(Code.RENDEZVOUS_FLAG, found, "remove it")
 
 
 @manifest_guard
