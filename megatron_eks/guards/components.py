@@ -105,7 +105,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_asked("/health", "metrics", "startup", "liveness", "readiness"),
         (f"{_BOX}startupProbe failureThreshold", (), "it is ended while the driver loads"),
         (f"{_BOX}startupProbe periodSeconds", (), "many tries at 10 s hide one that is dead"),
-        _MEMORY,
     ),
     "ConfigMap dcgm-exporter": (("data counters.csv", (), _NO_LIST),),
     "Service dcgm-exporter": tuple(

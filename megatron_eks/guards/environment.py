@@ -11,8 +11,7 @@ from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, Path
-from megatron_eks.config.load import Json
+from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, node_types
 from megatron_eks.guards.values import Value, report, warn
@@ -102,8 +101,8 @@ def secrets(manifests: Manifests) -> Iterator[Finding]:
     code, found = Code.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
     remedy = "mount a Secret that kubectl made as a file, and revoke this one"
     for each in manifests.objects:
-        tokens = [path for path, text in _texts(each.body.raw) if _is_token(text)]
-        yield from (replace(each.body, path=path).finding(code, found, remedy) for path in tokens)
+        for value in (part for part in each.parts if _is_token(part.text)):
+            yield value.finding(code, found, remedy)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             said = f"base64 hides nothing: {found}"
             yield from report(code, (each[key], each[key], said, "make it by kubectl"))
@@ -124,14 +123,6 @@ def _told(manifests: Manifests) -> Iterator[tuple[str, Value]]:
         words = [*container["command"], *container["args"]]
         for before, word in pairwise([*words[:1], *words]):
             yield before.text.partition("=")[0], word
-
-
-def _texts(raw: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(raw, str):
-        yield path, raw
-    elif isinstance(raw, dict | list):
-        for key, inner in raw.items() if isinstance(raw, dict) else enumerate(raw):
-            yield from _texts(inner, (*path, key))
 
 
 def _is_token(text: str) -> bool:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
-from megatron_eks.guards.values import Place, Value
+from megatron_eks.guards.values import Place, Value, inside
 
 JOBS = ("Job", "PyTorchJob")
 _REPLICAS = "pytorchReplicaSpecs"
@@ -86,6 +86,11 @@ class Object:
         if self.kind == "PyTorchJob":
             templates = [(name, each["template"]) for name, each in spec[_REPLICAS].items()]
         return [Pod(self, role, each["metadata"], each["spec"]) for role, each in templates]
+
+    @cached_property
+    def parts(self) -> list[Value]:
+        """Everything that is written in it: mappings, lists and what they hold."""
+        return [*inside(self.body)]
 
     @property
     def main_pod(self) -> Pod | None:

@@ -8,7 +8,7 @@ from email import message_from_string
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.load import Json, read_documents
 from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -135,6 +135,10 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
             (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
         yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
+        unknown = name and each.has_gpus and not each.instance
+        found = f"{written(typed.raw)} is no type of a pool: no node starts, or without EFA"
+        remedy = choices(each.type_name, INSTANCES)
+        yield from report(Code.INSTANCE_TYPE_NAME, (unknown, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
         if not each.data["ImageId"]:
@@ -151,6 +155,7 @@ def pools(templates: Templates) -> Iterator[Finding]:
             few, wanted, most = (sizes[key].number or 0 for key, _ in _LIMITS)
             lone, remedy = not _TWO <= few <= wanted <= most, "give all three one number above 1"
             yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
+            yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
             continue
         yield from sizes.must_hold(Code.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
         for taint in list(taints) or [taints[0]]:

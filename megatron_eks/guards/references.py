@@ -71,9 +71,11 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
             mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW
             yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)
-        for value in _repeating(each.body):
+        for value in (part for part in each.parts if not _WORDS & {*part.path}):
+            elements = [repr(element.raw) for element in value]
             found = f"{value.name} has an element twice: it is refused, or was meant to differ"
-            yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
+            if len({*elements}) < len(elements):
+                yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
 
 
 @manifest_guard
@@ -97,15 +99,6 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
             target = port["targetPort"] or port["port"]
             wrong, found = known and target.raw not in ports, f"no port {target.raw!r} of the pods"
             yield from report(Code.SERVICE, (wrong, target, found, f"use one of {ports}"))
-
-
-def _repeating(value: Value) -> Iterator[Value]:
-    """Return lists with an element that stands there twice, but those of words, where it may."""
-    if isinstance(value.raw, list) and len({*map(repr, value.raw)}) < len(value.raw):
-        yield value
-    for key, each in (*enumerate(value), *value.items()):
-        if key not in _WORDS and isinstance(each.raw, dict | list):
-            yield from _repeating(each)
 
 
 class _Way(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.templates import Templates, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.values import Value, inside
 
 # What `meks` reads (config/outputs.py): type, a part of the output's name, and the attribute.
 _OUTPUTS = (
@@ -116,7 +116,7 @@ def wiring(templates: Templates) -> Iterator[Finding]:
                 yield each.body["Outputs"].finding(Code.REFERENCE, found, remedy)
     stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
     stacks |= {each.rpartition("-")[2] for each in stacks}
-    for part in (part for each in templates.resources for part in _inside(each.body)):
+    for part in (part for each in templates.resources for part in inside(each.body)):
         raw = part.raw if isinstance(part.raw, list) else []
         again = [at for at, each in enumerate(raw) if each in raw[:at]]
         for at in again if not part.name.startswith("Fn::") else ():
@@ -131,9 +131,3 @@ def wiring(templates: Templates) -> Iterator[Finding]:
         if value and known and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")
-
-
-def _inside(value: Value) -> Iterator[Value]:
-    yield value
-    for inner in [*value, *(each for _, each in value.items())]:
-        yield from _inside(inner)

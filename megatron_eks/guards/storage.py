@@ -57,11 +57,6 @@ _BUILD = (
 )
 
 
-def _systems(templates: Templates) -> list[Resource]:
-    systems = templates.of("FSx::FileSystem")
-    return [e for e in systems if e["LustreConfiguration"] or e["FileSystemType"].raw == "LUSTRE"]
-
-
 def _uses_efa(system: Resource) -> bool:
     return system["LustreConfiguration"]["EfaEnabled"].raw in (True, "true")
 
@@ -73,17 +68,16 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
     links = templates.of("FSx::DataRepositoryAssociation")
     yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
     yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
-    for system in _systems(templates):
+    for system in templates.of("FSx::FileSystem"):
         kind = system[settings]["DeploymentType"].text
         scratch, why = kind.startswith("SCRATCH"), f"FSx refuses it for {kind or 'this one'}"
-        tiering = system["StorageType"].raw == "INTELLIGENT_TIERING" and not scratch
         kinds = ("PERSISTENT_2", "SCRATCH_2")
         modes = (None,) if scratch else ("AUTOMATIC", "USER_PROVISIONED")
-        rates = (None,) if scratch or tiering else _THROUGHPUTS
+        rates = (None,) if scratch else _THROUGHPUTS
         rows = (
             (f"{settings} DeploymentType", kinds, "a scratch file system loses data with a server"),
             ("FileSystemType", ("LUSTRE",), "LustreConfiguration is for no other"),
-            ("StorageType", ("SSD", "INTELLIGENT_TIERING")[: 1 if scratch else 2], why),
+            ("StorageType", ("SSD",), why),
             ("FileSystemTypeVersion", (pins.LUSTRE_VERSION,), "nodes of AL2023 cannot mount it"),
             (f"{settings} PerUnitStorageThroughput", rates, why),
             (f"{settings} EfaEnabled", (None, False, True)[: 2 if scratch else 3], why),
@@ -94,7 +88,7 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
         efa = _uses_efa(system) and rate.raw in _THROUGHPUTS
         step = _EFA_GIB_TIMES_THROUGHPUT // int(rate.number or 1) if efa else 2400
         fits = isinstance(size.raw, int) and size.raw > 0 and size.raw % step == 0
-        if not (fits or tiering or system["BackupId"] or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
+        if not (fits or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
             found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
             yield size.finding(code, found, f"set it to a multiple of {step} GiB")
 
@@ -110,7 +104,7 @@ def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
     every = templates.of("EKS::Nodegroup")
     pools = [each for each in every if each["Taints"] or "NVIDIA" in each["AmiType"].text]
     zones = {zone(subnet) for pool in pools for subnet in listed(pool["Subnets"])}
-    for system in _systems(templates):
+    for system in templates.of("FSx::FileSystem"):
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
         own = [zone(each) for each in listed(subnets)]
         if zones and (len(own) != 1 or own[0] not in zones):
@@ -123,7 +117,7 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
     """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
     code, every = Code.LUSTRE_PORTS, list(rules(templates))
     groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
-    for system in _systems(templates):
+    for system in templates.of("FSx::FileSystem"):
         own, efa, waits = system["SecurityGroupIds"], _uses_efa(system), system.body["DependsOn"]
         servers = {name_of(templates, each) for each in listed(own)}
         near = [each for each in every if servers & {*each.way}]

@@ -135,6 +135,13 @@ class Value:
                 yield value.finding(code, f"no {value.name}: {why}", f"add {value.name}", level)
 
 
+def inside(value: Value) -> Iterator[Value]:
+    """Return a value and everything below it."""
+    yield value
+    for each in (*value, *(each for _, each in value.items())):
+        yield from inside(each)
+
+
 def report(
     code: Code, *rows: tuple[object, Value, str, str], level: Level = Level.ERROR
 ) -> Iterator[Finding]:

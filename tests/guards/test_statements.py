@@ -11,7 +11,7 @@ ROLE = "EKS::PodIdentityAssociation"
     ("resource", "path", "value", "code"),
     [
         ("EKS::Cluster", "ResourcesVpcConfig SubnetIds", lambda ids: ids[:2] * 2, "TWICE"),
-        ("EKS::Nodegroup", "Subnets", [], "REFERENCE"),
+        ("CodeBuild::Project", "Type", "AWS::CodeBuild::Fleet", "REFERENCE"),
         ("IAM::Role", "AssumeRolePolicyDocument Version", ABSENT, "POLICY"),
         (ROLE, "RoleArn", {"Fn::ImportValue": "techpulse-Storage:Missing"}, "REFERENCE"),
     ],
