@@ -130,7 +130,6 @@ def _uses(templates: Templates) -> Iterator[tuple[Resource, str, Resource]]:
 
 
 def _policies(role: Resource, templates: Templates) -> list[Value]:
-    """Return the policies of a role, also those beside it."""
     beside = templates.of("IAM::Policy", "IAM::ManagedPolicy")
     attached = [e["PolicyDocument"] for e in beside if role in templates.targets(e["Roles"])]
     return [*(each["PolicyDocument"] for each in role["Policies"]), *attached]
@@ -201,7 +200,6 @@ def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
 
 
 def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:
-    """Return what jobs need beside what they may read and write."""
     for each, action in product(statements(*policies), ("s3:GetObject", "s3:PutObject")):
         arns = texts(templates, each["Resource"]) if allows(each, action) else []
         for arn in (each for each in arns if "/" in each):

@@ -78,7 +78,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}command", (["nvidia-device-plugin"],), "the container starts no plugin"),
         (f"{_ENV}NVIDIA_VISIBLE_DEVICES value", ("all",), "the plugin sees no GPU"),
         (f"{_ENV}NVIDIA_DRIVER_CAPABILITIES value", ("compute,utility",), "it asks no driver"),
-        (f"{_ENV}FAIL_ON_INIT_ERROR value", ("true",), "a broken node offers 0 GPUs, silently"),
     ),
     _EFA: (
         *_EVERY,
@@ -114,8 +113,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     _OPERATOR: (
         *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
         ("spec template metadata annotations megatron-eks/template", (), "an old one stays in use"),
-        (f"{_ENV}MY_POD_NAMESPACE valueFrom", (), "its certificate is for another name"),
-        (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook listens there"),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         _MEMORY,
@@ -127,7 +124,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
     _HOOK: (
-        ("metadata name", (_CONFIGURATION,), "the operator puts its certificate into another"),
         (f"{_ASKED} path", ("/validate-kubeflow-org-v1-pytorchjob",), _GOES_ON),
         (f"{_ASKED} port", (None, 443), _GOES_ON),
         ("webhooks 0 failurePolicy", ("Fail",), _GOES_ON),

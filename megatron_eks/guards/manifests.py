@@ -68,7 +68,6 @@ class Object:
     def __init__(self, body: Value) -> None:
         self.body = body
         self.kind = body["kind"].text
-        self.api_version = body["apiVersion"].text
         self.name = body["metadata"]["name"].text
         self.namespace = body["metadata"]["namespace"].text
 
@@ -89,8 +88,8 @@ class Object:
 
     @cached_property
     def parts(self) -> list[Value]:
-        """Everything that is written in it: mappings, lists and what they hold."""
-        return [*inside(self.body)]
+        """Everything that is written in it, but in the schemas of a definition."""
+        return [] if self.kind == "CustomResourceDefinition" else [*inside(self.body)]
 
     @property
     def main_pod(self) -> Pod | None:

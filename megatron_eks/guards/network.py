@@ -24,12 +24,11 @@ _VPC = (
 )
 _SUBNET = (("MapPublicIpOnLaunch", (NO, None), "the internet reaches nodes in it"),)
 _ENDPOINT = (
-    ("VpcEndpointType", ("Interface",), "EC2 refuses a gateway of this service"),
     ("SubnetIds", (), "it has no address, so nobody reaches it"),
     ("PrivateDnsEnabled", (YES,), "no name leads to it: nodes wait for the public address"),
 )
-# What nodes, and a bastion, call before they are ready (EKS, "Deploy private clusters").
-_WITHOUT_NAT, _BASTION = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}, {"ssm", "ssmmessages"}
+# What nodes call before they are ready (EKS, "Deploy private clusters").
+_WITHOUT_NAT = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,7 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
     there = {_service(each): each["RouteTableIds"] for each in known}
-    wanted = _WITHOUT_NAT | (_BASTION if templates.of("EC2::Instance") else set())
-    for name in sorted(wanted - there.keys()) if tables and not out else ():
+    for name in sorted(_WITHOUT_NAT - there.keys()) if tables and not out else ():
         found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
         remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
         yield tables[0].properties.finding(_PART, found, remedy)

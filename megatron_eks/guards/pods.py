@@ -208,15 +208,13 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
     """Give namespaces levels, and keep pods within ("Pod Security Standards" and "Admission")."""
     for each in manifests.of("Namespace"):
         labels = each["metadata"]["labels"]
-        given, latest = labels[f"{_LEVEL}/enforce"].text, labels[f"{_LEVEL}/warn-version"].raw
+        given = labels[f"{_LEVEL}/enforce"].text
         jobs = any(each.name == e.namespace for e in manifests.of("PyTorchJob", "ResourceQuota"))
         levels = _LEVELS[_LEVELS.index(given) if given in _LEVELS else 0 :]
         allowed = (_LEVELS[1 + jobs :], levels, levels)
         for mode, right in zip(_MODES, allowed, strict=True):
             why, code = "the namespace admits or reports other pods", Code.NAMESPACE_LEVEL
             yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
-            version, why = labels[f"{_LEVEL}/{mode}-version"], "modes judge by different rules"
-            yield from version.must_be(code, latest, why=why, level=Level.WARNING)
     for pod in manifests.pods:
         namespace = manifests.named("Namespace", pod.owner.namespace)
         given = namespace["metadata"]["labels"][f"{_LEVEL}/enforce"].text if namespace else ""

@@ -21,7 +21,7 @@ _APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
 _PREVIEW = "`meks apply` takes a placeholder for an address"
-_WORDS = {"args", "command", "openAPIV3Schema"}
+_WORDS = {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
@@ -232,7 +232,6 @@ def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Fi
 
 
 def _everyone(policy: Object) -> bool:
-    """Tell whether a policy holds for every pod of its namespace."""
     return not policy["spec"]["podSelector"].raw
 
 

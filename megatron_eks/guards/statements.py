@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import PurePath
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -114,8 +113,7 @@ def wiring(templates: Templates) -> Iterator[Finding]:
                 found = f"no output {name} of {each.name}: `meks` does not find it"
                 remedy = f"add {name} with a Ref, or Fn::GetAtt {attribute}"
                 yield each.body["Outputs"].finding(Code.REFERENCE, found, remedy)
-    stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
-    stacks |= {each.rpartition("-")[2] for each in stacks}
+    stacks = {each.partition(":")[0] for each in templates.exports}
     for part in (part for each in templates.resources for part in inside(each.body)):
         raw = part.raw if isinstance(part.raw, list) else []
         again = [at for at, each in enumerate(raw) if each in raw[:at]]
@@ -127,7 +125,6 @@ def wiring(templates: Templates) -> Iterator[Finding]:
             yield from version.must_be(Code.POLICY, "2012-10-17", why=why, level=Level.WARNING)
         value = part["Fn::ImportValue"]
         stack, _, name = value.text.partition(":")
-        known = {stack, stack.rpartition("-")[2]} & stacks
-        if value and known and value.text not in templates.exports:
+        if stack in stacks and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")

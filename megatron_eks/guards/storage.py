@@ -27,7 +27,6 @@ _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
 _ENCRYPTED = ((_ALGORITHM, ("aws:kms", "aws:kms:dsse", "AES256"), "nothing says how"),)
 _VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
 _TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
-_ACCOUNT = ("StringEquals", "aws:SourceAccount", "${AWS::AccountId}")
 _KEPT = ("Retain", "RetainExceptOnCreate")
 _POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
 _CONTEXT = "kms:EncryptionContext:aws:logs:arn"
@@ -61,10 +60,18 @@ def _uses_efa(system: Resource) -> bool:
     return system["LustreConfiguration"]["EfaEnabled"].raw in (True, "true")
 
 
+def _zone(subnet: Value, templates: Templates) -> str:
+    target = templates.target(subnet)
+    return templates.text(target["AvailabilityZone"] if target else subnet) or str(subnet.raw)
+
+
 @template_guard
 def lustre_settings(templates: Templates) -> Iterator[Finding]:
-    """Refuse settings that FSx does not take together (FSx API, CreateFileSystem)."""
+    """Take what FSx takes together, in the zone of GPU nodes (FSx, CreateFileSystem)."""
     code, settings = Code.LUSTRE_SETTINGS, "LustreConfiguration"
+    groups = templates.of("EKS::Nodegroup")
+    pools = [each for each in groups if each["Taints"] or "NVIDIA" in each["AmiType"].text]
+    zones = {_zone(subnet, templates) for pool in pools for subnet in listed(pool["Subnets"])}
     links = templates.of("FSx::DataRepositoryAssociation")
     yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
     yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
@@ -91,22 +98,8 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
         if not (fits or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
             found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
             yield size.finding(code, found, f"set it to a multiple of {step} GiB")
-
-
-@template_guard
-def beside_the_nodes(templates: Templates) -> Iterator[Finding]:
-    """Put file systems into the zone of GPU nodes; EFA crosses none (FSx, "Performance")."""
-
-    def zone(subnet: Value) -> str:
-        target = templates.target(subnet)
-        return templates.text(target["AvailabilityZone"] if target else subnet) or str(subnet.raw)
-
-    every = templates.of("EKS::Nodegroup")
-    pools = [each for each in every if each["Taints"] or "NVIDIA" in each["AmiType"].text]
-    zones = {zone(subnet) for pool in pools for subnet in listed(pool["Subnets"])}
-    for system in templates.of("FSx::FileSystem"):
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
-        own = [zone(each) for each in listed(subnets)]
+        own = [_zone(each, templates) for each in listed(subnets)]
         if zones and (len(own) != 1 or own[0] not in zones):
             found = "not one subnet in a zone of GPU pools: reads and checkpoints cross zones"
             yield subnets.finding(Code.SUBNETS, found, "name that of a GPU pool", level)
@@ -158,8 +151,9 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
 def data_buckets(templates: Templates) -> list[Resource]:
     """Return the buckets that are not there for the access logs of others."""
     buckets = templates.of("S3::Bucket")
-    logs = [_logs_of(bucket, templates) for bucket in buckets]
-    return [bucket for bucket, own in zip(buckets, logs, strict=True) if own or bucket not in logs]
+    logs = [each["LoggingConfiguration"]["DestinationBucketName"] for each in buckets]
+    targets = [templates.target(each) for each in logs]
+    return [e for e, own in zip(buckets, targets, strict=True) if own or e not in targets]
 
 
 def key_of(bucket: Resource) -> Value:
@@ -167,25 +161,15 @@ def key_of(bucket: Resource) -> Value:
     return bucket.properties.at(f"{_RULE}ServerSideEncryptionByDefault KMSMasterKeyID")
 
 
-def _logs_of(bucket: Resource, templates: Templates) -> Resource | None:
-    return templates.target(bucket["LoggingConfiguration"]["DestinationBucketName"])
-
-
 @template_guard
-def settings(templates: Templates) -> Iterator[Finding]:
-    """Close and encrypt what keeps data, and keep it (S3, "Blocking public access"; ECR)."""
-    buckets = templates.of("S3::Bucket")
-    yield from constants(buckets, Code.OPEN_TO_ALL, _CLOSED)
-    yield from constants(buckets, Code.ENCRYPTION, _ENCRYPTED)
-    yield from constants(data_buckets(templates), Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
+def data(templates: Templates) -> Iterator[Finding]:
+    """Close, encrypt and keep what a restart or a running job reads (S3, "Expiring objects")."""
+    buckets, projects = data_buckets(templates), templates.of("CodeBuild::Project")
+    yield from constants(templates.of("S3::Bucket"), Code.OPEN_TO_ALL, _CLOSED)
+    yield from constants(templates.of("S3::Bucket"), Code.ENCRYPTION, _ENCRYPTED)
+    yield from constants(buckets, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
     yield from constants(templates.of("ECR::Repository"), Code.ENCRYPTION, _IMAGES)
-    yield from constants(templates.of("CodeBuild::Project"), Code.PROPERTY, _BUILD)
-
-
-@template_guard
-def data_stay(templates: Templates) -> Iterator[Finding]:
-    """Let nothing expire that a job reads (S3, "Expiring objects"; ECR, "Lifecycle policies")."""
-    buckets = data_buckets(templates)
+    yield from constants(projects, Code.PROPERTY, _BUILD)
     every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
     for rule in (each for each in every if each["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
@@ -207,21 +191,15 @@ def data_stay(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def bucket_policies(templates: Templates) -> Iterator[Finding]:
-    """Refuse what passes openly, and let S3 write access logs (S3, "Security best practices")."""
-    code, data = Code.BUCKET_SETTINGS, data_buckets(templates)
+    """Refuse what passes openly (S3, "Security best practices")."""
     for bucket in templates.of("S3::Bucket"):
         beside = templates.of("S3::BucketPolicy")
         policies = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
         policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
-        on, why = (arn, f"{arn}/*"), f"data of {bucket.name} can pass openly"
-        wanted = [Need(code, why, ("s3:*",), on, "*", (e,), "Deny", Level.WARNING) for e in _TLS]
-        for source in (e for e in data if e != bucket and _logs_of(e, templates) == bucket):
-            why = "S3 delivers no access logs to a bucket whose default is a key"
-            yield from bucket.properties.must_hold(code, ((_ALGORITHM, ("AES256", None), why),))
-            tests = (_ACCOUNT, ("ArnLike", "aws:SourceArn", f"${{{source.name}.Arn}}"))
-            why, who = "access logs are lost", "logging.s3.amazonaws.com"
-            wanted.append(Need(code, why, ("s3:PutObject",), on[1:], who, tests))
-        for need in wanted:
+        on, code = (arn, f"{arn}/*"), Code.BUCKET_SETTINGS
+        why = f"data of {bucket.name} can pass openly"
+        for test in _TLS:
+            need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
             yield from needs(templates, policies, need)
 
 

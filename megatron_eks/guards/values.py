@@ -138,8 +138,9 @@ class Value:
 def inside(value: Value) -> Iterator[Value]:
     """Return a value and everything below it."""
     yield value
-    for each in (*value, *(each for _, each in value.items())):
-        yield from inside(each)
+    if isinstance(value.raw, dict | list):
+        for key in value.raw if isinstance(value.raw, dict) else range(len(value.raw)):
+            yield from inside(value[key])
 
 
 def report(

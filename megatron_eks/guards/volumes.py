@@ -58,7 +58,6 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _files(pod: Pod) -> Iterator[Finding]:
-    """Keep what programs read and write on a mounted claim."""
     listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
     at = {each["mountPath"].text.rstrip("/"): each for each in listed}
     needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []

@@ -18,8 +18,6 @@ _LIMITS = (
     ("ttlSecondsAfterFinished", 60, "604800", "its logs go at once, or its name is never free"),
     ("activeDeadlineSeconds", 60, "3600", "it ends at once, or one that hangs keeps its node"),
 )
-# Our programs end with these where another try cannot help (docs/images.md).
-_MISTAKES = (2, 3, 4)
 _RETRIED, _LOST_NODE = "a mistake is tried again", "a lost node counts as one"
 _RULES: dict[str, tuple[Row, ...]] = {
     "onExitCodes": (
@@ -142,12 +140,8 @@ def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
             if own[kind] is not rules or "pytorch" in names:
                 yield from own[kind].must_hold(Code.JOB_FIELDS, rows, Level.WARNING)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
-        lost, foreign = place.text not in names, any(each.raw not in _MISTAKES for each in codes)
-        yield from report(
-            Code.JOB_FIELDS,
-            (codes and lost, place, f"no such container: {_RETRIED}", f"name one of {names}"),
-            (foreign, codes, "these may pass by in another try", "write 2, 3 or 4: our mistakes"),
-        )
+        lost, found = codes and place.text not in names, f"no such container: {_RETRIED}"
+        yield from report(Code.JOB_FIELDS, (lost, place, found, f"name one of {names}"))
 
 
 @manifest_guard
@@ -184,7 +178,6 @@ def _name(job: Object, suffix: str) -> Iterator[Finding]:
 
 
 def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
-    """Return what differs, as deep as possible."""
     one, two, keys = there.raw, here.raw, list[str | int]()
     if isinstance(one, dict) and isinstance(two, dict):
         keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]

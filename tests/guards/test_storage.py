@@ -10,11 +10,10 @@ SYSTEM = "FSx::FileSystem"
 GROUP = "EC2::SecurityGroup LustreSecurityGroup"
 NODES_IN = "EC2::SecurityGroupIngress NodesFromServers988"
 ANYBODY = {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988, "CidrIp": "0.0.0.0/0"}
-BUCKET, LOGS = "S3::Bucket Bucket", "S3::Bucket AccessLogs"
-POLICY, LOG_POLICY = "S3::BucketPolicy BucketPolicy", "S3::BucketPolicy AccessLogsPolicy"
+BUCKET = "S3::Bucket Bucket"
+POLICY = "S3::BucketPolicy BucketPolicy"
 DEFAULT = "BucketEncryption ServerSideEncryptionConfiguration 0 ServerSideEncryptionByDefault"
 RULE = "LifecycleConfiguration Rules 0"
-KEY = {"Fn::GetAtt": ["Key", "Arn"]}
 INNER = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/data/*"]]}
 TO_LOGS = "KeyPolicy Statement 1"
 CONTEXT = f"{TO_LOGS} Condition ArnLike kms:EncryptionContext:aws:logs:arn"
@@ -151,9 +150,6 @@ def _rule(**parts):
             _rule(Transitions=[{"StorageClass": "GLACIER", "TransitionInDays": 30}]),
             "EXPIRES",
         ),
-        (LOGS, DEFAULT, {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}, "BUCKET_SETTINGS"),
-        (LOG_POLICY, "PolicyDocument Statement 2 Action", "s3:GetObject", "BUCKET_SETTINGS"),
-        (LOG_POLICY, "PolicyDocument Statement 2 Condition", ABSENT, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 0 Effect", "Allow", "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 0 Resource 1", INNER, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 1", ABSENT, "BUCKET_SETTINGS"),
