@@ -88,7 +88,7 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
         wanted = selector if service else selector["matchLabels"]
         pairs = {(key, str(value.raw)) for key, value in wanted.items()}
         chosen = [e for e in pods if pairs and pairs <= {(k, str(v)) for k, v in e.labels.items()}]
-        lost, found = pods and not chosen, "no pod has these labels: it is refused, or finds nobody"
+        lost, found = manifests.pods and not chosen, "no pod has these labels: it finds nobody"
         yield from report(Code.SELECTOR, (lost, wanted, found, "write labels of pods"))
         app, own = [e.labels.get(_APP) for e in chosen], each["metadata"]["labels"][_APP]
         why, level = "commands that look for it miss it", Level.WARNING

@@ -100,7 +100,6 @@ def test_words_about_secrets_are_right():
     [
         (_FETCH, f"{_BOX} command 1", "/opt/megatron-eks/programs/fetsh.py", Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} command 0", "torchrun", Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} args 0", "--tokeniser", Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", lambda old: [old[0], *old], Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
         (_CONFIG, "data", {"train.json": "{}"}, Code.MISSING_OBJECT),
