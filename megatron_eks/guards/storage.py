@@ -162,7 +162,7 @@ def key_of(bucket: Resource) -> Value:
 
 
 @template_guard
-def data(templates: Templates) -> Iterator[Finding]:
+def closed_and_kept(templates: Templates) -> Iterator[Finding]:
     """Close, encrypt and keep what a restart or a running job reads (S3, "Expiring objects")."""
     buckets, projects = data_buckets(templates), templates.of("CodeBuild::Project")
     yield from constants(templates.of("S3::Bucket"), Code.OPEN_TO_ALL, _CLOSED)

@@ -39,7 +39,6 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
         (_FETCH, "spec template spec restartPolicy", "OnFailure", Code.RESTART_POLICY),
         (_FETCH, "spec template spec initContainers", ABSENT, Code.JOB_FIELDS),
         (_FETCH, "spec podFailurePolicy", ABSENT, Code.JOB_FIELDS),
-        (_FETCH, "spec podFailurePolicy rules 0 onExitCodes values 0", 1, Code.JOB_FIELDS),
         (_FETCH, _PREVIEW, ABSENT, Code.PREVIEW_REFUSED),
         ("Job/efa-check-p4d", "spec activeDeadlineSeconds", ABSENT, Code.JOB_FIELDS),
     ],
