@@ -76,9 +76,9 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
     device = "/" in name or name.startswith("hugepages-")
-    near = get_close_matches(name, _RESOURCES, 1, 0.85) if name not in _RESOURCES else []
-    found, remedy = f"no node offers {name!r}: {_PENDING}", f"write {''.join(near)}"
-    yield from report(Code.UNKNOWN_RESOURCE, (near, asked or limit, found, remedy))
+    near = "".join(get_close_matches(name, _RESOURCES, 1, 0.85) if device else ["cpu"])
+    unknown, found = near and name not in _RESOURCES, f"no node offers {name!r}: {_PENDING}"
+    yield from report(Code.UNKNOWN_RESOURCE, (unknown, asked or limit, found, f"write {near}"))
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
