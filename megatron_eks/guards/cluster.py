@@ -1,42 +1,35 @@
-"""Guards of the control plane and its add-ons: endpoint, settings, logs, who gets in, order."""
+"""Guards of the cluster: endpoint, settings, add-ons and their order, and IAM roles."""
 
-import json
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from functools import partial
+from itertools import product
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
-from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORTED
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.load import Json
-from megatron_eks.guards.network import covers, is_wide, range_of
-from megatron_eks.guards.templates import Templates, constants, template_guard
+from megatron_eks.guards.network import HTTPS, is_wide, rules
+from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
+from megatron_eks.guards.storage import data_buckets, key_of
+from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Row, Value, report
 
-_INSIDE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"
-_ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 _MUST: tuple[Row, ...] = (
     ("ResourcesVpcConfig EndpointPrivateAccess", (YES,), "nodes do not reach it, and never join"),
     ("AccessConfig AuthenticationMode", ("API", "API_AND_CONFIG_MAP"), "nobody gets in"),
     ("ResourcesVpcConfig SubnetIds 1", (), "EKS refuses subnets of one zone"),
 )
-_VERSION: Row = ("Version", tuple(SUPPORTED), "EKS refuses it, or no add-on is pinned for it")
 _CREATOR = "AccessConfig BootstrapClusterCreatorAdminPermissions"
 _SHOULD: tuple[Row, ...] = (
-    ("Name", (), "its log group, its roles' conditions and the manifests are for another name"),
     (_CREATOR, (NO,), "whoever creates the cluster stays its administrator, unseen"),
-    ("BootstrapSelfManagedAddons", (NO,), "EKS installs networking of its own versions first"),
     ("DeletionProtection", (YES,), "one wrong command deletes the cluster under its jobs"),
     ("UpgradePolicy SupportType", ("STANDARD",), "extended support costs six times as much"),
     ("Logging ClusterLogging EnabledTypes 4 Type", (), _LOGS),
     ("EncryptionConfig 0 Provider KeyArn", (), "Secrets have no key of this account"),
     ("EncryptionConfig 0 Resources 0", ("secrets",), "Secrets have no key of this account"),
 )
-_RETENTION: Row = ("RetentionInDays", (), "logs are kept, and paid, for ever")
 _RANGES = "list the ranges of an office or a VPN"
 _SHUT = "only nodes reach the private endpoint: its group admits nobody else"
-_NOBODY = "no access entry of an administrator: nobody is one"
 _ADMIT = "admit tcp 443 from the VPC to ClusterSecurityGroupId, or set EndpointPublicAccess"
 _SETTINGS = Code.ADDON_SETTINGS
 _KNOWN = {each.name: each for each in (*ADDONS, EFS_ADDON)}
@@ -45,47 +38,51 @@ _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own defa
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
 _DEGRADED = "it waits for no nodes without taints: it is DEGRADED, and the stack fails"
-_NEEDED = {
-    "vpc-cni": "nodes stay NotReady",
-    "kube-proxy": "no Service is reached",
-    "coredns": "no name is resolved, so no rank finds its master",
-    "eks-pod-identity-agent": "pods get no AWS credentials",
-    "aws-ebs-csi-driver": "claims of EBS volumes stay Pending",
-    "aws-fsx-csi-driver": "pods that mount Lustre stay in ContainerCreating",
-    "metrics-server": "`kubectl top` and autoscaling know nothing",
-    "eks-node-monitoring-agent": "nodes with a broken GPU are not repaired",
+_MISSED = "nodes stay NotReady or broken, or pods lack names, credentials or volumes"
+_UNBOUND = "bound to no service account: its pods get no credentials"
+_PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
+_FLOWS = "vpc-flow-logs.amazonaws.com"
+_TRUST, _ARNS, _AWS = "AssumeRolePolicyDocument", "ManagedPolicyArns", "arn:${AWS::Partition}:"
+_JOIN = "AmazonEKSWorkerNodePolicy|AmazonEKSWorkerNodeMinimalPolicy "
+_JOIN += "AmazonEC2ContainerRegistryPullOnly|AmazonEC2ContainerRegistryReadOnly"
+# Which property of a user names its role, and which service takes it.
+_USERS = {
+    "AWS::EKS::Cluster": ("RoleArn", "eks.amazonaws.com"),
+    "AWS::EKS::Nodegroup": ("NodeRole", "ec2.amazonaws.com"),
+    "AWS::EKS::PodIdentityAssociation": ("RoleArn", _PODS),
+    "AWS::EKS::Addon": ("PodIdentityAssociations", _PODS),
+    "AWS::IAM::InstanceProfile": ("Roles", "ec2.amazonaws.com"),
+    "AWS::CodeBuild::Project": ("ServiceRole", _BUILD),
+    "AWS::EC2::FlowLog": ("DeliverLogsPermissionArn", _FLOWS),
 }
+# The policies of AWS that each needs; `a|b` is either.
+_MANAGED = {e.name: f"{e.policy}|{e.policy.removesuffix('V2')}" for e in ADDONS if e.policy}
+_MANAGED |= {"AWS::EKS::Cluster": "AmazonEKSClusterPolicy", "AWS::EKS::Nodegroup": _JOIN}
+_TAGS = {
+    "aws:RequestTag/eks-cluster-name": "ClusterName",
+    "aws:RequestTag/kubernetes-namespace": "Namespace",
+    "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
+}
+_CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
+_need = partial(Need, Code.POLICY)
 
 
 @template_guard
 def control(templates: Templates) -> Iterator[Finding]:
-    """Nobody is locked out, nodes and people reach it (EKS best practices, "Cluster access")."""
-    clusters, groups = templates.of("EKS::Cluster"), templates.of("Logs::LogGroup")
+    """Nodes and people reach it, and nobody else (EKS best practices, "Cluster access")."""
+    clusters = templates.of("EKS::Cluster")
     yield from constants(clusters, Code.CLUSTER_CONTROL, _MUST)
-    yield from constants(clusters, Code.CLUSTER_VERSION, [_VERSION])
     yield from constants(clusters, Code.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
-    yield from constants(groups, Code.CLUSTER_CONTROL, [_RETENTION], Level.WARNING)
-    entries = templates.of("EKS::AccessEntry")
-    arns = [policy["PolicyArn"] for each in entries for policy in each["AccessPolicies"]]
-    none = not any("AdminPolicy" in templates.text(arn) for arn in arns)
     for cluster in clusters:
-        yield from report(Code.ACCESS_ENTRY, (none, cluster.properties, _NOBODY, f"add {_ADMIN}"))
-        name, depends = f"/aws/eks/{cluster['Name'].text}/cluster", cluster.body["DependsOn"]
-        own = [each.name for each in groups if each["LogGroupName"].text == name]
-        late, found = not {*own} <= {*depends.texts}, f"EKS makes {name} first, and the stack fails"
-        yield from report(Code.START_ORDER, (late, depends, found, f"set it to {own}"))
-        access, users = cluster["ResourcesVpcConfig"], templates.users(cluster)
+        access, into = cluster["ResourcesVpcConfig"], (cluster.name, "Ingress")
         cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
-        rules = [each for each in users if each.type == "AWS::EC2::SecurityGroupIngress"]
-        shut = not public and not any(covers(each.properties) for each in rules)
+        near = [each for each in rules(templates) if each.way[:2] == into]
+        shut = not public and not any(HTTPS in each.ports for each in near)
         yield from report(Code.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
         for cidr in list(cidrs) or [cidrs]:
-            given, everybody = range_of(cidr), is_wide(cidr) or (public and not cidrs.texts)
-            inside = cidr.text and (not given or any(given.subnet_of(each) for each in _INSIDE))
-            open_to = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
-            yield from report(Code.ENDPOINT_OPEN, (everybody, cidr, open_to, _RANGES))
-            nobody = f"{cidr.text} is no public range: nobody gets in"
-            yield from report(Code.RANGE, (inside, cidr, nobody, _RANGES))
+            everybody = is_wide(cidr) or (public and not cidrs.texts)
+            found = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
+            yield from report(Code.ENDPOINT_OPEN, (everybody, cidr, found, _RANGES))
 
 
 @template_guard
@@ -94,8 +91,7 @@ def addons(templates: Templates) -> Iterator[Finding]:
     listed = {each["AddonName"].text: each for each in templates.of("EKS::Addon")}
     yield from constants([*listed.values()], _SETTINGS, [_REPLACED], Level.WARNING)
     for name, addon in listed.items():
-        known, links, config = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"]
-        values = Value(json_of(config), config.place, config.path)
+        known, links, values = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"].parsed
         yield from values.must_hold(_SETTINGS, [_POLICIES] if name == "vpc-cni" else [])
         if not known:
             continue
@@ -117,15 +113,98 @@ def addons(templates: Templates) -> Iterator[Finding]:
         row = (not free & {*depends.texts}, depends, _DEGRADED, remedy)
         yield from report(Code.START_ORDER, row)
     for cluster in templates.of("EKS::Cluster"):
-        for name in (each for each in _NEEDED if each not in listed):
-            found, remedy = f"no add-on {name}: {_NEEDED[name]}", f"add an AWS::EKS::Addon {name}"
+        for name in (each.name for each in ADDONS if each.name not in listed):
+            found, remedy = f"no add-on {name}: {_MISSED}", f"add an AWS::EKS::Addon {name}"
             yield cluster.properties.finding(_SETTINGS, found, remedy)
 
 
-def json_of(value: Value) -> Json:
-    """Return what a text of JSON holds; nothing for a text that is none."""
-    try:
-        read: Json = json.loads(value.text)
-    except ValueError:
-        return None
-    return read
+def _uses(templates: Templates) -> Iterator[tuple[Resource, str, Resource]]:
+    """Return the roles that something uses: the role, the service that takes it, the user."""
+    for user in (each for each in templates.resources if each.type in _USERS):
+        name, service = _USERS[user.type]
+        addon = [each["RoleArn"] for each in user[name] if user.type == "AWS::EKS::Addon"]
+        for value in addon or [user[name]]:
+            yield from ((r, service, user) for r in templates.targets(value) if "Role" in r.type)
+    for role in (e for e in templates.of("IAM::Role") if "aws:RequestTag/" in str(e[_TRUST].raw)):
+        yield role, _PODS, role
+
+
+def _policies(role: Resource, templates: Templates) -> list[Value]:
+    beside = templates.of("IAM::Policy", "IAM::ManagedPolicy")
+    attached = [e["PolicyDocument"] for e in beside if role in templates.targets(e["Roles"])]
+    return [*(each["PolicyDocument"] for each in role["Policies"]), *attached]
+
+
+@template_guard
+def role_trust(templates: Templates) -> Iterator[Finding]:
+    """Let a service or pods take a role, and nobody else (IAM, "The confused deputy problem")."""
+    code, warning = Code.ROLE_TRUST, Level.WARNING
+    for each in statements(*(role[_TRUST] for role in templates.of("IAM::Role"))):
+        who, found = each["Principal"], "everybody may take the role"
+        if each["Effect"].text == "Allow" and is_everybody(who):
+            yield who.finding(code, found, "name the service alone")
+    at_hand = templates.of("IAM::Role") if templates.of("EKS::Cluster") else []
+    for role in [each for each in at_hand if _PODS in str(each[_TRUST].raw)]:
+        if not any("::EKS::" in user.type for user in templates.users(role)):
+            remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
+            yield role.properties.finding(code, _UNBOUND, remedy)
+    for role, service, user in _uses(templates):
+        written, why = str(role[_TRUST].raw), "what uses the role gets no rights"
+        actions = ("sts:AssumeRole", "sts:TagSession")[: 1 + (service == _PODS)]
+        wanted = [Need(code, why, actions, (), service)]
+        if service in {_BUILD, _FLOWS} and "aws:SourceArn" not in written:
+            own = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
+            wanted.append(Need(code, "others reach it", actions, (), service, own, level=warning))
+        own_rights = _policies(role, templates) and service == _PODS and user != role
+        for tag, name in _TAGS.items() if own_rights else ():
+            cluster, why = templates.target(user[name]), "it gets no rights, or pods of others do"
+            test = ("StringEquals", tag, templates.text(cluster["Name"] if cluster else user[name]))
+            level = Level.ERROR if tag in written else warning
+            wanted.append(Need(code, why, actions, (), service, (test,), level=level))
+        for need in wanted:
+            yield from needs(templates, [role[_TRUST]], need)
+
+
+@template_guard
+def rights(templates: Templates) -> Iterator[Finding]:
+    """Let jobs read and replace their data, and AWS's parts work (EKS, "... node IAM role")."""
+    for role, service, user in _uses(templates):
+        managed = _MANAGED.get(user["AddonName"].text, _MANAGED.get(user.type, ""))
+        arns = [e.partition(":iam::aws:policy/")[2] for e in texts(templates, role[_ARNS])]
+        for choice in managed.split():
+            first, missing = choice.split("|")[0], not {*arns} & {*choice.split("|")}
+            found = f"no {first}: {user.name} does not work without it"
+            level = Level.WARNING if _policies(role, templates) else Level.ERROR
+            row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
+            yield from report(Code.NODE_ROLE, row, level=level)
+        policies = _policies(role, templates) or [role["Policies"]]
+        wanted = [*_of_builds(templates, user)]
+        wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
+        for bucket in data_buckets(templates) if user == role else ():
+            why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
+            on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/data/*")]
+            on += product(("kms:Decrypt", "kms:GenerateDataKey"), key)
+            wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
+        for need in wanted:
+            yield from needs(templates, policies, need)
+
+
+def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
+    source = user["Source"]
+    name = source["Location"].text.removeprefix("https://github.com/").removesuffix(".git")
+    for arn in texts(templates, source["Auth"]["Resource"]):
+        for kind in ("codeconnections", "codestar-connections"):
+            actions = tuple(f"{kind}:{action}" for action in _CONNECT)
+            test = ("StringEqualsIfExists", f"{kind}:FullRepositoryId", name)
+            yield _need("it gets no source", actions, (arn,), when=(test,))
+
+
+def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:
+    for each, action in product(statements(*policies), ("s3:GetObject", "s3:PutObject")):
+        arns = texts(templates, each["Resource"]) if allows(each, action) else []
+        for arn in (each for each in arns if "/" in each):
+            bucket, _, path = arn.partition("/")
+            why, test = f"jobs stop with AccessDenied at {path}", ("StringLike", "s3:prefix", path)
+            yield _need(why, ("s3:ListBucket",), (bucket,), when=(test,))
+            beside = ("s3:GetObject", "s3:DeleteObject") if action == "s3:PutObject" else ()
+            yield from (_need("jobs cannot resume, or keep saves", (e,), (arn,)) for e in beside)

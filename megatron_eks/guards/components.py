@@ -20,7 +20,6 @@ _METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
 _OPERATOR, _ETCD = f"Deployment {_NAME}", "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
-_LOST = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
 _PINNED = {
@@ -38,7 +37,6 @@ _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of c
 _TWICE, _NO_START = "two act at once, on each job or for each rank", "the operator does not start"
 _V2 = "torch speaks the second version of its interface"
 _GOES_ON = "jobs that the operator would refuse are taken, or none is"
-_STAYS = "it stays on a lost node for five minutes, and no job gets pods"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
 
 
@@ -80,8 +78,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}command", (["nvidia-device-plugin"],), "the container starts no plugin"),
         (f"{_ENV}NVIDIA_VISIBLE_DEVICES value", ("all",), "the plugin sees no GPU"),
         (f"{_ENV}NVIDIA_DRIVER_CAPABILITIES value", ("compute,utility",), "it asks no driver"),
-        (f"{_ENV}FAIL_ON_INIT_ERROR value", ("true",), "a broken node offers 0 GPUs, silently"),
-        (f"{_ENV}MOFED_ENABLED value", ("false",), "it gives away what the EFA plugin gives"),
     ),
     _EFA: (
         *_EVERY,
@@ -108,7 +104,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_asked("/health", "metrics", "startup", "liveness", "readiness"),
         (f"{_BOX}startupProbe failureThreshold", (), "it is ended while the driver loads"),
         (f"{_BOX}startupProbe periodSeconds", (), "many tries at 10 s hide one that is dead"),
-        _MEMORY,
     ),
     "ConfigMap dcgm-exporter": (("data counters.csv", (), _NO_LIST),),
     "Service dcgm-exporter": tuple(
@@ -118,10 +113,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     _OPERATOR: (
         *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
         ("spec template metadata annotations megatron-eks/template", (), "an old one stays in use"),
-        (f"{_POD}automountServiceAccountToken", (YES,), "it makes pods with its token"),
-        (f"{_POD}priorityClassName", ("system-cluster-critical",), "it goes when a node is full"),
-        (f"{_ENV}MY_POD_NAMESPACE valueFrom", (), "its certificate is for another name"),
-        (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook listens there"),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         _MEMORY,
@@ -129,14 +120,10 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
         (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
         (f"{_BOX}volumeMounts name=template mountPath", ("/etc/config",), _NO_START),
-        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _STAYS) for each in _LOST),
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
-        (f"{_ARGS}--pytorch-init-container-image", (), "workers wait in an image without a pin"),
-        (f"{_ARGS}--pytorch-init-container-max-tries", (), "workers give up before an image is in"),
     ),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
     _HOOK: (
-        ("metadata name", (_CONFIGURATION,), "the operator puts its certificate into another"),
         (f"{_ASKED} path", ("/validate-kubeflow-org-v1-pytorchjob",), _GOES_ON),
         (f"{_ASKED} port", (None, 443), _GOES_ON),
         ("webhooks 0 failurePolicy", ("Fail",), _GOES_ON),
@@ -163,13 +150,6 @@ _NEEDED = (
     (_OPERATOR, _HOOK, _CONFIGURATION),
     (_ETCD, "Service", "etcd"),
 )
-_WORDS = {
-    "ca.pem": ("-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----"),
-    "initContainer.yaml": (
-        *("name: ", "command:", "nslookup", "{{.MasterAddr}}", "{{.MaxTries}}", "limits:", "- ALL"),
-        *("{{.InitContainerImage}}", "runAsNonRoot: true", "allowPrivilegeEscalation: false"),
-    ),
-}
 _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
 _ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
@@ -201,11 +181,6 @@ def components(manifests: Manifests) -> Iterator[Finding]:
             missing, place = manifests.named(kind, name, each.namespace) is None, each["metadata"]
             found = f"no {kind} {name}: it does not start, or nobody asks it"
             yield from report(code, (missing, place["name"], found, "apply it too"))
-        for key, text in each["data"].items() if each.kind == "ConfigMap" else ():
-            lacking = [word for word in _WORDS.get(key, ()) if word not in text.text]
-            found = f"it lacks {(lacking or [''])[0]!r}: pods that read it are refused, or stop"
-            remedy = "correct it, or write the file anew with `make synth`"
-            yield from report(Code.OPERATOR, (lacking, text, found, remedy))
 
 
 @manifest_guard
@@ -252,12 +227,8 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
         ports = target["spec"]["ports"] if target else service
         right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
         found = "no Service with port 443 is there: with failurePolicy Fail no job is taken"
-        nobody = "no training operator: nobody answers, and nobody makes pods for jobs"
-        yield from report(
-            Code.WEBHOOK,
-            (pods and not right, ports, found, "name the operator's Service; port 443"),
-            (not alone and not pods, service, nobody, "apply its Deployment, its image pinned"),
-        )
+        wrong, remedy = pods and not right, "name the operator's Service; port 443"
+        yield from report(Code.WEBHOOK, (wrong, ports, found, remedy))
 
 
 def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:

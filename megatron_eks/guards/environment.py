@@ -7,16 +7,13 @@ from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 
-from megatron_eks.catalog import megatron_options
 from megatron_eks.catalog.environment import Verdict, is_secret
-from megatron_eks.catalog.environment_names import meant_by_a_library
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, Path
-from megatron_eks.config.load import Json
-from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, JOBS, node_types
+from megatron_eks.config.errors import TOKEN, Finding, Level
+from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
+from megatron_eks.guards.pods import GPU, node_types
 from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
@@ -58,7 +55,7 @@ def variables(manifests: Manifests) -> Iterator[Finding]:
             for each in container["env"]:
                 empty = not each["value"] and not each["valueFrom"]
                 yield from warn(Code.VARIABLE_MISSING, (empty, each, "no value", "write one"))
-                yield from _judged(each["name"], each["value"], contexts)
+                yield from _judged(each["name"].text, each["value"], contexts)
         yield from _missing(pod)
 
 
@@ -83,23 +80,19 @@ def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]
         fsdp=any("fsdp" in word for word in container["command"].texts),
         shared=tuple(mounted(pod, container, "persistentVolumeClaim")),
     )
-    types = node_types(manifests, pod)
-    return [replace(context, instance=each) for each in types] or [context]
+    return [replace(context, instance=each) for each in node_types(manifests, pod)] or [context]
 
 
-_judge, _meant = cache(judge_any), cache(meant_by_a_library)  # ranks and jobs have most in common
+_judge = cache(judge_any)  # ranks and jobs have most in common
 
 
-def _judged(name: Value, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
-    policy = _judge(name.text, value.text, contexts)
+def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
+    policy = _judge(name, value.text, contexts)
     code, level = Code.REFUSED_VARIABLE, Level.ERROR
     if policy.verdict is Verdict.ADVISED_AGAINST:
         code, level = Code.VARIABLE_ADVISED_AGAINST, Level.WARNING
-    if policy is not IN_CLEAR and (wanted := _meant(name.text)):
-        found = f"no library reads {name.text}"
-        yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
-    elif policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
-        yield value.finding(code, f"{name.text}: {policy.reason}", policy.instead, level)
+    if policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
+        yield value.finding(code, f"{name}: {policy.reason}", policy.instead, level)
 
 
 @manifest_guard
@@ -108,8 +101,8 @@ def secrets(manifests: Manifests) -> Iterator[Finding]:
     code, found = Code.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
     remedy = "mount a Secret that kubectl made as a file, and revoke this one"
     for each in manifests.objects:
-        tokens = [path for path, text in _texts(each.body.raw) if _is_token(text)]
-        yield from (replace(each.body, path=path).finding(code, found, remedy) for path in tokens)
+        for value in (part for part in each.parts if _is_token(part.text)):
+            yield value.finding(code, found, remedy)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             said = f"base64 hides nothing: {found}"
             yield from report(code, (each[key], each[key], said, "make it by kubectl"))
@@ -132,25 +125,20 @@ def _told(manifests: Manifests) -> Iterator[tuple[str, Value]]:
             yield before.text.partition("=")[0], word
 
 
-def _texts(raw: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(raw, str):
-        yield path, raw
-    elif isinstance(raw, dict | list):
-        for key, inner in raw.items() if isinstance(raw, dict) else enumerate(raw):
-            yield from _texts(inner, (*path, key))
-
-
 def _is_token(text: str) -> bool:
     return bool(TOKEN.search(text) or _PASSWORD.search(text))
 
 
 @manifest_guard
 def programs(manifests: Manifests) -> Iterator[Finding]:
-    """Give a program options and files it knows, or it ends on paid nodes (docs/images.md)."""
+    """Start a program that is there, with what it needs, or it ends on paid nodes."""
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
         for before, word in pairwise(pod.main["args"]):
+            again = before.text == word.text and before.path != word.path
+            found = f"{word.text} stands there twice: the program stops, or reads one as a value"
+            yield from report(Code.TRAINING_FLAG, (again, word, found, "keep one"))
             for each in pod.spec["volumes"] if before.text == "--config" else ():
                 name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
                 kept = manifests.named("ConfigMap", name, pod.owner.namespace)
@@ -160,9 +148,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
-    args, words = pod.main["args"], [*pod.main["command"], *pod.main["args"]]
+    words = [*pod.main["command"], *pod.main["args"]]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
-    name, own = words[at].text.removeprefix(_PROGRAMS) if words[at:] else "", words[at + 1 :]
+    name = words[at].text.removeprefix(_PROGRAMS) if words[at:] else ""
     if name not in PROGRAM_OPTIONS:
         for close in get_close_matches(name, PROGRAM_OPTIONS, 1, 0.8):
             yield words[at], f"no program {name!r} in the images", f"name {_PROGRAMS}{close}"
@@ -171,15 +159,7 @@ def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     again = "python3" in [each.text for each in words[1:at]]
     if words[0].text not in {starts, "sh", "bash"} or again:
         yield words[0], f"{words[0].raw!r} starts {name}", f"start it with {starts} alone"
-    texts = [word.text for word in own]
-    end = texts.index("--") if "--" in texts else len(own)
-    known = {each.rstrip("=!"): each for each in PROGRAM_OPTIONS[name].split()}
-    options = ((known, own[:end]), (megatron_options.OPTIONS, own[end + 1 :]))
-    for listed, word in ((listed, word) for listed, given in options for word in given):
-        option = word.text.partition("=")[0]
-        if option.startswith("--") and option not in listed:
-            near = get_close_matches(option, listed, 1)
-            yield word, f"no option {option}", f"write {(near or ['--help to learn all'])[0]}"
-    needed = {option for option, marks in known.items() if marks.endswith("!")}
-    for option in sorted(needed - {text.partition("=")[0] for text in texts[:end]}):
-        yield args, f"no {option}, which {name} needs", f"add {option}"
+    given = {word.text.partition("=")[0] for word in words[at + 1 :]}
+    needed = {each.rstrip("=!") for each in PROGRAM_OPTIONS[name].split() if each.endswith("!")}
+    for option in sorted(needed - given):
+        yield pod.main["args"], f"no {option}, which {name} needs", f"add {option}"

@@ -6,10 +6,11 @@ from functools import cached_property
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
-from megatron_eks.guards.values import Place, Value
+from megatron_eks.guards.values import Place, Value, inside
 
+JOBS = ("Job", "PyTorchJob")
 _REPLICAS = "pytorchReplicaSpecs"
-_TEMPLATE_KINDS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
+_TEMPLATE_KINDS = ("DaemonSet", "Deployment", "Job")
 _CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
 _CLUSTER_WIDE |= {"PriorityClass", "ValidatingWebhookConfiguration"}
 
@@ -39,7 +40,7 @@ class Pod:
     @property
     def of_job(self) -> bool:
         """Tell whether it belongs to a PyTorchJob or a Job."""
-        return self.owner.kind in {"Job", "PyTorchJob"}
+        return self.owner.kind in JOBS
 
     @cached_property
     def containers(self) -> list[Value]:
@@ -67,7 +68,6 @@ class Object:
     def __init__(self, body: Value) -> None:
         self.body = body
         self.kind = body["kind"].text
-        self.api_version = body["apiVersion"].text
         self.name = body["metadata"]["name"].text
         self.namespace = body["metadata"]["namespace"].text
 
@@ -82,11 +82,14 @@ class Object:
         if self.kind == "Pod":
             return [Pod(self, "", self.body["metadata"], spec)]
         templates = [("", spec["template"])] if self.kind in _TEMPLATE_KINDS else []
-        if self.kind == "CronJob":
-            templates = [("", spec["jobTemplate"]["spec"]["template"])]
-        elif self.kind == "PyTorchJob":
+        if self.kind == "PyTorchJob":
             templates = [(name, each["template"]) for name, each in spec[_REPLICAS].items()]
         return [Pod(self, role, each["metadata"], each["spec"]) for role, each in templates]
+
+    @cached_property
+    def parts(self) -> list[Value]:
+        """Everything that is written in it, but in the schemas of a definition."""
+        return [] if self.kind == "CustomResourceDefinition" else [*inside(self.body)]
 
     @property
     def main_pod(self) -> Pod | None:

@@ -1,63 +1,76 @@
-"""Guards of the network: the VPC, its subnets, and the way out of them."""
+"""Guards of the network: the way out of subnets, endpoints, and rules of security groups."""
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from ipaddress import IPv4Network
-from statistics import mode
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.statements import allows, is_everybody, statements
+from megatron_eks.guards.statements import allows, is_everybody, listed, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value, report
 
-_PART, _HTTPS = Code.NETWORK_PART, 443
-_ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9]+)(?:[a-z]|-[a-z]+-[0-9]+[a-z])")
+_PART, HTTPS = Code.NETWORK_PART, 443
+SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
+_ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
+NODES = "NodeSecurityGroup"
+ANYBODY, ALL_TRAFFIC = "addresses", frozenset(range(-1, 65536))  # -1: protocols without ports
 _PUBLIC, _PRIVATE = "kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"
-_CONSTANTS = {
-    "EC2::VPC": (
-        ("EnableDnsHostnames", (YES,), "nodes do not register, and no private name is resolved"),
-        ("EnableDnsSupport", (YES, None), "nodes resolve no name at all"),
-    ),
-    "EC2::FlowLog": (
-        ("TrafficType", ("ALL",), "refused or accepted traffic is not recorded"),
-        ("LogDestinationType", ("cloud-watch-logs", None), "a log group is no such destination"),
-        *((key, (), "EC2 refuses it") for key in ("LogGroupName", "DeliverLogsPermissionArn")),
-    ),
-    "EC2::NatGateway": (("AllocationId", (), "EC2 refuses it without an Elastic IP address"),),
-}
+_VPC = (
+    ("EnableDnsHostnames", (YES,), "nodes do not register, and no private name is resolved"),
+    ("EnableDnsSupport", (YES, None), "nodes resolve no name at all"),
+)
 _SUBNET = (("MapPublicIpOnLaunch", (NO, None), "the internet reaches nodes in it"),)
 _ENDPOINT = (
-    ("VpcEndpointType", ("Interface",), "EC2 refuses a gateway of this service"),
     ("SubnetIds", (), "it has no address, so nobody reaches it"),
     ("PrivateDnsEnabled", (YES,), "no name leads to it: nodes wait for the public address"),
 )
-# What nodes, and a bastion, call before they are ready (EKS, "Deploy private clusters").
-_WITHOUT_NAT, _BASTION = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}, {"ssm", "ssmmessages"}
+# What nodes call before they are ready (EKS, "Deploy private clusters").
+_WITHOUT_NAT = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}
 
 
-@template_guard
-def subnets_and_logs(templates: Templates) -> Iterator[Finding]:
-    """Names work in the VPC, and traffic is logged (EKS, "VPC and subnet considerations")."""
-    subnets = templates.of("EC2::Subnet")
-    for kind, rows in _CONSTANTS.items():
-        yield from constants(templates.of(kind), _PART, rows)
-    yield from constants(subnets, Code.PUBLIC_ADDRESS, _SUBNET)
-    for vpc in templates.of("EC2::VPC"):
-        if not _leading(templates, "EC2::FlowLog", "ResourceId", vpc):
-            found = "no flow log: refused traffic is seen by nobody"
-            yield vpc.properties.finding(_PART, found, "add one of this VPC", Level.WARNING)
-    for subnet in subnets:
-        if not {_PUBLIC, _PRIVATE} & _roles(subnet):
-            found, remedy = "no load balancer is placed here", f"add {_PRIVATE} or {_PUBLIC}: '1'"
-            yield subnet["Tags"].finding(Code.SUBNETS, found, remedy, Level.WARNING)
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a security group, in the group or beside it."""
+
+    body: Value
+    resource: Resource
+    way: tuple[str, str, str]
+    """The group, the side (Ingress or Egress), and the group at the other end, or ANYBODY."""
+    ports: frozenset[int]
+
+
+def rules(templates: Templates) -> Iterator[Rule]:
+    """Return the rules of all security groups."""
+    for side, peer in SIDES.items():
+        alone = templates.of(f"EC2::SecurityGroup{side}")
+        found = [(e.properties, e, name_of(templates, e["GroupId"])) for e in alone]
+        for group in templates.of("EC2::SecurityGroup"):
+            found += [(each, group, group.name) for each in group[f"SecurityGroup{side}"]]
+        for body, resource, name in found:
+            by_address = any(body[key] for key in _ADDRESSES)
+            far = ANYBODY if by_address else name_of(templates, body[peer])
+            first, last = body["FromPort"].quantity, body["ToPort"].quantity
+            ports = ALL_TRAFFIC if str(body["IpProtocol"].raw) == "-1" else frozenset[int]()
+            if body["IpProtocol"].raw in ("tcp", "6", 6) and first is not None and last is not None:
+                ports = frozenset(range(max(int(first), 0), min(int(last), 65535) + 1))
+            yield Rule(body, resource, (name, side, far), ports)
+
+
+def name_of(templates: Templates, group: Value) -> str:
+    """Return the logical id of a security group, or what is written instead."""
+    target = templates.target(group)
+    return target.name if target else templates.text(group) or str(group.raw)
 
 
 @template_guard
 def way_out(templates: Templates) -> Iterator[Finding]:
     """Nodes have no public address: they get out by NAT (EKS, "VPC and subnet considerations")."""
     nat, private = templates.of("EC2::NatGateway"), _private(templates)
+    yield from constants(templates.of("EC2::VPC"), _PART, _VPC)
+    yield from constants(templates.of("EC2::Subnet"), Code.PUBLIC_ADDRESS, _SUBNET)
     for subnet in templates.of("EC2::Subnet"):
         place, table = _table(templates, subnet)
         ways = _ways_out(templates, table)
@@ -68,12 +81,6 @@ def way_out(templates: Templates) -> Iterator[Finding]:
             found = f"{subnet.name} has no way out by the {way} gateway: what is in it waits"
             remedy = f"name a route table whose route to 0.0.0.0/0 has the {way} gateway"
             yield (place or subnet.properties).finding(_PART, found, remedy)
-    attached = {each.name for each in templates.of("EC2::VPCGatewayAttachment")}
-    for each in templates.of("EC2::Route", "EC2::NatGateway", "EC2::EIP") if attached else ():
-        waits, depends = each.type != "AWS::EC2::Route" or each["GatewayId"], each.body["DependsOn"]
-        if waits and not attached & {*depends.texts}:
-            found = "it does not wait for the gateway's attachment, and EC2 refuses it before that"
-            yield depends.finding(_PART, found, f"set it to [{min(attached)!r}]")
 
 
 @template_guard
@@ -82,9 +89,8 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     tables = [e for each in _private(templates) if (e := _table(templates, each)[1])]
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
-    there = {_service(templates, each): each["RouteTableIds"] for each in known}
-    wanted = _WITHOUT_NAT | (_BASTION if templates.of("EC2::Instance") else set())
-    for name in sorted(wanted - there.keys()) if tables and not out else ():
+    there = {_service(each): each["RouteTableIds"] for each in known}
+    for name in sorted(_WITHOUT_NAT - there.keys()) if tables and not out else ():
         found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
         remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
         yield tables[0].properties.finding(_PART, found, remedy)
@@ -100,44 +106,29 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def endpoints(templates: Templates) -> Iterator[Finding]:
     """Nodes find an endpoint by name and reach it by HTTPS (PrivateLink, "Interface endpoints")."""
-    code = Code.ENDPOINT_UNUSED
+    code, inward = Code.ENDPOINT_UNUSED, [e for e in rules(templates) if e.way[1] == "Ingress"]
+    for cidr in (rule.body[key] for rule in inward for key in _ADDRESSES[:2]):
+        row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
+        yield from report(Code.OPEN_TO_ALL, row)
+    near = [range_of(each["CidrBlock"]) for each in _private(templates)]
     for each in templates.of("EC2::VPCEndpoint"):
-        policy, service = each["PolicyDocument"], _service(templates, each)
-        said, every = statements(policy), f"{service.partition('.')[0]}:*"
-        wide = [e for e in said if allows(e, every) and not e["Condition"]]
+        policy, service = each["PolicyDocument"], _service(each)
+        wide = [e for e in statements(policy) if allows(e, f"{service.partition('.')[0]}:*")]
         wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
-        denied = [str(e.raw) for e in said if e["Effect"].text == "Deny"]
-        shut = [each for each in denied if "aws:SecureTransport" not in each]
-        if policy and (shut or not wide):
+        if policy and all(e["Condition"] for e in wide):
             found = "it lets only part through: ECR keeps image layers in buckets of its own"
             yield policy.finding(code, found, "remove the policy: roles decide", Level.WARNING)
         if service in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
             continue
         yield from constants([each], code, _ENDPOINT)
         known = templates.targets(each["SecurityGroupIds"])
-        admitted = any(_admits(templates, group, "Ingress") for group in known)
-        if not admitted and len(known) == len(list(each["SecurityGroupIds"])):
-            place = known[0]["SecurityGroupIngress"] if known else each["SecurityGroupIds"]
+        own = [e for e in inward if e.way[0] in {group.name for group in known}]
+        admitted = [range_of(e.body["CidrIp"]) for e in own if HTTPS in e.ports]
+        shut = [e for e in near if not any(not e or not a or e.subnet_of(a) for a in admitted)]
+        if (shut or not admitted) and len(known) == len(listed(each["SecurityGroupIds"])):
+            place = own[0].body if own else each["SecurityGroupIds"]
             found = "no rule admits TCP 443 from all private subnets: calls to endpoints wait"
             yield place.finding(code, found, "admit tcp 443 from the VPC's range")
-
-
-@template_guard
-def groups(templates: Templates) -> Iterator[Finding]:
-    """Nobody gets in from everywhere; nodes get out (Security Hub, EC2.19; aws-cdk issue 987)."""
-    listed, kind = templates.of("EC2::SecurityGroup"), "EC2::SecurityGroupIngress"
-    rules = [rule for group in listed for rule in group["SecurityGroupIngress"]]
-    rules += [each.properties for each in templates.of(kind)]
-    for cidr in (rule[key] for rule in rules for key in ("CidrIp", "CidrIpv6")):
-        row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
-        yield from report(Code.OPEN_TO_ALL, row)
-    for group in listed:
-        own = _leading(templates, kind, "SourceSecurityGroupId", group)
-        used = any(each.type == "AWS::EC2::Instance" for each in templates.users(group))
-        used |= any("-1" in str(each["IpProtocol"].raw) for each in own)
-        if used and not _admits(templates, group, "Egress"):
-            found = "no rule leads out to TCP 443: ECR, S3 and the API endpoint are not reached"
-            yield group["SecurityGroupEgress"].finding(_PART, found, "let tcp 443 out to 0.0.0.0/0")
 
 
 def is_wide(cidr: Value) -> bool:
@@ -152,41 +143,13 @@ def range_of(value: Value) -> IPv4Network | None:
     return None
 
 
-def covers(rule: Value) -> bool:
-    """Tell whether a rule admits HTTPS, to or from somewhere."""
-    first, last, cidr = rule["FromPort"].quantity, rule["ToPort"].quantity, rule["CidrIp"]
-    ports = first is not None and last is not None and first <= _HTTPS <= last
-    admitted = {"-1": True, "tcp": ports, "6": ports}.get(str(rule["IpProtocol"].raw), False)
-    sides = any(key.startswith(("Cidr", "Source", "Destination")) for key, _ in rule.items())
-    return admitted and sides and (not cidr.text or range_of(cidr) is not None)
-
-
-def _admits(templates: Templates, group: Resource, way: str) -> bool:
-    """Tell whether rules of a group admit HTTPS from all private subnets, or to anywhere."""
-    key = "SourceSecurityGroupId" if way == "Ingress" else "DestinationSecurityGroupId"
-    inside, kind = list(group[f"SecurityGroup{way}"]), f"EC2::SecurityGroup{way}"
-    beside = _leading(templates, kind, "GroupId", group)
-    if way == "Egress" and not inside and not beside:
-        return True  # a group without rules lets everything out
-    others = [each.properties for each in beside if templates.target(each[key]) is not group]
-    ranges = [range_of(each["CidrIp"]) for each in (*inside, *others) if covers(each)]
-    near = [range_of(each["CidrBlock"]) for each in _private(templates) if way == "Ingress"]
-    shut = [all(wide and net and not net.subnet_of(wide) for wide in ranges) for net in near]
-    return bool(ranges) and not any(shut)
-
-
 def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Resource]:
     return [each for each in templates.of(kind) if templates.target(each[key]) is to]
 
 
-def _service(templates: Templates, endpoint: Resource) -> str:
-    """Return `s3` of `com.amazonaws.REGION.s3`, the whole name in another region."""
-    return endpoint["ServiceName"].text.removeprefix(f"com.amazonaws.{_region(templates)}.")
-
-
-def _region(templates: Templates) -> str:
-    zones = [_ZONE.fullmatch(e["AvailabilityZone"].text) for e in templates.of("EC2::Subnet")]
-    return mode([zone[1] for zone in zones if zone] or [""])
+def _service(endpoint: Resource) -> str:
+    """Return `ecr.api` of `com.amazonaws.REGION.ecr.api`."""
+    return endpoint["ServiceName"].text.removeprefix("com.amazonaws.").partition(".")[2]
 
 
 def _roles(subnet: Resource) -> set[str]:

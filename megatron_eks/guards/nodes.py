@@ -1,15 +1,16 @@
-"""Guards of nodes: launch template, AMI, sizes, user data, disk, capacity, EFA; the bastion."""
+"""Guards of nodes: launch template, AMI, sizes, user data, disk, capacity and EFA."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_string
 
-from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES, InstanceType
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.load import Json, read_documents
+from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import YES, Row, Value, report, written
 
@@ -17,31 +18,22 @@ _LABEL = "megatron-eks/pool"
 # Every P and G family of EC2 has GPUs; a g at the end of other families means ARM processors.
 _WITH_GPUS = re.compile(r"(p[2-9]|gr?[3-9])")
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
-_TYPE = re.compile(r"[a-z]+[0-9][a-z0-9-]*\.(nano|micro|small|medium|([0-9]*x)?large|metal.*)")
 _TAKEN, _OPTIONS = "pods could take the node's credentials", "LaunchTemplateData MetadataOptions"
 _METADATA: tuple[Row, ...] = (
     (f"{_OPTIONS} HttpTokens", ("required",), _TAKEN),
     (f"{_OPTIONS} HttpPutResponseHopLimit", (1,), _TAKEN),
     (f"{_OPTIONS} HttpEndpoint", ("enabled", None), "no node joins"),
 )
-_BASTION: tuple[Row, ...] = (
-    ("IamInstanceProfile", (), "Session Manager does not reach the bastion"),
-    ("LaunchTemplate", (), "nothing requires tokens of its metadata service"),
-    ("InstanceType", (), "EC2 takes m1.small, on which this image does not boot"),
-    ("SubnetId", (), "it starts in the region's default VPC, if there is one"),
-    ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
-)
-_PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
 _ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
 _VOLUME: tuple[Row, ...] = (
     ("Encrypted", (YES,), "who takes the disk reads its tokens"),
     ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
     ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
 )
+_ROOM = 50  # GiB for images of CUDA and Megatron; the AMI has 20
 _UNUSABLE = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
 _GRANT = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
 _NO_DRIVER = "it has no driver of the GPUs, or does not boot"
-_NEWEST = "EKS refuses it, or takes what is newest"
 _BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
 _OTHER = "the template is for another group: nodes start with the wrong type"
 _STALE = "changes of the launch template never reach a node"
@@ -78,7 +70,6 @@ _ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
 _FAR = "neither a reservation nor a placement group: nodes start far apart"
 _APART = "a reservation made outside this group has no capacity in it"
-_OF_NODES = "NodeSecurityGroup"
 _NO_CLUSTER = "without the cluster's group the node reaches no control plane, and never joins"
 _NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
 _GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
@@ -86,8 +77,7 @@ _BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 takes none beside NetworkInter
 # One interface for IP and EFA is the older form of two: both are right, on the first card.
 _FIRST, _SECOND = "card 0 device 0", "card 0 device 1"
 _DELETED: Row = ("DeleteOnTermination", (YES,), "it outlives its node")
-_SIDES = (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId"))
-_ITSELF = "for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
+_ITSELF = "rule for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
 
 
 @dataclass(frozen=True)
@@ -116,17 +106,12 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
 def machines(templates: Templates) -> Iterator[Finding]:
     """Credentials and disks stay in the machine (EKS best practices, "Restrict access to IMDS")."""
     yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
-    yield from constants(templates.of("EC2::Instance"), Code.CLUSTER_CONTROL, _BASTION)
-    yield from constants(templates.of("IAM::InstanceProfile"), Code.CLUSTER_CONTROL, [_PROFILE])
-    # Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
-    owners = [(each.data, 50) for each in node_groups(templates) if each.template]
-    owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
-    for volumes, least in [(data["BlockDeviceMappings"], least) for data, least in owners]:
+    for volumes in [e.data["BlockDeviceMappings"] for e in node_groups(templates) if e.template]:
         root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
         size = root["Ebs"]["VolumeSize"]
-        found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < least
+        found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < _ROOM
         yield from root.must_hold(Code.ROOT_VOLUME, [_ROOT])
-        yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
+        yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * _ROOM} or more"))
         for disk in [each["Ebs"] for each in volumes]:
             yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME)
             key = templates.target(disk["KmsKeyId"])
@@ -150,21 +135,14 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
             (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
         yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
-        usable = each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)
-        found = f"{written(typed.raw)} is no type of such a group: no node starts"
-        remedy = choices(each.type_name, INSTANCES if each.has_gpus else SYSTEM_INSTANCE_TYPES)
-        yield from report(Code.INSTANCE_TYPE_NAME, (name and not usable, typed, found, remedy))
+        unknown = name and each.has_gpus and not each.instance
+        found = f"{written(typed.raw)} is no type of a pool: no node starts, or without EFA"
+        remedy = choices(each.type_name, INSTANCES)
+        yield from report(Code.INSTANCE_TYPE_NAME, (unknown, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
-        ami, release, booted = (each.group[key] for key in ("AmiType", "ReleaseVersion", "Version"))
-        cluster = templates.target(each.group["ClusterName"])
-        wanted = cluster["Version"].text if cluster else booted.text
-        dated = re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text)
-        found, remedy = f"it is {written(release.raw)}: {_NEWEST}", f"use {wanted}.PATCH-DATE"
         if not each.data["ImageId"]:
-            yield from ami.must_be(Code.AMI_TYPE, right, why=_NO_DRIVER)
-            yield from booted.must_be(Code.VERSION_SKEW, wanted or None, why=_NEWEST)
-            yield from report(Code.AMI_TYPE, (wanted and not dated, release, found, remedy))
+            yield from each.group["AmiType"].must_be(Code.AMI_TYPE, right, why=_NO_DRIVER)
 
 
 @template_guard
@@ -252,7 +230,7 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         for groups in [nic["Groups"] for nic in nics] or [data["SecurityGroupIds"]]:
             names, targets = {str(each.raw) for each in groups}, templates.targets(groups)
             joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
-            nodes = len(targets) < len(names) or any(each.name == _OF_NODES for each in targets)
+            nodes = len(targets) < len(names) or any(each.name == NODES for each in targets)
             apart, lacks = clusters and not joins, names and (usual - names or not nodes)
             yield from report(Code.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
             yield from report(Code.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
@@ -272,15 +250,13 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def self_rules(templates: Templates) -> Iterator[Finding]:
     """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
-    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == _OF_NODES]:
-        for kind, far in _SIDES:
-            rules = templates.of(f"EC2::SecurityGroup{kind}")
-            near = [rule for rule in rules if templates.target(rule["GroupId"]) == group]
-            own = [rule["IpProtocol"] for rule in near if templates.target(rule[far]) == group]
-            none = "-1" not in [protocol.raw for protocol in own]
-            remedy = f"write AWS::EC2::SecurityGroup{kind}, IpProtocol '-1', {far} this group"
-            row = (none, [*own, group.body][0], f"no {kind} rule {_ITSELF}", remedy)
-            yield from report(Code.EFA_SELF_RULES, row)
+    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == NODES]:
+        for side, far in SIDES.items():
+            own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
+            none = ALL_TRAFFIC not in [each.ports for each in own]
+            place = own[0].body["IpProtocol"] if own else group.body
+            remedy = f"write AWS::EC2::SecurityGroup{side}, IpProtocol '-1', {far} this group"
+            yield from report(Code.EFA_SELF_RULES, (none, place, f"no {side} {_ITSELF}", remedy))
 
 
 def _pool_of(logical_id: str) -> str:

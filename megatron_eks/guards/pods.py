@@ -1,7 +1,6 @@
-"""Guards of pods: what they ask of nodes and quotas, and what keeps them off."""
+"""Guards of pods: what they ask of nodes and quotas, what keeps them off, what they may do."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -9,10 +8,10 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.values import NO, Value, report, warn, written
+from megatron_eks.guards.values import NO, YES, Row, Value, report, warn, written
 
 GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
-JOBS, MIB = ("Job", "PyTorchJob"), 1024**2
+MIB = 1024**2
 _NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
 _POOL = "megatron-eks/pool"
@@ -30,8 +29,18 @@ _MAIN = (
     ("terminationMessagePolicy", ("FallbackToLogsOnError",), "nobody learns why it ended"),
     ("command", (), "the image starts what it likes"),
 )
-_LEVELS = (Level.WARNING, Level.ERROR)
+_WEIGHT = (Level.WARNING, Level.ERROR)
 _WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB
+_LEVEL, _LEVELS = "pod-security.kubernetes.io", ("privileged", "baseline", "restricted")
+_MODES = ("enforce", "audit", "warn")
+_OF_THE_NODE = ("hostNetwork", "hostPID", "hostIPC")
+_USER, _PROFILES = ("runAsNonRoot", "runAsUser", "runAsGroup"), ("RuntimeDefault", "Localhost")
+_HARDENED: tuple[Row, ...] = (
+    ("privileged", (NO, None), "the container sees every device of the node"),
+    ("readOnlyRootFilesystem", (YES,), "an intruder can change the program for all that follows"),
+    ("allowPrivilegeEscalation", (NO,), "a program with a set-user bit becomes root"),
+    ("capabilities drop", (["ALL"],), "the container may do what it never needs"),
+)
 
 
 @manifest_guard
@@ -67,10 +76,9 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
     device = "/" in name or name.startswith("hugepages-")
-    if name not in _RESOURCES and "gpu.shared" not in name:
-        near = get_close_matches(name, _RESOURCES, 1, 0.8) or [] if device else ["cpu"]
-        found, remedy = f"no node offers {name!r}: {_PENDING}", f"write {''.join(near)}"
-        yield from report(Code.UNKNOWN_RESOURCE, (near, asked or limit, found, remedy))
+    near = "".join(get_close_matches(name, _RESOURCES, 1, 0.85) if device else ["cpu"])
+    unknown, found = near and name not in _RESOURCES, f"no node offers {name!r}: {_PENDING}"
+    yield from report(Code.UNKNOWN_RESOURCE, (unknown, asked or limit, found, f"write {near}"))
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
@@ -80,11 +88,11 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
     yield from report(code, (asked and wrong, asked, both, "write the same in both"))
-    lost = job and name == "memory" and not limit
+    lost = job and name == "memory" and (not limit or 2 * (want or most) < most)
     yield from warn(
         code if device else Code.NODE_ROOM,
         (not asked, asked, f"no request of {name}: nodes are overfilled", "ask for what it uses"),
-        (lost, limit, "no memory limit: a full node ends any pod", "set a limit"),
+        (lost, limit, "no limit, or far above the request: a full node ends any pod", "set it"),
     )
 
 
@@ -99,7 +107,7 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
                 in_memory.add(volume["name"].text)
             wrong = not size.quantity or (memory and most and size.quantity >= most)
             found = f"{size.raw or 'no'} sizeLimit: a full one ends the container, or its node"
-            code, level = Code.TMPFS_ABOVE_MEMORY if memory else Code.NODE_ROOM, _LEVELS[memory]
+            code, level = Code.TMPFS_ABOVE_MEMORY if memory else Code.NODE_ROOM, _WEIGHT[memory]
             yield from report(code, (wrong, size, found, "set it, such as 10Gi"), level=level)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
@@ -111,9 +119,6 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
 @manifest_guard
 def placement(manifests: Manifests) -> Iterator[Finding]:
     """Go to one pool, which has a taint ("Taints and Tolerations"; "Assigning Pods to Nodes")."""
-    jobs = {(e.spec["nodeSelector"][_POOL].text, e.owner.name) for e in manifests.pods if e.of_job}
-    pools = Counter(pool for pool, _ in jobs if pool)
-    often = [each for each, count in pools.items() if count > 1]
     for pod in manifests.pods:
         listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][_POOL]
         asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
@@ -126,15 +131,11 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
             right = "NoExecute" in [each["effect"].text for each in soon]
             found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
             row = (not right, listed, found, "add it: NoExecute, tolerationSeconds 30")
-            yield from report(Code.TOLERATION, row, level=_LEVELS[bool(own)])
+            yield from report(Code.TOLERATION, row, level=_WEIGHT[bool(own)])
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
-        named, level = (lost, pool, found, "add the pool's name"), _LEVELS[bool(asks)]
+        named, level = (lost, pool, found, "add the pool's name"), _WEIGHT[bool(asks)]
         yield from report(Code.NODE_SELECTOR, named, level=level)
-        near = get_close_matches(pool.text, often, 1, 0.8) if pools[pool.text] == 1 else ()
-        for other in near if pod.of_job else ():
-            found = f"pool {pool.text!r}, and other pods name {other!r}: it may stay Pending"
-            yield pool.finding(Code.NODE_SELECTOR, found, f"write {other}?", Level.WARNING)
 
 
 @manifest_guard
@@ -170,16 +171,11 @@ def _tolerates_pool(toleration: Value) -> bool:
 
 @manifest_guard
 def quotas(manifests: Manifests) -> Iterator[Finding]:
-    """Count devices of classes that exist, in whole nodes, with room for each job (Quotas)."""
+    """Count devices in whole nodes, with room for each job (Kubernetes, "Resource Quotas")."""
     named = {v.text for e in manifests.of("DaemonSet") if "efa" in e.name for v in type_values(e)}
     types = [INSTANCES[each] for each in named & INSTANCES.keys()]
-    classes = " or ".join(sorted(e.name for e in manifests.of("PriorityClass")))
     for quota in manifests.of("ResourceQuota"):
-        hard, scope = quota["spec"]["hard"], _scope(quota)
-        for each in scope["values"]:
-            found = f"no priority class {each.text!r}: the quota counts nothing for it"
-            if manifests.lacks("PriorityClass", each.text) and not each.text.startswith("system-"):
-                yield each.finding(Code.MISSING_OBJECT, found, f"name {classes}")
+        hard = quota["spec"]["hard"]
         gpus, efa = (hard[f"requests.{each}"].quantity or 0 for each in (GPU, EFA))
         for node in types if len(types) == 1 else ():
             wrong = gpus % node.gpus or gpus * node.efa_interfaces != efa * node.gpus
@@ -192,7 +188,8 @@ def quotas(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
-    scope, own = _scope(quota), pod.spec["priorityClassName"].text
+    scope = quota["spec"]["scopeSelector"]["matchExpressions"][0]
+    own = pod.spec["priorityClassName"].text
     if scope and (own in scope["values"].texts) != (scope["operator"].text == "In"):
         return
     roles = [e["replicas"] for _, e in job["spec"]["pytorchReplicaSpecs"].items()]
@@ -204,6 +201,82 @@ def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
         wrong = limit.quantity is not None and amount > limit.quantity
         row = (wrong, job["spec"], found, f"use fewer nodes, or set {name} to {amount}")
         yield from report(Code.ABOVE_QUOTA, row)
+
+
+@manifest_guard
+def pod_security(manifests: Manifests) -> Iterator[Finding]:
+    """Give namespaces levels, and keep pods within ("Pod Security Standards" and "Admission")."""
+    for each in manifests.of("Namespace"):
+        labels = each["metadata"]["labels"]
+        given = labels[f"{_LEVEL}/enforce"].text
+        jobs = any(each.name == e.namespace for e in manifests.of("PyTorchJob", "ResourceQuota"))
+        levels = _LEVELS[_LEVELS.index(given) if given in _LEVELS else 0 :]
+        allowed = (_LEVELS[1 + jobs :], levels, levels)
+        for mode, right in zip(_MODES, allowed, strict=True):
+            why, code = "the namespace admits or reports other pods", Code.NAMESPACE_LEVEL
+            yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
+    for pod in manifests.pods:
+        namespace = manifests.named("Namespace", pod.owner.namespace)
+        given = namespace["metadata"]["labels"][f"{_LEVEL}/enforce"].text if namespace else ""
+        # The file of one job alone: the project's namespace of jobs is restricted.
+        alone = not namespace and pod.main["name"].text == "pytorch" and pod.of_job
+        enforced, level = ("restricted", Level.WARNING) if alone else (given, Level.ERROR)
+        said = f"namespace {pod.owner.namespace} enforces {enforced}, and no pod is made"
+        slips = _above(pod, strict=enforced == "restricted") if enforced in _LEVELS[1:] else []
+        for place, remedy in slips:
+            found = f"{place.name} is {written(place.raw)}: {said}"
+            yield place.finding(Code.POD_ABOVE_NAMESPACE, found, remedy, level)
+
+
+def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
+    wrong = [e for key in _OF_THE_NODE if (e := pod.spec[key]).raw is True]
+    wrong += [e for volume in pod.spec["volumes"] if (e := volume["hostPath"])]
+    for each in pod.containers:
+        own = each["securityContext"]
+        wrong += [e for e in own["capabilities"]["add"] if strict and e.text != "NET_BIND_SERVICE"]
+        wrong += [port["hostPort"] for port in each["ports"] if port["hostPort"].number]
+        wrong += [own["privileged"]] if own["privileged"].raw is True else []
+        profile, root, user = (pod.setting(each, key) for key in ("seccompProfile", *_USER[:2]))
+        profile, drop = profile["type"], own["capabilities"]["drop"]
+        if profile.text not in _PROFILES and (strict or profile):
+            yield profile, "set it to 'RuntimeDefault'"
+        if strict and own["allowPrivilegeEscalation"].raw is not False:
+            yield own["allowPrivilegeEscalation"], "set it to False"
+        if strict and "ALL" not in drop.texts:
+            yield drop, "set it to [ALL]"
+        if strict and (root.raw is not True or user.raw == 0):
+            yield (user if user.raw == 0 else root), "use an ordinary user, and runAsNonRoot True"
+    yield from ((each, "remove it") for each in wrong)
+
+
+@manifest_guard
+def users(manifests: Manifests) -> Iterator[Finding]:
+    """Prove runAsNonRoot by a number, and give no more rights than needed ("Security Context")."""
+    bindings = manifests.of("RoleBinding", "ClusterRoleBinding")
+    bound = {subject["name"].text for each in bindings for subject in each["subjects"]}
+    for pod in manifests.pods:
+        kind, token = pod.owner.kind, pod.spec["automountServiceAccountToken"]
+        for container in pod.containers:
+            root, user, group = (pod.setting(container, key) for key in _USER)
+            unproved = root.raw is True and not user.number
+            found = f"runAsNonRoot and runAsUser {written(user.raw)}: the container does not start"
+            yield from report(Code.REFUSED_IN_POD, (unproved, user, found, "set it to 10001"))
+            found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
+            lost = user.number and group.number is None
+            yield from warn(Code.FILE_OWNERS, (lost, group, found, f"set it to {user.raw}"))
+            if kind != "DaemonSet":
+                code, context = Code.NEEDLESS_PRIVILEGE, container["securityContext"]
+                yield from context.must_hold(code, _HARDENED, Level.WARNING)
+        account, space = pod.spec["serviceAccountName"], pod.owner.namespace
+        if account.text in bound:
+            yield from token.must_be(Code.RIGHTS, YES, why="it cannot call the API server")
+        elif kind != "Deployment":
+            why, level = "it is there to be stolen", Level.WARNING
+            yield from token.must_be(Code.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
+        given = [e.name for e in manifests.of("ServiceAccount") if e.namespace == space]
+        if given and not account and pod.main["name"].text == "pytorch":
+            found = "no service account: the default one has no role, and S3 refuses the job"
+            yield account.finding(Code.ROLE_UNREAD, found, f"set it to {' or '.join(given)}")
 
 
 def type_values(daemon: Object) -> Iterator[Value]:
@@ -234,7 +307,3 @@ def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
 def _share(node: InstanceType, gpus: int) -> int:
     whole = node.efa_interfaces
     return max(whole * (gpus or node.gpus) // node.gpus, min(whole, 1))
-
-
-def _scope(quota: Object) -> Value:
-    return quota["spec"]["scopeSelector"]["matchExpressions"][0]

@@ -12,8 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import JOBS
+from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -22,7 +21,7 @@ _APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
 _PREVIEW = "`meks apply` takes a placeholder for an address"
-_WORDS = {"args", "command", "openAPIV3Schema"}
+_WORDS = {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
@@ -60,39 +59,36 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
 
 @manifest_guard
 def objects(manifests: Manifests) -> Iterator[Finding]:
-    """Put each object once into a namespace that is there, and write nothing in it twice."""
-    seen: set[tuple[str, str, str]] = set()
+    """Put objects into a namespace that is there, and write nothing in them twice."""
     made = [each.name for each in manifests.of("Namespace")]
     for each in manifests.objects:
-        name, place = each["metadata"]["name"], each["metadata"]["namespace"]
+        place = each["metadata"]["namespace"]
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
         found = f"no namespace {place.text}: the object is refused, or goes to another"
         yield from report(Code.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
-        again = not name.text or (each.kind, place.text, name.text) in seen
-        found = f"no name, or a second {each.kind} {name.text}: one overwrites the other"
-        yield from report(Code.DUPLICATE_OBJECT, (again, name, found, "rename or remove one"))
-        seen.add((each.kind, place.text, name.text))
         text = str(each.body.raw) if each.kind in {"PersistentVolume", *JOBS} else ""
         if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
             mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW
             yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)
-        for value in _repeating(each.body):
+        for value in (part for part in each.parts if not _WORDS & {*part.path}):
+            elements = [repr(element.raw) for element in value]
             found = f"{value.name} has an element twice: it is refused, or was meant to differ"
-            yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
+            if len({*elements}) < len(elements):
+                yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
 
 
 @manifest_guard
 def selectors(manifests: Manifests) -> Iterator[Finding]:
     """Let workloads and Services find pods, and ports that they have (Kubernetes, "Service")."""
-    for each in manifests.of("DaemonSet", "Deployment", "StatefulSet", "Service"):
+    for each in manifests.of("DaemonSet", "Deployment", "Service"):
         selector, service = each["spec"]["selector"], each.kind == "Service"
         pods = [e for e in manifests.pods if e.owner.namespace == each.namespace]
         pods = pods if service else each.pods
         wanted = selector if service else selector["matchLabels"]
         pairs = {(key, str(value.raw)) for key, value in wanted.items()}
         chosen = [e for e in pods if pairs and pairs <= {(k, str(v)) for k, v in e.labels.items()}]
-        lost, found = pods and not chosen, "no pod has these labels: it is refused, or finds nobody"
+        lost, found = manifests.pods and not chosen, "no pod has these labels: it finds nobody"
         yield from report(Code.SELECTOR, (lost, wanted, found, "write labels of pods"))
         app, own = [e.labels.get(_APP) for e in chosen], each["metadata"]["labels"][_APP]
         why, level = "commands that look for it miss it", Level.WARNING
@@ -103,15 +99,6 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
             target = port["targetPort"] or port["port"]
             wrong, found = known and target.raw not in ports, f"no port {target.raw!r} of the pods"
             yield from report(Code.SERVICE, (wrong, target, found, f"use one of {ports}"))
-
-
-def _repeating(value: Value) -> Iterator[Value]:
-    """Return lists with an element that stands there twice, but those of words, where it may."""
-    if isinstance(value.raw, list) and len({*map(repr, value.raw)}) < len(value.raw):
-        yield value
-    for key, each in (*enumerate(value), *value.items()):
-        if key not in _WORDS and isinstance(each.raw, dict | list):
-            yield from _repeating(each)
 
 
 class _Way(NamedTuple):
@@ -245,7 +232,6 @@ def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Fi
 
 
 def _everyone(policy: Object) -> bool:
-    """Tell whether a policy holds for every pod of its namespace."""
     return not policy["spec"]["podSelector"].raw
 
 

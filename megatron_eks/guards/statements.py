@@ -1,15 +1,26 @@
-"""Policy documents: what they must say, by statement; lists and imports of all templates."""
+"""Policy documents: what they must say, by statement; lists, imports and outputs."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import PurePath
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.templates import Templates, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.values import Value, inside
+
+# What `meks` reads (config/outputs.py): type, a part of the output's name, and the attribute.
+_OUTPUTS = (
+    ("FSx::FileSystem", "LustreId", ""),
+    ("FSx::FileSystem", "LustreDnsName", ".DNSName"),
+    ("FSx::FileSystem", "LustreMountName", ".LustreMountName"),
+    ("EFS::FileSystem", "EfsId", ""),
+    ("EFS::AccessPoint", "EfsAccessPointId", ".AccessPointId"),
+    ("CodeBuild::Project", "BuildProject", ""),
+    ("ECR::Repository", "Image", ".RepositoryUri"),
+    ("EC2::Instance", "BastionId", ""),
+)
 
 
 @dataclass(frozen=True)
@@ -92,30 +103,28 @@ def _covers(given: list[str], wanted: str) -> bool:
 
 
 @template_guard
-def lists_policies_and_imports(templates: Templates) -> Iterator[Finding]:
-    """Name nothing twice, and import what is exported (CloudFormation, "Fn::ImportValue")."""
-    stacks = {PurePath(each.file).name.split(".")[0] for each in templates.resources}
-    stacks |= {each.rpartition("-")[2] for each in stacks}
-    for part in (part for each in templates.resources for part in _inside(each.body)):
+def wiring(templates: Templates) -> Iterator[Finding]:
+    """Name nothing twice, import what is exported, and output what is read ("Fn::ImportValue")."""
+    for kind, name, attribute in _OUTPUTS:
+        for each in templates.of(kind):
+            given = [value["Value"] for key, value in templates.outputs(each.file) if name in key]
+            texts_given = [templates.text(value).partition(":")[0] for value in given]
+            if f"${{{each.name}{attribute}}}" not in texts_given:
+                found = f"no output {name} of {each.name}: `meks` does not find it"
+                remedy = f"add {name} with a Ref, or Fn::GetAtt {attribute}"
+                yield each.body["Outputs"].finding(Code.REFERENCE, found, remedy)
+    stacks = {each.partition(":")[0] for each in templates.exports}
+    for part in (part for each in templates.resources for part in inside(each.body)):
         raw = part.raw if isinstance(part.raw, list) else []
         again = [at for at, each in enumerate(raw) if each in raw[:at]]
         for at in again if not part.name.startswith("Fn::") else ():
             found = f"the same as an element of {part.name} before it: AWS refuses one"
             yield part[at].finding(Code.TWICE, found, "remove one of the two", Level.WARNING)
-        if part.raw == [] and part.name in {"Action", "Resource", "Roles", "SubnetIds", "Subnets"}:
-            yield part.finding(Code.REFERENCE, f"{part.name} is empty: AWS refuses it", "fill it")
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"
             yield from version.must_be(Code.POLICY, "2012-10-17", why=why, level=Level.WARNING)
         value = part["Fn::ImportValue"]
         stack, _, name = value.text.partition(":")
-        known = {stack, stack.rpartition("-")[2]} & stacks
-        if value and known and value.text not in templates.exports:
+        if stack in stacks and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")
-
-
-def _inside(value: Value) -> Iterator[Value]:
-    yield value
-    for inner in [*value, *(each for _, each in value.items())]:
-        yield from _inside(inner)

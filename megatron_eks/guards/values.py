@@ -1,6 +1,8 @@
 """A value of a template or a Kubernetes object, with the place where it stands."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -88,6 +90,13 @@ class Value:
         return quantity(self.raw)
 
     @property
+    def parsed(self) -> "Value":
+        """What a text of JSON holds, at the place of the text; absent if it is none."""
+        with suppress(ValueError):
+            return Value(json.loads(self.text), self.place, self.path)
+        return Value(None, self.place, self.path)
+
+    @property
     def texts(self) -> list[str]:
         """The texts of a list, also where CloudFormation takes one text instead."""
         listed = self.raw if isinstance(self.raw, list) else [self.raw]
@@ -124,6 +133,14 @@ class Value:
                 yield from value.must_be(code, *allowed, why=why, level=level)
             elif not value:
                 yield value.finding(code, f"no {value.name}: {why}", f"add {value.name}", level)
+
+
+def inside(value: Value) -> Iterator[Value]:
+    """Return a value and everything below it."""
+    yield value
+    if isinstance(value.raw, dict | list):
+        for key in value.raw if isinstance(value.raw, dict) else range(len(value.raw)):
+            yield from inside(value[key])
 
 
 def report(

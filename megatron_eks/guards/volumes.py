@@ -7,8 +7,7 @@ from itertools import pairwise
 from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.pods import JOBS
+from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
 from megatron_eks.guards.values import Row, Value, report
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME, Code.DIRECTORY_OWNER
@@ -59,7 +58,6 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _files(pod: Pod) -> Iterator[Finding]:
-    """Keep what programs read and write on a mounted claim."""
     listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
     at = {each["mountPath"].text.rstrip("/"): each for each in listed}
     needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []

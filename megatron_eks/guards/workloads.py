@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU, JOBS
+from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.pods import GPU
 from megatron_eks.guards.values import YES, Row, Value, report, warn, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -18,8 +18,6 @@ _LIMITS = (
     ("ttlSecondsAfterFinished", 60, "604800", "its logs go at once, or its name is never free"),
     ("activeDeadlineSeconds", 60, "3600", "it ends at once, or one that hangs keeps its node"),
 )
-# Our programs end with these where another try cannot help (docs/images.md).
-_MISTAKES = (2, 3, 4)
 _RETRIED, _LOST_NODE = "a mistake is tried again", "a lost node counts as one"
 _RULES: dict[str, tuple[Row, ...]] = {
     "onExitCodes": (
@@ -106,18 +104,13 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
         headless, early = service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]
         yield from headless.must_be(Code.SERVICE, "None", why="only a headless one names each pod")
         yield from early.must_be(Code.RANKS_WAIT, YES, why="rank 0 has no name yet")
-    name = pod.main["name"]
     yield from pod.spec.must_hold(Code.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
-    yield from name.must_be(Code.CONTAINER_NAME, "pytorch", why="commands miss its log")
     options = {f"--nnodes={count}", f"--master-addr={job.name}-0.{job.name}", _RANK}
     options |= {f"--nproc-per-node={pod.main['resources']['limits'][GPU].quantity}"}
     given = {text.replace("_", "-") for text in command.texts}
     for option in sorted({each for each in options if each.replace("_", "-") not in given}):
         found = f"torchrun without {option}: the ranks never meet"
         yield command.finding(Code.RENDEZVOUS_FLAG, found, f"write {option}")
-    for word in (each for each in command if each.text.startswith(("--rdzv", "--standalone"))):
-        found = f"{word.text} overrides --master-addr: the ranks never meet"
-        yield word.finding(Code.RENDEZVOUS_FLAG, found, "remove it")
 
 
 @manifest_guard
@@ -147,12 +140,8 @@ def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
             if own[kind] is not rules or "pytorch" in names:
                 yield from own[kind].must_hold(Code.JOB_FIELDS, rows, Level.WARNING)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
-        lost, foreign = place.text not in names, any(each.raw not in _MISTAKES for each in codes)
-        yield from report(
-            Code.JOB_FIELDS,
-            (codes and lost, place, f"no such container: {_RETRIED}", f"name one of {names}"),
-            (foreign, codes, "these may pass by in another try", "write 2, 3 or 4: our mistakes"),
-        )
+        lost, found = codes and place.text not in names, f"no such container: {_RETRIED}"
+        yield from report(Code.JOB_FIELDS, (lost, place, found, f"name one of {names}"))
 
 
 @manifest_guard
@@ -171,11 +160,6 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
-            chosen = each["spec"]["podSelector"]["matchLabels"]
-            policy = each.kind == "NetworkPolicy"
-            if policy and job.name not in [value.text for _, value in chosen.items()]:
-                found = "the policy is for other pods than this job's: it opens or cuts them off"
-                yield chosen.finding(Code.SELECTS_NOTHING, found, f"select the name {job.name}")
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
@@ -194,7 +178,6 @@ def _name(job: Object, suffix: str) -> Iterator[Finding]:
 
 
 def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
-    """Return what differs, as deep as possible."""
     one, two, keys = there.raw, here.raw, list[str | int]()
     if isinstance(one, dict) and isinstance(two, dict):
         keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]

@@ -1,15 +1,22 @@
-"""The control plane, who reaches it, its add-ons, and the bastion."""
+"""The control plane, who reaches it, its add-ons, and roles."""
 
 import pytest
 
 from tests.guards.slips import ABSENT, in_template
 
-CLUSTER, ENTRY, VPC = "EKS::Cluster", "EKS::AccessEntry", "ResourcesVpcConfig"
+CLUSTER, VPC = "EKS::Cluster", "ResourcesVpcConfig"
 SERVICES = "KubernetesNetworkConfig ServiceIpv4Cidr"
 GONE = "AWS::CloudFormation::WaitConditionHandle"
-CNI, DNS, GROUP = "EKS::Addon vpccni", "EKS::Addon coredns", "EKS::Nodegroup System"
-ROLES = "PodIdentityAssociations"
+ADDON, DNS, GROUP = "EKS::Addon vpccni", "EKS::Addon coredns", "EKS::Nodegroup System"
+LINKS = "PodIdentityAssociations"
 VALUES = '{"enableNetworkPolicy": "true", "env": {"WARM_IP_TARGET": "2"}}'
+TRUST = "AssumeRolePolicyDocument Statement 0"
+TAGS = f"{TRUST} Condition StringEquals"
+RIGHTS = "Policies 0 PolicyDocument Statement"
+JOBS, NODES, CNI = "IAM::Role JobRole", "IAM::Role NodeRole", "IAM::Role Addonsvpccni"
+FLOW_LOGS = "IAM::Role FlowLogRole"
+WRITING = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::own/runs/*"]}
+OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::a/b/*"]}
 
 
 @pytest.mark.parametrize(
@@ -17,18 +24,12 @@ VALUES = '{"enableNetworkPolicy": "true", "env": {"WARM_IP_TARGET": "2"}}'
     [
         (CLUSTER, f"{VPC} PublicAccessCidrs", ABSENT, "ENDPOINT_OPEN"),
         (CLUSTER, f"{VPC} PublicAccessCidrs", ["0.0.0.0/0"], "ENDPOINT_OPEN"),
-        (CLUSTER, f"{VPC} PublicAccessCidrs", ["10.0.0.0/8"], "RANGE"),
         (CLUSTER, f"{VPC} EndpointPublicAccess", False, "CLUSTER_CONTROL"),
         (CLUSTER, f"{VPC} SubnetIds", lambda ids: ids[:1], "CLUSTER_CONTROL"),
         (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
         (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
         (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
-        (CLUSTER, "Version", "1.29", "CLUSTER_VERSION"),
-        (CLUSTER, "Version", "1.34", "VERSION_SKEW"),
-        (CLUSTER, "DependsOn", ABSENT, "START_ORDER"),
-        ("Logs::LogGroup", "RetentionInDays", ABSENT, "CLUSTER_CONTROL"),
-        (ENTRY, "Type", GONE, "ACCESS_ENTRY"),
     ],
 )
 def test_mistakes_in_the_control_plane(resource, path, value, code):
@@ -57,20 +58,6 @@ def test_people_reach_a_private_endpoint():
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "codes"),
-    [
-        ("InstanceType", "t3.small", set()),
-        ("SubnetId", ABSENT, {"CLUSTER_CONTROL"}),
-        ("LaunchTemplate", ABSENT, {"CLUSTER_CONTROL"}),
-        ("BlockDeviceMappings 0 Ebs Encrypted", False, {"ROOT_VOLUME"}),
-    ],
-)
-def test_only_session_manager_opens_the_bastion(path, value, codes):
-    """It has a subnet, requires tokens, and nothing on its disk can be read."""
-    assert in_template("EC2::Instance", path, value, "without_a_way_out") == codes
-
-
-@pytest.mark.parametrize(
     ("resource", "path", "value", "code"),
     [
         (DNS, "Type", GONE, "ADDON_SETTINGS"),
@@ -80,10 +67,10 @@ def test_only_session_manager_opens_the_bastion(path, value, codes):
         (GROUP, "DependsOn", ABSENT, "START_ORDER"),
         (DNS, "AddonVersion", "1.13.2", "ADDON_SETTINGS"),
         (DNS, "ResolveConflicts", "NONE", "ADDON_SETTINGS"),
-        (CNI, ROLES, ABSENT, "ADDON_SETTINGS"),
-        (CNI, f"{ROLES} 0 ServiceAccount", "vpc-cni", "ADDON_SETTINGS"),
-        (CNI, "ConfigurationValues", ABSENT, "ADDON_SETTINGS"),
-        (CNI, "ConfigurationValues", VALUES.replace("true", "false"), "ADDON_SETTINGS"),
+        (ADDON, LINKS, ABSENT, "ADDON_SETTINGS"),
+        (ADDON, f"{LINKS} 0 ServiceAccount", "vpc-cni", "ADDON_SETTINGS"),
+        (ADDON, "ConfigurationValues", ABSENT, "ADDON_SETTINGS"),
+        (ADDON, "ConfigurationValues", VALUES.replace("true", "false"), "ADDON_SETTINGS"),
         ("EKS::PodIdentityAssociation", "Type", GONE, "ROLE_TRUST"),
     ],
 )
@@ -94,5 +81,43 @@ def test_mistakes_in_addons(resource, path, value, code):
 
 def test_other_addons_that_work():
     """Other numbers of warm addresses, and another way to solve conflicts."""
-    assert in_template(CNI, "ConfigurationValues", VALUES) == set()
+    assert in_template(ADDON, "ConfigurationValues", VALUES) == set()
     assert in_template(DNS, "ResolveConflicts", "PRESERVE") == set()
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "value", "code"),
+    [
+        (NODES, f"{TRUST} Principal Service", "eks.amazonaws.com", "ROLE_TRUST"),
+        (CNI, f"{TRUST} Action", ["sts:AssumeRole"], "ROLE_TRUST"),
+        (JOBS, f"{TRUST} Principal Service", "ec2.amazonaws.com", "ROLE_TRUST"),
+        (JOBS, f"{TRUST} Principal", {"AWS": "*"}, "ROLE_TRUST"),
+        (JOBS, f"{TRUST} Effect", "Deny", "ROLE_TRUST"),
+        (JOBS, f"{TAGS} aws:RequestTag/kubernetes-namespace", "default", "ROLE_TRUST"),
+        (JOBS, f"{TAGS} aws:RequestTag/eks-cluster-name", ABSENT, "ROLE_TRUST"),
+        (FLOW_LOGS, f"{TRUST} Condition", ABSENT, "ROLE_TRUST"),
+        (NODES, "ManagedPolicyArns 1", ABSENT, "NODE_ROLE"),
+        (NODES, "ManagedPolicyArns 0", "arn:aws:iam::aws:policy/AmazonEKSWorkrNode", "NODE_ROLE"),
+        (CNI, "ManagedPolicyArns", [], "NODE_ROLE"),
+        (JOBS, f"{RIGHTS} 0 Resource 0", {"Fn::GetAtt": ["Bucket", "Arn"]}, "POLICY"),
+        (JOBS, f"{RIGHTS} 1", ABSENT, "POLICY"),
+        (JOBS, f"{RIGHTS} 1 Condition StringLike s3:prefix", ["dta/*"], "POLICY"),
+        (JOBS, f"{RIGHTS} 1 Condition StringLike s3:prefix", ["data/own/*"], "POLICY"),
+        (JOBS, f"{RIGHTS} 2", ABSENT, "POLICY"),
+        (JOBS, f"{RIGHTS} 2 Resource", ["arn:aws:kms:us-east-2:111122223333:key/a"], "POLICY"),
+        (JOBS, "Policies", ABSENT, "POLICY"),
+        (JOBS, RIGHTS, lambda old: [*old, WRITING], "POLICY"),
+        (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET], "POLICY"),
+    ],
+)
+def test_mistakes_in_roles(role, path, value, code):
+    """A role that gets, gives or lacks rights by mistake is found."""
+    assert code in in_template(role, path, value)
+
+
+def test_more_rights():
+    """Somebody may add rights of their own."""
+    managed = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+    metrics = {"Effect": "Allow", "Action": "cloudwatch:PutMetricData", "Resource": "*"}
+    assert in_template(NODES, "ManagedPolicyArns", lambda old: [*old, managed]) == set()
+    assert in_template(JOBS, RIGHTS, lambda old: [*old, metrics]) == set()

@@ -7,7 +7,7 @@ from tests.guards.slips import ABSENT, in_manifest, without
 
 _GPU, _EFA = "DaemonSet/nvidia-device-plugin", "DaemonSet/aws-efa-k8s-device-plugin"
 _METRICS, _NAME, _ETCD = "DaemonSet/dcgm-exporter", "training-operator", "Deployment/etcd"
-_OPERATOR, _CONFIG = f"Deployment/{_NAME}", f"ConfigMap/{_NAME}"
+_OPERATOR = f"Deployment/{_NAME}"
 _HOOK = "ValidatingWebhookConfiguration/validator.training-operator.kubeflow.org"
 _POD, _BOX = "spec template spec", "spec template spec containers 0"
 _OLD = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.7"
@@ -21,7 +21,6 @@ _MIRROR = "registry.example.com/nvidia/k8s-device-plugin:v0.21.0"
         (_GPU, f"{_POD} nodeSelector", ABSENT, Code.DEVICE_PLUGIN),
         (_GPU, f"{_POD} volumes 0 hostPath path", "/var/lib/kubelet", Code.DEVICE_PLUGIN),
         (_EFA, f"{_BOX} volumeMounts 1 mountPath", "/dev/efa", Code.DEVICE_PLUGIN),
-        (_GPU, f"{_BOX} env 3 value", "true", Code.DEVICE_PLUGIN),
         (_EFA, f"{_BOX} securityContext privileged", ABSENT, Code.DEVICE_PLUGIN),
         (_EFA, f"{_BOX} image", _OLD, Code.DEVICE_PLUGIN),
         (_EFA, f"{_POD} affinity", ABSENT, Code.DEVICE_PLUGIN),
@@ -33,14 +32,12 @@ _MIRROR = "registry.example.com/nvidia/k8s-device-plugin:v0.21.0"
         (_OPERATOR, f"{_BOX} args 0", "--enable-scheme=tfjob", Code.OPERATOR),
         (_OPERATOR, f"{_BOX} args 1", "--namespace=other", Code.OPERATOR),
         (_OPERATOR, f"{_BOX} volumeMounts 1 mountPath", "/config", Code.OPERATOR),
-        (_OPERATOR, f"{_POD} tolerations", ABSENT, Code.OPERATOR),
         (f"Role/{_NAME}", "rules 0 verbs", ["get"], Code.RIGHTS),
         (f"Role/{_NAME}", "rules 1 resourceNames", ABSENT, Code.RIGHTS),
         (f"RoleBinding/{_NAME}", "subjects 0 namespace", "default", Code.RIGHTS),
         (_HOOK, "webhooks 0 clientConfig service path", "/validate", Code.WEBHOOK),
         (_HOOK, "webhooks 0 clientConfig service name", "operator", Code.WEBHOOK),
         (f"Service/{_NAME}", "spec ports 0 port", 8443, Code.WEBHOOK),
-        (_CONFIG, "data initContainer.yaml", "- name: x", Code.OPERATOR),
     ],
 )
 def test_a_wrong_part_is_reported(name, path, value, code):
@@ -65,7 +62,7 @@ def test_etcd(path, value):
         (_GPU, Code.DEVICE_PLUGIN),
         (_EFA, Code.DEVICE_PLUGIN),
         *((f"{kind}/{_NAME}", Code.RIGHTS) for kind in ("Role", "ClusterRoleBinding")),
-        (_OPERATOR, Code.WEBHOOK),
+        (_OPERATOR, Code.SELECTOR),
         (_HOOK, Code.OPERATOR),
         ("CustomResourceDefinition/pytorchjobs.kubeflow.org", Code.OPERATOR),
     ],

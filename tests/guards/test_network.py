@@ -18,21 +18,15 @@ PART, UNUSED = "NETWORK_PART", "ENDPOINT_UNUSED"
     ("resource", "path", "value", "code"),
     [
         ("EC2::VPC", "EnableDnsHostnames", False, PART),
-        ("EC2::FlowLog", "Type", GONE, PART),
-        ("EC2::FlowLog", "LogGroupName", ABSENT, PART),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", True, "PUBLIC_ADDRESS"),
-        ("EC2::Subnet Public", "Tags", ABSENT, "SUBNETS"),
         (LINK, "Type", GONE, PART),
         (LINK, "RouteTableId", PUBLIC, PART),
         ("EC2::Route Private", "NatGatewayId", ABSENT, PART),
         ("EC2::Route Private", "DestinationCidrBlock", "10.0.0.0/8", PART),
-        ("EC2::Route Public", "DependsOn", ABSENT, PART),
         ("EC2::NatGateway", "Type", GONE, PART),
         ("EC2::NatGateway", "SubnetId", {"Ref": "PrivateSubnetuseast2a"}, PART),
         ("EC2::VPCEndpoint S3", "Type", GONE, UNUSED),
         ("EC2::VPCEndpoint S3", "RouteTableIds", [PUBLIC], UNUSED),
-        ("EC2::VPCEndpoint S3", "ServiceName", "com.amazonaws.us-west-2.s3", UNUSED),
-        ("EC2::SecurityGroup Node", "SecurityGroupEgress", ABSENT, PART),
         ("EC2::SecurityGroup Node", "SecurityGroupIngress", [HTTPS], "OPEN_TO_ALL"),
     ],
 )
@@ -80,7 +74,6 @@ def test_endpoints_are_the_way_out_without_nat():
     [
         ("EC2::SecurityGroup Node", "SecurityGroupEgress", lambda rules: [*rules, HTTPS]),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", ABSENT),
-        ("EC2::FlowLog", "MaxAggregationInterval", 60),
         ("EC2::VPCEndpoint S3", "PolicyDocument", EVERYTHING),
     ],
 )

@@ -33,14 +33,9 @@ _SYSTEM_TEMPLATE = {
         (_TEMPLATE, f"{_DATA} InstanceType", ABSENT, {"INSTANCE_TYPE_NAME"}),
         (_TEMPLATE, f"{_DATA} InstanceType", "p4d.48xlarge", {"INSTANCE_TYPE_NAME"}),
         (_OTHER, f"{_DATA} InstanceType", "m6a.large", set()),
-        (_OTHER, f"{_DATA} InstanceType", "c5.2xarge", {"INSTANCE_TYPE_NAME"}),
         (_SYSTEM, "AmiType", "AL2023_ARM_64_STANDARD", _AMI),
         (_GPU, "AmiType", "AL2023_x86_64_STANDARD", _AMI),
         (_GPU, "AmiType", ABSENT, _AMI),
-        (_GPU, "ReleaseVersion", "1.35.9-20261015", set()),
-        (_GPU, "ReleaseVersion", "1.35.8-2026", _AMI),
-        (_GPU, "ReleaseVersion", ABSENT, _AMI),
-        (_GPU, "Version", "1.36", {"VERSION_SKEW"}),
     ],
 )
 def test_what_nodes_start_from(resource, path, value, codes):

@@ -26,7 +26,6 @@ _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
         ("ConfigMap/dcgm-exporter", "data", ABSENT, Code.MISSING_OBJECT),
         (_FETCH, "metadata namespace", "megatron-workshp", Code.MISSING_OBJECT),
         (_FETCH, "metadata namespace", ABSENT, Code.MISSING_OBJECT),
-        (_FETCH, "metadata name", "fetch-llama-3-1-8b", Code.DUPLICATE_OBJECT),
         (_FETCH, f"{_POD} tolerations", lambda old: [*old, old[0]], Code.DUPLICATE_IN_POD),
         ("ServiceAccount/jobs", "automountServiceAccountToken", True, Code.NEEDLESS_PRIVILEGE),
         ("DaemonSet/dcgm-exporter", "spec selector matchLabels", {"a": "b"}, Code.SELECTOR),

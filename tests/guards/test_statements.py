@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.guards.slips import ABSENT, in_template
+from tests.guards.slips import ABSENT, in_stack, in_template
 
 ROLE = "EKS::PodIdentityAssociation"
 
@@ -11,7 +11,6 @@ ROLE = "EKS::PodIdentityAssociation"
     ("resource", "path", "value", "code"),
     [
         ("EKS::Cluster", "ResourcesVpcConfig SubnetIds", lambda ids: ids[:2] * 2, "TWICE"),
-        ("EKS::Nodegroup", "Subnets", [], "REFERENCE"),
         ("IAM::Role", "AssumeRolePolicyDocument Version", ABSENT, "POLICY"),
         (ROLE, "RoleArn", {"Fn::ImportValue": "techpulse-Storage:Missing"}, "REFERENCE"),
     ],
@@ -25,3 +24,12 @@ def test_a_stack_that_is_not_at_hand():
     """Nothing is said of what it exports."""
     other = {"Fn::ImportValue": "else-Data:Role"}
     assert "REFERENCE" not in in_template(ROLE, "RoleArn", other)
+
+
+def test_an_output_that_meks_reads():
+    """It is missed where it does not lead to its resource."""
+
+    def renamed(bodies):
+        return {name.replace("Project", "Build"): body for name, body in bodies.items()}
+
+    assert in_stack("Images", renamed) >= {"REFERENCE"}

@@ -39,10 +39,8 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
         (_FETCH, "spec template spec restartPolicy", "OnFailure", Code.RESTART_POLICY),
         (_FETCH, "spec template spec initContainers", ABSENT, Code.JOB_FIELDS),
         (_FETCH, "spec podFailurePolicy", ABSENT, Code.JOB_FIELDS),
-        (_FETCH, "spec podFailurePolicy rules 0 onExitCodes values 0", 1, Code.JOB_FIELDS),
         (_FETCH, _PREVIEW, ABSENT, Code.PREVIEW_REFUSED),
         ("Job/efa-check-p4d", "spec activeDeadlineSeconds", ABSENT, Code.JOB_FIELDS),
-        ("NetworkPolicy/ranks-of-megatron-gpt-7b", "spec podSelector", {}, Code.SELECTS_NOTHING),
     ],
 )
 def test_a_wrong_job_is_reported(name, path, value, code):

@@ -1,0 +1,243 @@
+"""Guards of storage: FSx for Lustre, buckets, repositories of images, and keys."""
+
+import re
+from collections.abc import Iterator
+from itertools import product
+
+from megatron_eks.catalog import pins
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.network import ALL_TRAFFIC, ANYBODY, NODES, SIDES, name_of, rules
+from megatron_eks.guards.statements import Need, listed, needs, statements, texts
+from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
+from megatron_eks.guards.values import NO, YES, Value, report, written
+
+_THROUGHPUTS = (125, 250, 500, 1000)
+# With EFA 38,400 GiB at 125 MB/s per TiB, and half of it at twice the throughput.
+_EFA_GIB_TIMES_THROUGHPUT = 4_800_000
+_NO_SYSTEM = (("FileSystemId", (), "it belongs to no file system, and nothing mounts"),)
+_AT_ONCE = (("BatchImportMetaDataOnCreate", (True,), "jobs see an empty directory at first"),)
+_PORTS = frozenset({988, *range(1018, 1024)})
+_BLOCKS = (ALL_TRAFFIC, frozenset({988}), _PORTS - {988})
+_OPEN = "one slip in a policy opens data and checkpoints to everybody"
+_PUBLIC = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+_CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for each in _PUBLIC)
+_RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
+_ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
+_ENCRYPTED = ((_ALGORITHM, ("aws:kms", "aws:kms:dsse", "AES256"), "nothing says how"),)
+_VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
+_TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
+_KEPT = ("Retain", "RetainExceptOnCreate")
+_POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
+_CONTEXT = "kms:EncryptionContext:aws:logs:arn"
+_LOG_USE = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+_DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
+_OWNERS = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
+_ROOT = Need(Code.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
+_KEY = (
+    ("Enabled", (YES, None), "nothing can be encrypted"),
+    ("KeySpec", ("SYMMETRIC_DEFAULT", None), "nothing can be encrypted"),
+    ("KeyUsage", ("ENCRYPT_DECRYPT", None), "nothing can be encrypted"),
+)
+_ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
+_DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket", "ECR::Repository")
+_FIXED, _MOVABLE = "IMMUTABLE_WITH_EXCLUSION", "ImageTagMutabilityExclusionFilter"
+_IMAGES = (
+    ("ImageTagMutability", (_FIXED, "IMMUTABLE"), "a tag moves under a job that restarts"),
+    (f"{_MOVABLE}s 0 {_MOVABLE}Value", ("latest", None), "a job restarts with another image"),
+    ("EmptyOnDelete", (NO, None), "the images of running jobs go with the stack"),
+    ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "no key of this account"),
+)
+_BUILD = (
+    ("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),
+    ("Environment Type", ("LINUX_CONTAINER", "ARM_CONTAINER"), "CodeBuild has no such machine"),
+    ("LogsConfig", (), "nobody reads why a build failed"),
+    ("Source BuildSpec", (), "it builds something else, or nothing"),
+)
+
+
+def _uses_efa(system: Resource) -> bool:
+    return system["LustreConfiguration"]["EfaEnabled"].raw in (True, "true")
+
+
+def _zone(subnet: Value, templates: Templates) -> str:
+    target = templates.target(subnet)
+    return templates.text(target["AvailabilityZone"] if target else subnet) or str(subnet.raw)
+
+
+@template_guard
+def lustre_settings(templates: Templates) -> Iterator[Finding]:
+    """Take what FSx takes together, in the zone of GPU nodes (FSx, CreateFileSystem)."""
+    code, settings = Code.LUSTRE_SETTINGS, "LustreConfiguration"
+    groups = templates.of("EKS::Nodegroup")
+    pools = [each for each in groups if each["Taints"] or "NVIDIA" in each["AmiType"].text]
+    zones = {_zone(subnet, templates) for pool in pools for subnet in listed(pool["Subnets"])}
+    links = templates.of("FSx::DataRepositoryAssociation")
+    yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
+    yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
+    for system in templates.of("FSx::FileSystem"):
+        kind = system[settings]["DeploymentType"].text
+        scratch, why = kind.startswith("SCRATCH"), f"FSx refuses it for {kind or 'this one'}"
+        kinds = ("PERSISTENT_2", "SCRATCH_2")
+        modes = (None,) if scratch else ("AUTOMATIC", "USER_PROVISIONED")
+        rates = (None,) if scratch else _THROUGHPUTS
+        rows = (
+            (f"{settings} DeploymentType", kinds, "a scratch file system loses data with a server"),
+            ("FileSystemType", ("LUSTRE",), "LustreConfiguration is for no other"),
+            ("StorageType", ("SSD",), why),
+            ("FileSystemTypeVersion", (pins.LUSTRE_VERSION,), "nodes of AL2023 cannot mount it"),
+            (f"{settings} PerUnitStorageThroughput", rates, why),
+            (f"{settings} EfaEnabled", (None, False, True)[: 2 if scratch else 3], why),
+            (f"{settings} MetadataConfiguration Mode", modes, f"{why}, or EFA is not to be had"),
+        )
+        yield from constants([system], code, rows)
+        size, rate = system["StorageCapacity"], system[settings]["PerUnitStorageThroughput"]
+        efa = _uses_efa(system) and rate.raw in _THROUGHPUTS
+        step = _EFA_GIB_TIMES_THROUGHPUT // int(rate.number or 1) if efa else 2400
+        fits = isinstance(size.raw, int) and size.raw > 0 and size.raw % step == 0
+        if not (fits or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
+            found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
+            yield size.finding(code, found, f"set it to a multiple of {step} GiB")
+        subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
+        own = [_zone(each, templates) for each in listed(subnets)]
+        if zones and (len(own) != 1 or own[0] not in zones):
+            found = "not one subnet in a zone of GPU pools: reads and checkpoints cross zones"
+            yield subnets.finding(Code.SUBNETS, found, "name that of a GPU pool", level)
+
+
+@template_guard
+def lustre_ports(templates: Templates) -> Iterator[Finding]:
+    """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
+    code, every = Code.LUSTRE_PORTS, list(rules(templates))
+    groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
+    for system in templates.of("FSx::FileSystem"):
+        own, efa, waits = system["SecurityGroupIds"], _uses_efa(system), system.body["DependsOn"]
+        servers = {name_of(templates, each) for each in listed(own)}
+        near = [each for each in every if servers & {*each.way}]
+        nodes = {e for rule in near for e in rule.way} - {*servers, *SIDES, ANYBODY, "None"}
+        if not servers or NODES in groups.keys() - nodes:
+            found = "no security group that is open to the nodes' group: mounts hang"
+            remedy = "name the file servers' group, and open TCP 988 and 1018-1023 to the nodes'"
+            yield own.finding(code, found, remedy)
+        if not servers <= groups.keys():
+            continue  # another group that is not at hand may complete this one
+        what, wanted = ("all traffic", ALL_TRAFFIC) if efa else ("TCP 988 and 1018-1023", _PORTS)
+        lacking = set()
+        ways = [*product(servers, SIDES, {*servers, *nodes})]
+        ways += product(nodes, ("Ingress",), servers)
+        # A group without a rule of its own lets everything out.
+        shut = [e for e in nodes if e in groups and groups[e]["SecurityGroupEgress"]]
+        for way in (*ways, *product(shut, ("Egress",), servers)):
+            either = (way, (*way[:2], "" if efa else ANYBODY))
+            opened = [each.ports for each in every if each.way in either]
+            lacking |= set() if wanted <= frozenset().union(*opened) else {way}
+        for rule in near:
+            body, name = rule.body, rule.resource.name
+            if rule.ports not in _BLOCKS:
+                level = Level.ERROR if rule.way in lacking else Level.WARNING
+                found = f"it opens {body['IpProtocol'].raw} {body['FromPort'].raw} to "
+                found += f"{body['ToPort'].raw}, not {what}: mounts hang, or Lustre needs less"
+                yield body.finding(code, found, f"open {what}, and no more", level)
+            if name not in {*groups, *waits.texts} and rule.resource.file == system.file:
+                found = f"it does not wait for {name}: FSx finds its ports closed, and fails"
+                yield waits.finding(code, found, f"add {name} to DependsOn")
+        lacking -= {each.way for each in near if each.ports not in _BLOCKS}
+        for group, side, peer in sorted(lacking):
+            found = f"{group} lacks {side.lower()} of {what} for {peer}: mounts hang"
+            place = groups[group][f"SecurityGroup{side}"] if group in groups else own
+            yield place.finding(code, found, f"add it to SecurityGroup{side} of {group}")
+
+
+def data_buckets(templates: Templates) -> list[Resource]:
+    """Return the buckets that are not there for the access logs of others."""
+    buckets = templates.of("S3::Bucket")
+    logs = [each["LoggingConfiguration"]["DestinationBucketName"] for each in buckets]
+    targets = [templates.target(each) for each in logs]
+    return [e for e, own in zip(buckets, targets, strict=True) if own or e not in targets]
+
+
+def key_of(bucket: Resource) -> Value:
+    """Return the key with which a bucket encrypts."""
+    return bucket.properties.at(f"{_RULE}ServerSideEncryptionByDefault KMSMasterKeyID")
+
+
+@template_guard
+def closed_and_kept(templates: Templates) -> Iterator[Finding]:
+    """Close, encrypt and keep what a restart or a running job reads (S3, "Expiring objects")."""
+    buckets, projects = data_buckets(templates), templates.of("CodeBuild::Project")
+    yield from constants(templates.of("S3::Bucket"), Code.OPEN_TO_ALL, _CLOSED)
+    yield from constants(templates.of("S3::Bucket"), Code.ENCRYPTION, _ENCRYPTED)
+    yield from constants(buckets, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
+    yield from constants(templates.of("ECR::Repository"), Code.ENCRYPTION, _IMAGES)
+    yield from constants(projects, Code.PROPERTY, _BUILD)
+    every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
+    for rule in (each for each in every if each["Status"].raw != "Disabled"):
+        moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
+        away = [each for each in moves if each.text in {"GLACIER", "DEEP_ARCHIVE"}]
+        prefix = rule["Prefix"].text  # of what `meks data push` fills, or jobs write?
+        read = any(prefix.startswith(e) or e.startswith(prefix) for e in ("data/", "checkpoints/"))
+        for when in (rule["ExpirationInDays"], rule["ExpirationDate"], *away) if read else ():
+            level = Level.WARNING if rule["TagFilters"] else Level.ERROR
+            found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
+            remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
+            yield from report(Code.EXPIRES, (when, when, found, remedy), level=level)
+    for each in templates.of("ECR::Repository"):
+        for rule in each["LifecyclePolicy"]["LifecyclePolicyText"].parsed["rules"]:
+            chosen, why = rule["selection"], "jobs miss their images"
+            patterns = {*chosen["tagPrefixList"].texts, *chosen["tagPatternList"].texts}
+            states = ("untagged", "tagged")[: 1 + bool(patterns - {"*", ""})]
+            yield from chosen["tagStatus"].must_be(Code.EXPIRES, *states, why=why)
+
+
+@template_guard
+def bucket_policies(templates: Templates) -> Iterator[Finding]:
+    """Refuse what passes openly (S3, "Security best practices")."""
+    for bucket in templates.of("S3::Bucket"):
+        beside = templates.of("S3::BucketPolicy")
+        policies = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
+        policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
+        on, code = (arn, f"{arn}/*"), Code.BUCKET_SETTINGS
+        why = f"data of {bucket.name} can pass openly"
+        for test in _TLS:
+            need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
+            yield from needs(templates, policies, need)
+
+
+@template_guard
+def key_policies(templates: Templates) -> Iterator[Finding]:
+    """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
+    keys, code = templates.of("KMS::Key"), Code.KEY_POLICY
+    yield from constants(keys, Code.ENCRYPTION, _ROTATION, Level.WARNING)
+    yield from constants(keys, code, _KEY)
+    for key in keys:
+        policy = [key["KeyPolicy"]]
+        yield from needs(templates, policy, _ROOT)
+        parts = [e[k] for e in statements(*policy) for k in ("Condition", "Principal")]
+        said = [texts(templates, e) for p in parts for e in (p["ArnLike"][_CONTEXT], p["Service"])]
+        place = re.search(r"\blogs[.:]([a-z]+-[a-z0-9-]+|\$\{AWS::Region\})[.:]", str(said))
+        region = place[1] if place else "REGION"
+        who = "|".join(f"logs.{region}.{domain}" for domain in _DOMAINS)
+        for group in (e for e in templates.users(key) if e.type == "AWS::Logs::LogGroup"):
+            arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
+            test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
+            actions = tuple(f"kms:{each}" for each in _LOG_USE)
+            why = f"log group {group.name} is not made"
+            yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
+
+
+@template_guard
+def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
+    """Keep data, and the key without which nobody reads them (CloudFormation, DeletionPolicy)."""
+    data = templates.of(*_DATA)
+    # `storage.retain: false` writes Delete everywhere; that of Lustre is worth a word.
+    kept = {e.file for e in data if any(e.body[name].raw != "Delete" for name in _POLICIES)}
+    for each in templates.resources:
+        deleted, replaced = [each.body[name] for name in _POLICIES]
+        matters = each in data and (each.file in kept or "FSx" in each.type)
+        row = [(name, _KEPT, f"{each.name} is lost with the stack") for name in _POLICIES]
+        if matters or deleted.raw != replaced.raw:
+            yield from each.body.must_hold(Code.LUSTRE_RETAINED, row, Level.WARNING)
+        for key in templates.of("KMS::Key") if deleted.raw in _KEPT else ():
+            if each in templates.users(key):
+                why = f"{each.name} stays, unreadable"
+                yield from key.body[_POLICIES[0]].must_be(Code.KEY_LOST, *_KEPT, why=why)
