@@ -1,7 +1,6 @@
 """Entry point of cdk8s: `cdk8s synth`, or `python -m charts` without npm."""
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ gc.disable()  # a million objects of the imports below live until the end: nothi
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
-from megatron_eks.project import Project
+from megatron_eks.project import MANIFESTS, Project
 
 entry.use_bundled_node()
 
@@ -25,9 +24,8 @@ FOLDERS = ("platform", "validation", "jobs")
 Build = Callable[[cdk8s.App], composition.Charts]
 
 
-def render(project: Project) -> Iterable[Finding]:
+def render(project: Project, outdir: Path) -> Iterable[Finding]:
     """Write the manifests by folder, and apply the guards to them."""
-    outdir = Path(os.environ.get("CDK8S_OUTDIR") or "dist")
     stale = {file for name in FOLDERS for file in (outdir / name).glob("*.k8s.yaml")}
     texts: dict[str, str] = {}
     for name, build in _builds(project).items():
@@ -36,6 +34,7 @@ def render(project: Project) -> Iterable[Finding]:
         files_per_chart = cdk8s.YamlOutputType.FILE_PER_CHART
         app = cdk8s.App(outdir=str(folder), yaml_output_type=files_per_chart)
         files = [folder / f"{chart}.k8s.yaml" for chart in build(app)]
+        composition.name_cluster(app, project.cluster.name)
         app.synth()
         texts |= {str(file): file.read_text(encoding="utf-8") for file in files}
         stale.difference_update(files)
@@ -55,4 +54,4 @@ def _builds(project: Project) -> dict[str, Build]:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(render, "python -m charts"))
+    sys.exit(entry.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS)))

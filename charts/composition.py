@@ -13,9 +13,17 @@ from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
 from charts.training.batch_job import TrainingJob
 from charts.validation.nvidia_smi import NvidiaSmi
-from megatron_eks.config.outputs import Outputs
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
+
+
+def name_cluster(app: cdk8s.App, cluster: str) -> None:
+    """Let every object carry its cluster's name; their pods do not, so that none starts again."""
+    for each in app.node.find_all():
+        if isinstance(each, cdk8s.ApiObject):
+            each.metadata.add_annotation(CLUSTER_ANNOTATION, cluster)
+
 
 Charts = Mapping[str, cdk8s.Chart]
 """Charts by id, which is the name of their file; asking a chart for its id is a slow call."""

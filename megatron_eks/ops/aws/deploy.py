@@ -17,6 +17,7 @@ from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
+from megatron_eks.project import refuse_folder_of_another
 
 _AGAIN = "run `meks deploy` again: what is done stays done"
 _GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
@@ -37,6 +38,7 @@ class Wishes:
 def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     """Deploy; return the exit code, or raise Failure."""
     plan = tools.plan
+    refuse_folder_of_another(tools.project)
     names = _chosen(plan, wishes.stacks)
     account = tools.aws.account()
     check_administrators(account, tools)
