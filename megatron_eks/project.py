@@ -37,9 +37,7 @@ DEFAULT_CLUSTER = "cluster.yaml"
 TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
 """What is written beside a cluster file, for that cluster alone."""
 
-MISSING_CLUSTER = (
-    "name a cluster file with --cluster or CLUSTER_CONFIG, or write one: meks init"
-)
+MISSING_CLUSTER = "name a cluster file with --cluster or CLUSTER_CONFIG, or write one: meks init"
 
 
 @dataclass(frozen=True)
