@@ -35,7 +35,7 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
         image.name: ImageContext(image.name, str(ASSETS), asset_excludes(image.name))
         for image in project.cluster.images
     }
-    # It is written only where CloudFormation's schemas refuse something.
+    # Without validation none is written, and that of an earlier synthesis would stay.
     (outdir / "validation-report.json").unlink(missing_ok=True)
     build(app, project.cluster, contexts)
     try:
