@@ -74,7 +74,7 @@ def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     if not complete:
         return FAILED
     file = outputs.record(tools)
-    tools.console.say(f"wrote {file}; next: {outputs.next_step(file)}")
+    tools.console.say(f"wrote {file}; next: {outputs.next_step(tools)}")
     return 0
 
 

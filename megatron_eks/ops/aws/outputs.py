@@ -19,7 +19,7 @@ from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
-from megatron_eks.project import OUTPUTS, refuse_folder_of_another
+from megatron_eks.project import OUTPUTS, refuse_folder_of_another, synth_command
 
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
@@ -123,16 +123,16 @@ def _key(uri: str) -> str:
     return "".join(word.capitalize() for word in re.split("[-_.]", name))
 
 
-def next_step(path: Path) -> str:
+def next_step(tools: Tools) -> str:
     """Say what comes after the file was written."""
     images = [
         value
-        for outputs in read(path).values()
+        for outputs in read(tools.cluster_file.with_name(OUTPUTS)).values()
         for key, value in outputs.items()
         if key.endswith(_IMAGE)
     ]
     built = all(is_digest(image) for image in images)
-    return "make synth, then meks apply" if built else "meks build"
+    return f"{synth_command(tools.cluster_file)}, then meks apply" if built else "meks build"
 
 
 def read(path: Path) -> Values:

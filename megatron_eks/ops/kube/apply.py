@@ -56,7 +56,7 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     """Show what changes, ask, apply, wait; a second run finds nothing to do."""
     plan, client = project.cluster, access.client
     is_platform = not options.paths
-    wanted = objects.read(options.paths or [options.platform])
+    wanted = objects.read(options.paths or [options.platform], synth_command(project.file))
     refuse_unfit(wanted, access, project, previews=options.previews, rendered=is_platform)
     if access.is_local:
         # There it is a process of this machine.

@@ -25,7 +25,7 @@ from megatron_eks.ops.kube.preflight.facts import (
     Live,
 )
 from megatron_eks.ops.kube.preflight.read import read
-from megatron_eks.project import Project
+from megatron_eks.project import Project, synth_command
 
 _POLL_SECONDS = 2
 _APPS = "apps/v1"
@@ -88,7 +88,7 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
 
 def _platform(access: Access, project: Project, options: Options) -> list[Object]:
     """Read what `make synth` wrote; raise Failure where it holds placeholders."""
-    found = objects.read([options.folder])
+    found = objects.read([options.folder], synth_command(project.file))
     refuse_unfit(found, access, project, previews=options.previews)
     for each in found:
         objects.mark(each, project.cluster.name)

@@ -52,15 +52,18 @@ def key(manifest: Object) -> Key:
     return Key(group, manifest["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
-def read(paths: Sequence[Path]) -> list[Object]:
-    """Read manifests from files and folders, in the order of application."""
+def read(paths: Sequence[Path], again: str = "make synth") -> list[Object]:
+    """Read manifests from files and folders, in the order of application.
+
+    `again` is the command that writes them.
+    """
     found: list[Object] = []
     for path in paths:
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
         if not path.exists() or not files:
             what = "no manifest in it" if path.exists() else "no such file or folder"
             raise Failure(
-                Code.NOT_SYNTHESISED, what, "run: make synth", where=str(path), exit_code=NOT_FOUND
+                Code.NOT_SYNTHESISED, what, f"run: {again}", where=str(path), exit_code=NOT_FOUND
             )
         for file in files:
             found += _read_file(file)

@@ -16,7 +16,7 @@ from megatron_eks.ops.kube import fit, jobs, objects, verdicts
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.status import changes, ranks_of
-from megatron_eks.project import Project
+from megatron_eks.project import Project, synth_command
 
 CHECKS = ("nvidia-smi", "efa-check", "storage", "all-reduce", "sample-training")
 """From the cheapest on; those after a failed one run too."""
@@ -99,7 +99,7 @@ def _checks(access: Access, project: Project, options: Options) -> Iterator[_Che
             any_found = True
             yield _Check(name, workload, beside)
     if not any_found:
-        text, remedy = "no check was rendered", "run: make synth"
+        text, remedy = "no check was rendered", f"run: {synth_command(project.file)}"
         raise Failure(Code.NOT_SYNTHESISED, text, remedy, exit_code=NOT_FOUND)
 
 
