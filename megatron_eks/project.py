@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from shlex import quote
 
 from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.allowances import apply, on_lines
@@ -185,7 +186,7 @@ def refuse_folder_of_another(project: Project, output: Path | None = None) -> No
 def synth_command(cluster_file: Path) -> str:
     """Return what writes templates and manifests of a cluster file."""
     shown = _shown(cluster_file)
-    return "make synth" if shown == DEFAULT_CLUSTER else f"make synth CLUSTER_CONFIG={shown}"
+    return "make synth" if shown == DEFAULT_CLUSTER else f"make synth CLUSTER_CONFIG={quote(shown)}"
 
 
 def clusters_in(folder: Path) -> dict[Path, str]:
