@@ -34,7 +34,6 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
         files_per_chart = cdk8s.YamlOutputType.FILE_PER_CHART
         app = cdk8s.App(outdir=str(folder), yaml_output_type=files_per_chart)
         files = [folder / f"{chart}.k8s.yaml" for chart in build(app)]
-        composition.name_cluster(app, project.cluster.name)
         app.synth()
         texts |= {str(file): file.read_text(encoding="utf-8") for file in files}
         stale.difference_update(files)
