@@ -41,8 +41,10 @@ programs: .venv-programs/.installed ## Install what the programs in the containe
 	@:
 
 synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and the plan.
-	$(BIN)/cdk synth -q
-	$(BIN)/cdk8s synth --check-upgrade=false
+	@# Beside the cluster file, so that each cluster has its own.
+	folder=$$(dirname "$${CLUSTER_CONFIG:-cluster.yaml}") && \
+	$(BIN)/cdk synth -q --output "$$folder/cdk.out" && \
+	$(BIN)/cdk8s synth --check-upgrade=false --output "$$folder/dist"
 	$(BIN)/meks plan
 
 # The build needs no package, so it need not wait for any.
@@ -134,7 +136,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m benchmarks.report
 
 clean: ## Remove what the other targets wrote, except the installed tools.
-	rm -rf cdk.out dist *.egg-info build .coverage* \
+	rm -rf cdk.out dist examples/*/cdk.out examples/*/dist *.egg-info build .coverage* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path './.venv*' -prune -o -path ./node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
 

@@ -15,7 +15,7 @@ from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
-from megatron_eks.project import ASSETS, ROOT, Project
+from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
 
 entry.use_bundled_node()
 
@@ -24,16 +24,19 @@ import aws_cdk as cdk
 
 from stacks.compose import build, refused_by_schema
 
+_OF_A_STACK = (".template.json", ".assets.json", ".metadata.json")
 
-def render(project: Project) -> Iterable[Finding]:
+
+def render(project: Project, outdir: Path) -> Iterable[Finding]:
     """Write the cloud assembly, and apply the guards to its templates."""
-    outdir = Path(os.environ.get("CDK_OUTDIR") or "cdk.out")
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
     contexts: dict[str, ImageContext] = {
         image.name: ImageContext(image.name, str(ASSETS), asset_excludes(image.name))
         for image in project.cluster.images
     }
+    # Without validation none is written, and that of an earlier synthesis would stay.
+    (outdir / "validation-report.json").unlink(missing_ok=True)
     build(app, project.cluster, contexts)
     try:
         app.synth()
@@ -59,11 +62,11 @@ def remove_stale(outdir: Path) -> list[Path]:
         if path.name.startswith("asset."):
             if not any(path.name in file.read_text() for file in outdir.glob("*.assets.json")):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        elif path.name.endswith((".template.json", ".assets.json")) and path.name not in manifest:
+        elif path.name.endswith(_OF_A_STACK) and path.name not in manifest:
             path.unlink()
     return sorted(outdir.glob("*.template.json"))
 
 
 if __name__ == "__main__":
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
-    sys.exit(entry.run(render, "app.py", context.get("config")))
+    sys.exit(entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config")))

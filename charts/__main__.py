@@ -1,7 +1,6 @@
 """Entry point of cdk8s: `cdk8s synth`, or `python -m charts` without npm."""
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ gc.disable()  # a million objects of the imports below live until the end: nothi
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
-from megatron_eks.project import Project
+from megatron_eks.project import MANIFESTS, Project
 
 entry.use_bundled_node()
 
@@ -25,9 +24,8 @@ FOLDERS = ("platform", "validation", "jobs")
 Build = Callable[[cdk8s.App], composition.Charts]
 
 
-def render(project: Project) -> Iterable[Finding]:
+def render(project: Project, outdir: Path) -> Iterable[Finding]:
     """Write the manifests by folder, and apply the guards to them."""
-    outdir = Path(os.environ.get("CDK8S_OUTDIR") or "dist")
     stale = {file for name in FOLDERS for file in (outdir / name).glob("*.k8s.yaml")}
     texts: dict[str, str] = {}
     for name, build in _builds(project).items():
@@ -55,4 +53,4 @@ def _builds(project: Project) -> dict[str, Build]:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(render, "python -m charts"))
+    sys.exit(entry.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS)))

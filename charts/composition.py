@@ -13,7 +13,7 @@ from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
 from charts.training.batch_job import TrainingJob
 from charts.validation.nvidia_smi import NvidiaSmi
-from megatron_eks.config.outputs import Outputs
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
 
@@ -40,7 +40,9 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
-    return {name: make(name) for name, make in makers.items()}
+    charts = {name: make(name) for name, make in makers.items()}
+    _name_cluster(app, plan)
+    return charts
 
 
 def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
@@ -55,4 +57,13 @@ def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan])
 
 def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add each job as a chart, hence a file, of its own."""
-    return {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
+    charts = {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
+    _name_cluster(app, plan)
+    return charts
+
+
+def _name_cluster(app: cdk8s.App, plan: ClusterPlan) -> None:
+    """Let every object carry its cluster's name; pods do not, so that none starts again for it."""
+    for each in app.node.find_all():
+        if isinstance(each, cdk8s.ApiObject):
+            each.metadata.add_annotation(CLUSTER_ANNOTATION, plan.name)

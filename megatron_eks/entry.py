@@ -10,7 +10,7 @@ from pathlib import Path
 
 from megatron_eks.config.errors import ConfigError, Finding, has_errors
 from megatron_eks.printable import guarded
-from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
+from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project, refuse_folder_of_another
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -28,9 +28,16 @@ def use_bundled_node() -> None:
 
 @guarded()
 def run(
-    render: Callable[[Project], Iterable[Finding]], program: str, cluster_file: str | None = None
+    render: Callable[[Project, Path], Iterable[Finding]],
+    program: str,
+    output: tuple[str, str],
+    cluster_file: str | None = None,
 ) -> int:
-    """Load the project, render it, print findings on stderr; return 2 if one is an error."""
+    """Load the project, render it, print findings on stderr; return 2 if one is an error.
+
+    `output` is the variable that names the folder to write to, and what it is called beside the
+    cluster file.
+    """
     argparse.ArgumentParser(
         prog=program,
         description=sys.modules[render.__module__].__doc__,
@@ -39,10 +46,13 @@ def run(
     path = Path(cluster_file or os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
     try:
         project = load_project(path, datetime.now(tz=UTC).date())
+        variable, name = output
+        folder = Path(os.environ.get(variable) or path.with_name(name))
+        refuse_folder_of_another(project, folder)
     except ConfigError as error:
         return _report(error.findings)
     try:
-        return _report((*project.warnings, *render(project)))
+        return _report((*project.warnings, *render(project, folder)))
     except OSError as error:
         sys.stderr.write(f"cannot write the result: {error} - check the path and its permissions\n")
         return FAILED

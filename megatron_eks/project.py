@@ -1,10 +1,12 @@
 """From a cluster file to a complete plan: the composition that every entry point shares."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from shlex import quote
 
 from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.allowances import apply, on_lines
@@ -33,11 +35,17 @@ ROOT = Path(__file__).resolve().parent.parent
 ASSETS = ROOT / "assets"
 DEFAULT_CLUSTER = "cluster.yaml"
 
+TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
+"""What is written beside a cluster file, for that cluster alone."""
+
+MISSING_CLUSTER = "name a cluster file with --cluster or CLUSTER_CONFIG, or write one: meks init"
+
 
 @dataclass(frozen=True)
 class Project:
     """A cluster, its jobs, and what is known of the deployment."""
 
+    file: Path
     cluster: ClusterPlan
     jobs: tuple[JobPlan, ...]
     validation: tuple[JobPlan, ...]
@@ -66,7 +74,7 @@ def load_project(cluster_file: Path, today: date) -> Project:
         raise ConfigError(files.findings)
     wanted = [job for _, job in files.jobs]
     cluster = plan_cluster(files.config, image_tags(files.config), wanted)
-    outputs_file = cluster_file.with_name("outputs.json")
+    outputs_file = cluster_file.with_name(OUTPUTS)
     document = read_document(outputs_file) if outputs_file.exists() else None
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
@@ -85,13 +93,14 @@ def load_project(cluster_file: Path, today: date) -> Project:
     jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
-    cluster_option = "" if shown == "outputs.json" else f" --cluster {_shown(cluster_file)}"
+    cluster_option = "" if shown == OUTPUTS else f" --cluster {_shown(cluster_file)}"
     deploy = f"meks deploy{cluster_option}"
     preview = preview_warning(outputs, used, shown, deploy)
     # One thing after the other: what is missing is said first.
     loose = [] if preview else tag_warning(outputs, cluster.tagged_images, shown)
     warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
     return Project(
+        file=cluster_file,
         cluster=cluster,
         jobs=jobs,
         validation=plan_validation(cluster, outputs.images),
@@ -117,7 +126,7 @@ def check_files(
 
     `edit` gets each job file as it was read, and returns what is checked in its place.
     """
-    document = read_document(cluster_file)
+    document = read_document(cluster_file, MISSING_CLUSTER)
     read_files = [document]
     config, findings = parse_cluster(document)
     if config is not None:
@@ -154,6 +163,44 @@ def check_files(
     return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)))
 
 
+def refuse_folder_of_another(project: Project, output: Path | None = None) -> None:
+    """Raise ConfigError where output would take the place of another cluster's.
+
+    `output` is the folder that somebody asked for; without one it stands beside the cluster file.
+    """
+    file, name = project.file, project.cluster.name
+    folder, remedy = file.parent, f"put {_shown(file)} and its jobs/ into a folder of its own"
+    if output is not None and output.resolve().parent != folder.resolve():
+        if output.name not in {TEMPLATES, MANIFESTS}:
+            return
+        folder = output.resolve().parent
+        beside = _shown(file.with_name(output.name))
+        remedy = f"add `--output {beside}`, or run: {synth_command(file)}"
+    for other, owner in clusters_in(folder).items():
+        if owner != name:
+            found = f"{_shown(folder)} is the folder of cluster {owner!r}, by {_shown(other)}"
+            finding = Finding(Code.FOLDER_OF_ANOTHER, ("name",), found, remedy)
+            raise ConfigError([finding.at(_shown(file), 1)])
+
+
+def synth_command(cluster_file: Path) -> str:
+    """Return what writes templates and manifests of a cluster file."""
+    shown = _shown(cluster_file)
+    return "make synth" if shown == DEFAULT_CLUSTER else f"make synth CLUSTER_CONFIG={quote(shown)}"
+
+
+def clusters_in(folder: Path) -> dict[Path, str]:
+    """Return the clusters that files in a folder describe, by file."""
+    found = {}
+    for path in sorted(folder.glob("[!.]*.y*ml")):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = path.read_text(encoding="utf-8")
+            value = read_mapping(text, str(path)).value if "gpu_pools" in text else None
+            if isinstance(value, dict) and "gpu_pools" in value:
+                found[path] = str(value.get("name"))
+    return found
+
+
 def job_files(cluster_file: Path) -> list[Path]:
     """List the job files that belong to a cluster file: those in `jobs/` beside it."""
     folder = cluster_file.parent / "jobs"
@@ -186,15 +233,18 @@ def _check(
         yield from check_window(job, config, today)
 
 
-def read_document(path: Path) -> Document:
-    """Read a configuration file; what is wrong with it becomes its findings."""
+def read_document(path: Path, missing: str = "check the path") -> Document:
+    """Read a configuration file; what is wrong with it becomes its findings.
+
+    `missing` says what to do where there is no such file.
+    """
     shown = _shown(path)
     try:
         text = path.read_text(encoding="utf-8")
         document = read_mapping(text, shown)
         document.allowances += on_lines(text, shown)
     except FileNotFoundError:
-        found, remedy = "no such file", "check the path, or name another file with CLUSTER_CONFIG"
+        found, remedy = "no such file", missing
     except UnicodeDecodeError:
         found, remedy = "not a UTF-8 text", "save it as UTF-8"
     except IsADirectoryError:

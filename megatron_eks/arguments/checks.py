@@ -10,7 +10,7 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.verify import CHECKS
-from megatron_eks.project import Project
+from megatron_eks.project import MANIFESTS, Project
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.tools import Tools
@@ -98,7 +98,8 @@ def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.kube import fix  # noqa: PLC0415 -- few commands need it
 
-        options = fix.Options(previews=given.preview, wait_seconds=given.timeout * 60)
+        folder = given.cluster.with_name(MANIFESTS) / "platform"
+        options = fix.Options(folder, previews=given.preview, wait_seconds=given.timeout * 60)
         return on_cluster(
             given,
             lambda access, project, console: fix.run(access, project, given.code, options, console),
@@ -138,6 +139,7 @@ def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
                     access.client, project.cluster, given.job, given.output, console
                 )
             options = verify.Options(
+                given.cluster.with_name(MANIFESTS) / "validation",
                 pools=given.pools,
                 checks=[each for each in CHECKS if not given.check or each in given.check],
                 previews=given.preview,

@@ -24,7 +24,7 @@ from megatron_eks.ops.kube import (
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.plan.data_access import DataAccess
-from megatron_eks.project import Project
+from megatron_eks.project import OUTPUTS, Project
 
 _WATCH_SECONDS = 5.0
 
@@ -198,7 +198,7 @@ def _built(given: argparse.Namespace, project: Project, console: Console) -> Map
     try:
         aws = session.open_session(project.cluster.region, os.environ)
         opened = tools.Tools(given.cluster, project, aws, console)
-        stacks = outputs.read(given.cluster.with_name("outputs.json")).values()
+        stacks = outputs.read(given.cluster.with_name(OUTPUTS)).values()
         values = {key: value for each in stacks for key, value in each.items()}
         return outputs.recorded(values, opened)
     except session.ERRORS as error:

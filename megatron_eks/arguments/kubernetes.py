@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.kubeconfig import files
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.kube import apply
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import Project
+from megatron_eks.project import MANIFESTS, Project
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -89,7 +89,7 @@ def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="manifests or folders of them; default: dist/platform, as `make synth` wrote it",
+        help="manifests or folders of them; default: dist/platform beside the cluster file",
     )
     parser.add_argument("--diff", action="store_true", help="show what would change, and end")
     yes(parser)
@@ -100,6 +100,7 @@ def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
     @runs(parser)
     def run(given: argparse.Namespace) -> int:
         options = apply.Options(
+            platform=given.cluster.with_name(MANIFESTS) / "platform",
             paths=given.paths,
             only_diff=given.diff,
             previews=given.preview,

@@ -31,8 +31,9 @@ class Need:
 _TABLE = """
 caller | meks deploy | cloudformation:stack/{name}-Storage/*
  cloudformation:CreateChangeSet cloudformation:DeleteStack cloudformation:DescribeChangeSet
- cloudformation:DescribeStackEvents cloudformation:DescribeStacks cloudformation:ExecuteChangeSet
- cloudformation:GetTemplate cloudformation:ListStackResources
+ cloudformation:DescribeStackEvents cloudformation:DescribeStackResources
+ cloudformation:DescribeStacks cloudformation:ExecuteChangeSet cloudformation:GetTemplate
+ cloudformation:ListStackResources
 caller | meks deploy | iam:role/cdk-hnb659fds-deploy-role-{account}-{region}
  sts:AssumeRole
 caller | meks scale | eks:nodegroup/{eks}/{pool}/*

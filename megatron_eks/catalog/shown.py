@@ -54,7 +54,7 @@ LABELS = frozenset(_LABELS.split())
 """Labels, and keys of taints."""
 
 _ANNOTATIONS = """
-    megatron-eks/preview megatron-eks/spec-hash megatron-eks/template
+    megatron-eks/cluster megatron-eks/preview megatron-eks/spec-hash megatron-eks/template
     prometheus.io/path prometheus.io/port prometheus.io/scrape
     batch.kubernetes.io/job-completion-index batch.kubernetes.io/job-tracking
     deployment.kubernetes.io/revision deprecated.daemonset.template.generation

@@ -17,6 +17,7 @@ class Code(StrEnum):
     OUTPUTS_OF_ANOTHER_CLUSTER = "MEKS-0007"
     OUTPUTS_MALFORMED = "MEKS-0008"
     PREVIEW = "MEKS-0009"
+    FOLDER_OF_ANOTHER = "MEKS-0010"
     # Shape of a configuration file
     UNKNOWN_KEY = "MEKS-0101"
     MISSING_KEY = "MEKS-0102"
@@ -302,6 +303,7 @@ class Code(StrEnum):
     PATTERN_TOO_SLOW = "MEKS-0766"
     COPIES_FAIL = "MEKS-0767"
     COPIES_MISSING = "MEKS-0768"
+    NAME_TAKEN = "MEKS-0769"
     # Secrets of jobs, costs, and what the machine itself refuses
     SECRET_VALUE = "MEKS-0791"  # noqa: S105 -- the number of a finding
     SECRET_NOT_FOUND = "MEKS-0792"  # noqa: S105 -- the number of a finding

@@ -103,6 +103,9 @@ PLACEHOLDER_HOST = "preview.invalid"
 PLATFORM = "Platform"
 """No stack: where `meks outputs` records the digests of the platform's images."""
 
+CLUSTER_ANNOTATION = "megatron-eks/cluster"
+"""On every Kubernetes object that is rendered, with the name in the cluster file."""
+
 PREVIEW_ANNOTATION = "megatron-eks/preview"
 """On every Kubernetes object that holds a placeholder, with the value "true"."""
 

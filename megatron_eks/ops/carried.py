@@ -5,7 +5,7 @@ from pathlib import Path
 
 from megatron_eks.config.allowances import ANNOTATION
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.project import Project
+from megatron_eks.project import MANIFESTS, TEMPLATES, Project
 
 # A file is read as a template or manifest only if it holds one of these.
 _MARKS = (ANNOTATION, '"meks"', "meks:")
@@ -14,7 +14,7 @@ _MARKS = (ANNOTATION, '"meks"', "meks:")
 def allowed(project: Project) -> list[Finding]:
     """Return the allowed findings, each with its reason; files are as the last synthesis left them.
 
-    The rendered ones are found where `make synth` writes them, in the current directory.
+    The rendered ones are found where `make synth` writes them, beside the cluster file.
     """
     # With all guards, which commands that only could print a plan need not load.
     from megatron_eks.ops.check import Files  # noqa: PLC0415 -- as above
@@ -32,5 +32,7 @@ def allowed(project: Project) -> list[Finding]:
 
 
 def _files(project: Project) -> Iterator[Path]:
-    yield from sorted(Path("cdk.out").glob(f"{project.cluster.name}-*.template.json"))
-    yield from sorted(Path("dist").glob("*/*.k8s.yaml"))
+    yield from sorted(
+        project.file.with_name(TEMPLATES).glob(f"{project.cluster.name}-*.template.json")
+    )
+    yield from sorted(project.file.with_name(MANIFESTS).glob("*/*.k8s.yaml"))

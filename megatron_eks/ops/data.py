@@ -15,6 +15,7 @@ from megatron_eks.ops.output import count, structured
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.data_access import PUSHED_DATA, S3
+from megatron_eks.project import OUTPUTS
 
 SCHEMA_VERSION = 1
 
@@ -129,7 +130,7 @@ def verify(prefix: str, tokenizer: str | None, place: Place, output: str, consol
 
 def _bucket(cluster_file: Path) -> str:
     """Return the cluster's own bucket, which a deployment has made."""
-    file = cluster_file.with_name("outputs.json")
+    file = cluster_file.with_name(OUTPUTS)
     try:
         # load_project has read it: stacks with keys and texts.
         stacks: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))

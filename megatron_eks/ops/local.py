@@ -86,7 +86,8 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kept := shared_files(folder):
             _say(f"/shared of the last one is kept: {kept}")
-        manifests.synthesise(wish.cluster_file, folder / "manifests")
+        # What comes into an empty account is another file's to warn of.
+        manifests.synthesise(wish.cluster_file, folder / "manifests", quiet=wish.empty)
     except (build.BuildError, manifests.SynthesisError) as error:
         _say(str(error))
         return _FAILED

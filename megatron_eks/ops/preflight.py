@@ -12,7 +12,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access, explained
 from megatron_eks.ops.kube.preflight import checks as kube_checks
 from megatron_eks.ops.kube.preflight.read import read as read_cluster
-from megatron_eks.project import Project, read_document
+from megatron_eks.project import MISSING_CLUSTER, Project, read_document
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.preflight.read import Reach
@@ -52,7 +52,7 @@ def cluster_if_reached(way: Access | Failure, project: Project) -> list[Result]:
 
 def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
     """Put findings about keys of the cluster file on their lines."""
-    document = read_document(cluster_file)
+    document = read_document(cluster_file, MISSING_CLUSTER)
     return [
         replace(
             result,

@@ -24,6 +24,7 @@ def made():
 def project(**changes):
     """Return the default cluster, deployed."""
     fields = {
+        "file": Path("cluster.yaml"),
         "cluster": rendered.cluster(),
         "jobs": (),
         "validation": (),

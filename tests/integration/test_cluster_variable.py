@@ -3,7 +3,13 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
+
+from megatron_eks.config.errors import ConfigError
+from megatron_eks.project import load_project, refuse_folder_of_another
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +25,6 @@ def test_cluster_config_names_another_project(tmp_path):
         env={
             **os.environ,
             "CLUSTER_CONFIG": str(tmp_path / "cluster.yaml"),
-            "CDK8S_OUTDIR": str(tmp_path / "dist"),
         },
         capture_output=True,
         text=True,
@@ -28,4 +33,26 @@ def test_cluster_config_names_another_project(tmp_path):
     assert "MEKS-0009" in done.stderr
     assert list((tmp_path / "dist" / "jobs").glob("*")) == []
     storage = (tmp_path / "dist" / "platform" / "20-storage.k8s.yaml").read_text()
-    assert "other" in storage
+    assert "megatron-eks/cluster: other" in storage
+
+
+def test_two_clusters_in_one_folder_are_refused_by_name(tmp_path):
+    """Before anything is written; a second file of the same cluster is a copy of it."""
+    text = (ROOT / "cluster.yaml").read_text()
+    for name in ("cluster.yaml", "old.yaml"):
+        (tmp_path / name).write_text(text)
+    file = tmp_path / "cluster.yaml"
+    project = load_project(file, datetime.now(tz=UTC).date())
+    refuse_folder_of_another(project)
+    (tmp_path / "b.yml").write_text(text.replace("name: techpulse", "name: 'b'"))
+    for output in (None, tmp_path / "dist"):
+        with pytest.raises(ConfigError, match=r"MEKS-0010 .* cluster 'b', by .*b\.yml"):
+            refuse_folder_of_another(project, output)
+    # Somebody's own folder is in nobody's way.
+    refuse_folder_of_another(project, tmp_path / "elsewhere" / "out")
+    (tmp_path / "b.yml").unlink()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "cluster.yaml").write_text(text.replace("name: techpulse", "name: b"))
+    with pytest.raises(ConfigError, match=r"add `--output .*cdk\.out`"):
+        refuse_folder_of_another(project, other / "cdk.out")

@@ -99,11 +99,42 @@ def test_the_entry_points_take_no_arguments(tmp_path):
     assert not written.exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(("cdk", "synth", "-q"), "cdk.out"), (("cdk8s", "synth", "--check-upgrade=false"), "dist")],
+)
+def test_another_clusters_output_never_takes_the_place_of_the_folders(tmp_path, command, name):
+    """The command lines know their own folder only; the remedy is the command to type."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text((ROOT / "cluster.yaml").read_text().replace("name: techpulse", "name: other"))
+    # In a copy of the checkout: cdk8s empties its folder before it starts us.
+    here = tmp_path / "checkout"
+    here.mkdir()
+    for each in (
+        "cluster.yaml",
+        "cdk.json",
+        "cdk8s.yaml",
+        "app.py",
+        "charts",
+        "megatron_eks",
+        ".venv",
+    ):
+        (here / each).symlink_to(ROOT / each)
+    done = run(tmp_path, "env", "-C", str(here), *command, CLUSTER_CONFIG=str(file))
+    assert done.returncode != 0
+    assert f"MEKS-0010 {file}:1 name: . is the folder of cluster 'techpulse'" in done.stderr
+    assert f"--output {tmp_path / name}`, or run: make synth CLUSTER_CONFIG={file}" in done.stderr
+    assert not any((here / name).glob("*/*" if name == "dist" else "*.json"))
+
+
 def test_a_stack_that_is_gone_leaves_no_template(tmp_path):
     """Renaming a cluster must not leave the old one's templates to be deployed."""
-    (tmp_path / "techpulse-Old.template.json").write_text("{}")
+    for kind in ("template", "metadata"):
+        (tmp_path / f"techpulse-Old.{kind}.json").write_text("{}")
+    (tmp_path / "validation-report.json").write_text("{}")
     shutil.copytree(ROOT / "jobs", tmp_path / "asset.0000")
     done = run(tmp_path, "python", "app.py", CDK_OUTDIR=str(tmp_path), CDK_VALIDATION="false")
     assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "techpulse-Old.template.json").exists()
+    assert not list(tmp_path.glob("techpulse-Old.*"))
+    assert not (tmp_path / "validation-report.json").exists()
     assert not (tmp_path / "asset.0000").exists()

@@ -1,5 +1,6 @@
 """`meks apply` on a real API server: order, diff, pruning, and what it refuses."""
 
+import copy
 import io
 import shutil
 from dataclasses import replace
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import apply
@@ -16,7 +18,7 @@ from megatron_eks.project import load_project
 
 pytestmark = pytest.mark.control_plane
 
-_CONFIG_MAP = {
+_CONFIG_MAP: Object = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
     "metadata": {"name": "extra", "namespace": "megatron-workshop"},
@@ -162,6 +164,56 @@ def test_another_cluster_files_namespace_is_refused(run, platform, client):
     with pytest.raises(Failure, match="MEKS-0724 Namespace theirs belongs to cluster 'other'"):
         run()
     client.delete("v1", "Namespace", "theirs")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("other", "MEKS-0724 the manifests are of cluster 'other', .* says 'techpulse'"),
+        (None, "MEKS-0726 the manifests carry no cluster's name: an older release wrote them"),
+    ],
+)
+def test_what_was_rendered_for_another_cluster_is_refused(run, platform, client, name, found):
+    """Before the server is asked; an older release's files may be of any cluster."""
+    line = f"    megatron-eks/cluster: {name}\n" if name else "    team: nlp\n"
+    for file in platform.iterdir():
+        text = file.read_text()
+        assert "    megatron-eks/cluster: techpulse\n" in text
+        file.write_text(text.replace("    megatron-eks/cluster: techpulse\n", line))
+    add(platform, _CONFIG_MAP)
+    with pytest.raises(Failure, match=rf"{found} - write .*: make synth CLUSTER_CONFIG="):
+        run()
+    assert client.find("v1", "ConfigMap", "extra", "megatron-workshop") is None
+
+
+def test_what_another_cluster_owns_is_left_alone(run, platform, client):
+    """By its annotation, as everything that is rendered has it."""
+    theirs = copy.deepcopy(_CONFIG_MAP)
+    theirs["metadata"]["annotations"] = {"megatron-eks/cluster": "other"}
+    client.apply(theirs, manager="other")
+    add(platform, {**_CONFIG_MAP, "data": {"key": "two"}})
+    with pytest.raises(Failure, match="MEKS-0724 ConfigMap megatron-workshop/extra belongs to"):
+        run()
+    assert client.get("v1", "ConfigMap", "extra", "megatron-workshop")["data"] == {"key": "one"}
+    client.delete("v1", "ConfigMap", "extra", "megatron-workshop")
+
+
+def test_what_carries_no_name_is_adopted_once_after_asking(run, platform, client):
+    """An older release made it, or kubectl."""
+    run()
+    client.apply(_CONFIG_MAP, manager="other")
+    add(platform, _CONFIG_MAP)
+    note = "1 of these objects carry no cluster's name"
+    code, out, err = run(answer="n")
+    assert (code, out) == (1, "adopt ConfigMap megatron-workshop/extra\n")
+    assert note in err
+    code, _, err = run()
+    assert (code, note in err) == (0, True)
+    adopted = client.get("v1", "ConfigMap", "extra", "megatron-workshop")["metadata"]
+    assert adopted["annotations"]["megatron-eks/cluster"] == "techpulse"
+    assert run()[1:] == ("", run()[2])
+    (platform / "90-extra.k8s.yaml").unlink()
+    run()
 
 
 def test_what_does_not_start_is_named_with_its_reason(run, platform):

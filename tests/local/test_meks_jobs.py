@@ -111,6 +111,20 @@ def shown(client, console, see):
     return found
 
 
+def test_a_job_of_another_cluster_is_refused(client, small, console, tmp_path):
+    """The API server is one that another cluster file has set up."""
+    shutil.copytree(small.parent / "jobs", tmp_path / "jobs")
+    file = tmp_path / "cluster.yaml"
+    file.write_text(small.read_text().replace("name: techpulse", "name: other"))
+    today = datetime.now(tz=UTC).date()
+    project = load_project(file, today)
+    wish = Wish(file, "fetch-tokenizer", overrides.parse(["name=of-other"]), today)
+    options = submit.Options(previews=True)
+    with pytest.raises(Failure, match=r"MEKS-0724 Namespace .* belongs to cluster 'techpulse'"):
+        submit.run(Access(client, is_local=True), project, wish, options, console)
+    assert client.find("batch/v1", "Job", "of-other", _NAMESPACE) is None
+
+
 def test_submitting_twice_starts_one_job(client, send, console, job_name):
     """The second time it is found, by its name and a hash of all that was rendered."""
     assert send() == 0

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import jsonschema
@@ -75,6 +76,14 @@ def test_placeholders_are_refused(client, loaded, emitted, console):
     with pytest.raises(Failure) as caught:
         verify.run(Access(client, is_local=True), loaded, wanted, "table", console)
     assert "MEKS-0725" in str(caught.value)
+
+
+def test_checks_of_another_cluster_are_refused(client, loaded, emitted, console):
+    """They would mount its file system."""
+    other = replace(loaded, cluster=replace(loaded.cluster, name="other"))
+    wanted = options(emitted, checks=("storage",))
+    with pytest.raises(Failure, match="MEKS-0724 the manifests are of cluster 'techpulse'"):
+        verify.run(Access(client, is_local=True), other, wanted, "table", console)
 
 
 def test_the_checklist_of_a_job_is_read_from_the_cluster(client, plan, submit, console):

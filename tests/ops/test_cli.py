@@ -155,7 +155,7 @@ def test_a_missing_file_is_a_finding(project):
     assert done.returncode == 2
     assert done.stdout == (
         "error MEKS-0001 nowhere.yaml:1 .: no such file - "
-        "check the path, or name another file with CLUSTER_CONFIG\n"
+        "name a cluster file with --cluster or CLUSTER_CONFIG, or write one: meks init\n"
     )
 
 

@@ -123,7 +123,7 @@ def ended(
         tools.console.say(str(failure))
     if failures:
         return FAILED
-    tools.console.say(f"wrote the digests to {path}; next: {outputs.next_step(path)}")
+    tools.console.say(f"wrote the digests to {path}; next: {outputs.next_step(tools)}")
     return 0
 
 

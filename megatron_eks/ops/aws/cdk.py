@@ -39,7 +39,8 @@ class Cdk:
 
     def bootstrap(self, account: str) -> None:
         """Make what the CDK needs once in each account and region."""
-        self._run("bootstrap", f"aws://{account}/{self.region}")
+        # It synthesises too, and must not do so into the checkout.
+        self._run("bootstrap", f"aws://{account}/{self.region}", "--output", str(self.folder))
 
     def prepare(self, stack: str, change_set: str, *, import_existing: bool) -> None:
         """Upload what a stack needs and make a change set, which nobody has executed yet.

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.aws import following, outputs, retained
 from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
 from megatron_eks.ops.aws.change_guard import Verdict, judge, refuse_data_loss, show_changes
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.identity import check_administrators
+from megatron_eks.ops.aws.names import taken
 from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
 from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools
@@ -17,6 +19,7 @@ from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
+from megatron_eks.project import read_document, refuse_folder_of_another
 
 _AGAIN = "run `meks deploy` again: what is done stays done"
 _GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
@@ -37,10 +40,14 @@ class Wishes:
 def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     """Deploy; return the exit code, or raise Failure."""
     plan = tools.plan
+    refuse_folder_of_another(tools.project)
     names = _chosen(plan, wishes.stacks)
     account = tools.aws.account()
     check_administrators(account, tools)
     new = [name for name in names if not _made(name, tools)]
+    if new and (foreign := taken(plan, tools.stacks)):
+        document = read_document(tools.cluster_file)
+        raise ConfigError(document.locate(foreign))
     if plan.stack("Storage") in new and not (wishes.replace_data or plan.storage.existing):
         _refuse_second_file_system(tools)
     if not _agreed(new, account, tools):
@@ -67,7 +74,7 @@ def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     if not complete:
         return FAILED
     file = outputs.record(tools)
-    tools.console.say(f"wrote {file}; next: {outputs.next_step(file)}")
+    tools.console.say(f"wrote {file}; next: {outputs.next_step(tools)}")
     return 0
 
 

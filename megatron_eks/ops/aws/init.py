@@ -24,7 +24,7 @@ from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster_checks import check_cluster
-from megatron_eks.project import ROOT
+from megatron_eks.project import ROOT, clusters_in
 
 _SCHEMA = "megatron_eks/config/schema/cluster.json"
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
@@ -61,6 +61,10 @@ def run(
         found = f"{wish.file} is there already"
         remedy = "name another with --cluster, or overwrite it with --force"
         raise Failure(Code.FILE_EXISTS, found, remedy, exit_code=USAGE)
+    if others := set(clusters_in(wish.file.parent)) - {wish.file}:
+        found = f"the folder is that of {others.pop()}, and a cluster has a folder of its own"
+        remedy = "name another one: --cluster NAME/cluster.yaml"
+        raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
     _refuse_silence(wish, console)
     schema = os.path.relpath(ROOT / _SCHEMA, wish.file.parent or ".")
 

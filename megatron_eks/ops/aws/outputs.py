@@ -19,11 +19,11 @@ from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
+from megatron_eks.project import OUTPUTS, refuse_folder_of_another, synth_command
 
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
 
-_FILE = "outputs.json"
 _IMAGE, _PROJECT = "Image", "BuildProject"
 # What the CDK hands from stack to stack is nobody else's business.
 _BETWEEN_STACKS = "ExportsOutput"
@@ -51,7 +51,8 @@ def record(tools: Tools, pushed: Mapping[str, str] | None = None) -> Path:
     `pushed` are images by `REPOSITORY:TAG` that this command has built and pushed itself.
     """
     plan = tools.plan
-    path = tools.cluster_file.with_name(_FILE)
+    refuse_folder_of_another(tools.project)
+    path = tools.cluster_file.with_name(OUTPUTS)
     before = read(path)
     stacks = tools.stacks
     found = {
@@ -122,16 +123,16 @@ def _key(uri: str) -> str:
     return "".join(word.capitalize() for word in re.split("[-_.]", name))
 
 
-def next_step(path: Path) -> str:
+def next_step(tools: Tools) -> str:
     """Say what comes after the file was written."""
     images = [
         value
-        for outputs in read(path).values()
+        for outputs in read(tools.cluster_file.with_name(OUTPUTS)).values()
         for key, value in outputs.items()
         if key.endswith(_IMAGE)
     ]
     built = all(is_digest(image) for image in images)
-    return "make synth, then meks apply" if built else "meks build"
+    return f"{synth_command(tools.cluster_file)}, then meks apply" if built else "meks build"
 
 
 def read(path: Path) -> Values:
@@ -149,7 +150,7 @@ def write(path: Path, values: Mapping[str, Mapping[str, str]]) -> None:
 
 def has(tools: Tools, value: str) -> bool:
     """Tell whether the file has a value."""
-    stacks = read(tools.cluster_file.with_name(_FILE)).values()
+    stacks = read(tools.cluster_file.with_name(OUTPUTS)).values()
     return any(value in outputs.values() for outputs in stacks)
 
 

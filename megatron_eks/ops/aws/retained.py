@@ -8,12 +8,12 @@ from typing import Any
 from botocore.client import BaseClient
 
 from megatron_eks.ops.aws import following
+from megatron_eks.ops.aws.names import REPOSITORY
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.stacks import Template, resources_of
 from megatron_eks.ops.aws.tools import Tools
 
 _BUCKET = "AWS::S3::Bucket"
-_REPOSITORY = "AWS::ECR::Repository"
 _PAGE = 1000
 
 
@@ -48,13 +48,14 @@ def empty_buckets(name: str, tools: Tools) -> None:
 
 
 def repositories(tools: Tools) -> list[str]:
-    """Return the cluster's image repositories that exist, whatever stack they belonged to."""
+    """Return the cluster's image repositories that exist and that no other living stack holds."""
     describe = tools.aws.client("ecr").describe_repositories
     names = [image.repository for image in tools.plan.images]
     return [
         name
         for name in names
         if if_there(describe, "RepositoryNotFoundException", repositoryNames=[name])
+        and tools.stacks.holder(REPOSITORY, name) in {None, tools.plan.stack("Images")}
     ]
 
 
@@ -93,7 +94,7 @@ def _without_retention(template: Template) -> Template:
             if policy in resource:
                 resource[policy] = "Delete"
         properties = resource.get("Properties")
-        if resource.get("Type") == _REPOSITORY and isinstance(properties, dict):
+        if resource.get("Type") == REPOSITORY and isinstance(properties, dict):
             properties["EmptyOnDelete"] = True
     return new
 

@@ -115,6 +115,22 @@ class Stacks:
             if each["ResourceStatus"] != "DELETE_COMPLETE"
         ]
 
+    def holder(self, kind: str, physical_id: str) -> str | None:
+        """Return the living stack that holds a thing; None where none does."""
+        try:
+            answer = self._client.describe_stack_resources(PhysicalResourceId=physical_id)
+        except self._client.exceptions.ClientError as error:
+            if error_code(error) == "ValidationError" and "not exist" in error_message(error):
+                return None
+            raise
+        # All resources of that stack, its first hundred, and for 90 days those of a deleted one
+        # (CloudFormation API Reference, DescribeStackResources).
+        for name in {each["StackName"] for each in answer["StackResources"]}:
+            held = self.resources(name) if self.find(name) is not None else ()
+            if any(each[1:] == (kind, physical_id) for each in held):
+                return str(name)
+        return None
+
     def changes(self, name: str, change_set: str) -> list[Change] | None:
         """Return what a change set does; None where there is none, because nothing changes."""
         pages = self._client.get_paginator("describe_change_set").paginate(

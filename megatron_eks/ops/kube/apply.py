@@ -13,10 +13,10 @@ from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects, prune, readiness
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.objects import CLUSTER_LABEL, Key, key
+from megatron_eks.ops.kube.objects import Key, key
 from megatron_eks.ops.kube.preflight.facts import SET_UP
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE
-from megatron_eks.project import Project
+from megatron_eks.project import Project, synth_command
 
 _DRY_RUNS = 8
 # Where the last of a stage must work before the next begins: CRDs, and workloads with a webhook.
@@ -30,9 +30,10 @@ _OPERATOR = Key("apps", "Deployment", OPERATOR_NAMESPACE, "training-operator")
 class Options:
     """What the user asked for."""
 
+    platform: Path
+    """As `make synth` wrote it, beside the cluster file."""
     paths: Sequence[Path] = ()
     """Files and folders; none: the platform, which is also pruned."""
-    platform: Path = Path("dist/platform")
     only_diff: bool = False
     previews: bool = False
     wait_seconds: float = 600
@@ -47,22 +48,23 @@ class Change:
     key: Key
     manifest: Object = field(repr=False)
     lines: tuple[str, ...] = ()
+    nameless: bool = False
+    """Whether it is there, and carries no cluster's name yet."""
 
 
 def run(access: Access, project: Project, options: Options, console: Console) -> int:
     """Show what changes, ask, apply, wait; a second run finds nothing to do."""
     plan, client = project.cluster, access.client
     is_platform = not options.paths
-    wanted = objects.read(options.paths or [options.platform])
-    refuse_previews(wanted, access, project, allowed=options.previews)
+    wanted = objects.read(options.paths or [options.platform], synth_command(project.file))
+    refuse_unfit(wanted, access, project, previews=options.previews, rendered=is_platform)
     if access.is_local:
         # There it is a process of this machine.
         wanted = [each for each in wanted if key(each) != _OPERATOR]
     if is_platform:
         for each in wanted:
-            each["metadata"].setdefault("labels", {})[CLUSTER_LABEL] = plan.name
-        _refuse_foreign(client, wanted, plan.name)
-    changes = _changes(client, wanted)
+            objects.mark(each, plan.name)
+    changes = _changes(client, wanted, plan.name)
     if is_platform:
         changes += _leftovers(client, plan.name, wanted)
     show(changes, console)
@@ -70,9 +72,7 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     if options.only_diff:
         return DONE
     if acting:
-        if plan.storage.existing and any(_is_set_up(each) for each in acting):
-            directories = plan.platform.shared_directories
-            console.say(f"on {project.outputs.lustre.id}, which exists, the Job {directories}")
+        _note(acting, project, console)
         if not console.confirm(f"Apply to {client.server}?"):
             console.say("nothing was changed")
             return FAILED
@@ -83,42 +83,67 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     return DONE
 
 
+def _note(acting: Sequence[Change], project: Project, console: Console) -> None:
+    """Say what the answer to the question decides besides the changes shown."""
+    plan = project.cluster
+    if plan.storage.existing and any(_is_set_up(each) for each in acting):
+        directories = plan.platform.shared_directories
+        console.say(f"on {project.outputs.lustre.id}, which exists, the Job {directories}")
+    nameless = [str(each.key) for each in acting if each.nameless]
+    if nameless:
+        console.say(
+            f"{len(nameless)} of these objects carry no cluster's name: an older release or "
+            f"somebody else made them; they become {plan.name}'s: {_some(nameless)}"
+        )
+
+
 def _is_set_up(change: Change) -> bool:
     labels = change.manifest["metadata"].get("labels") or {}
     return change.verb != "remove" and labels.get("app") == SET_UP
 
 
-def refuse_previews(
-    wanted: Sequence[Object], access: Access, project: Project, *, allowed: bool
+def refuse_unfit(
+    wanted: Sequence[Object],
+    access: Access,
+    project: Project,
+    *,
+    previews: bool,
+    rendered: bool = True,
 ) -> None:
-    """Refuse objects with placeholders, unless a local cluster is to take them."""
-    found = objects.previews(wanted)
-    if not found or (allowed and access.is_local):
+    """Refuse objects of another cluster, or for one, and placeholders outside of a rehearsal.
+
+    What nobody has `rendered` may carry no cluster's name.
+    """
+    name, again = project.cluster.name, synth_command(project.file)
+    owners = {objects.owner(each) for each in wanted}
+    if others := sorted(each for each in owners if each not in {None, name}):
+        found = f"the manifests are of cluster {others[0]!r}, and the cluster file says {name!r}"
+        remedy = f"write its own: {again}; or name the other file with --cluster"
+        raise Failure(Code.OWNED_BY_ANOTHER, found, remedy, exit_code=USAGE)
+    if rendered and owners == {None}:
+        found = "the manifests carry no cluster's name: an older release wrote them"
+        raise Failure(Code.NOT_SYNTHESISED, found, f"write them again: {again}", exit_code=USAGE)
+    for namespace in dict.fromkeys(key(each).namespace for each in wanted):
+        objects.check_namespace(access.client, namespace, name)
+    previewed = objects.previews(wanted)
+    if not previewed or (previews and access.is_local):
         return
     # The finding that synthesis printed says what is missing, and which command provides it.
     remedies = [finding.remedy for finding in project.preview]
-    remedy = f"{remedies[0]}; then: make synth" if remedies else "write it again: make synth"
+    remedy = f"{remedies[0]}; then: {again}" if remedies else f"write it again: {again}"
     if access.is_local:
         remedy += "; or add --preview, for a rehearsal on this local cluster"
-    names = ", ".join(str(key(each)) for each in found[:3]) + (", ..." if found[3:] else "")
+    names = _some([str(key(each)) for each in previewed])
     message = f"placeholders for what AWS has not chosen yet, in {names}"
     raise Failure(Code.PREVIEW_REFUSED, message, remedy, exit_code=USAGE)
 
 
-def _refuse_foreign(client: Client, wanted: Sequence[Object], name: str) -> None:
-    """Refuse namespaces that another cluster file has set up."""
-    for each in wanted:
-        if each["kind"] != "Namespace":
-            continue
-        live = client.find("v1", "Namespace", each["metadata"]["name"])
-        owner = ((live or {}).get("metadata", {}).get("labels") or {}).get(CLUSTER_LABEL, name)
-        if owner != name:
-            found = f"{key(each)} belongs to cluster {owner!r}, and the cluster file says {name!r}"
-            remedy = "name the right file with --cluster, or the right context with --context"
-            raise Failure(Code.OWNED_BY_ANOTHER, found, remedy, exit_code=USAGE)
+def _some(names: Sequence[str]) -> str:
+    """Name the first three."""
+    return ", ".join(names[:3]) + (", ..." if names[3:] else "")
 
 
-def _changes(client: Client, wanted: Sequence[Object]) -> list[Change]:
+def _changes(client: Client, wanted: Sequence[Object], cluster: str) -> list[Change]:
     """Ask the server what it would make of each object."""
     new_namespaces = {
         each["metadata"]["name"]
@@ -127,17 +152,15 @@ def _changes(client: Client, wanted: Sequence[Object]) -> list[Change]:
         and client.find("v1", "Namespace", each["metadata"]["name"]) is None
     }
     with ThreadPoolExecutor(_DRY_RUNS) as pool:
-        return list(pool.map(lambda each: _change(client, each, new_namespaces), wanted))
+        return list(pool.map(lambda each: _change(client, each, new_namespaces, cluster), wanted))
 
 
-def _change(client: Client, manifest: Object, new_namespaces: set[str]) -> Change:
-    found, metadata = key(manifest), manifest["metadata"]
+def _change(client: Client, manifest: Object, new_namespaces: set[str], cluster: str) -> Change:
+    found = key(manifest)
     if found.namespace in new_namespaces:
         return Change("create", found, manifest)
     try:
-        live = client.find(
-            manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace")
-        )
+        live = objects.find_own(client, manifest, cluster)
         after = client.apply(manifest, dry_run=True)
     except ApiError as error:
         # A kind whose CRD comes with the same files.
@@ -154,11 +177,11 @@ def _change(client: Client, manifest: Object, new_namespaces: set[str]) -> Chang
         raise ApiError(error.status, error.reason, f"{found}: {error}") from error
     if live is None:
         return Change("create", found, manifest)
-    lines = objects.differences(live, after)
-    if lines and not objects.differences(objects.labelled(live, after), after):
+    lines, nameless = objects.differences(live, after), objects.owner(live) is None
+    if lines and not objects.differences(objects.named_as(live, after), after):
         # Somebody else applied it, kubectl perhaps: from now on it is pruned with the rest.
-        return Change("adopt", found, manifest)
-    return Change("change" if lines else "", found, manifest, tuple(lines))
+        return Change("adopt", found, manifest, nameless=nameless)
+    return Change("change" if lines else "", found, manifest, tuple(lines), nameless)
 
 
 def _leftovers(client: Client, name: str, wanted: Sequence[Object]) -> list[Change]:

@@ -14,8 +14,8 @@ from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.apply import refuse_previews
-from megatron_eks.ops.kube.objects import CLUSTER_LABEL, key
+from megatron_eks.ops.kube.apply import refuse_unfit
+from megatron_eks.ops.kube.objects import key
 from megatron_eks.ops.kube.preflight import checks
 from megatron_eks.ops.kube.preflight.facts import (
     EFA_PLUGIN,
@@ -25,7 +25,7 @@ from megatron_eks.ops.kube.preflight.facts import (
     Live,
 )
 from megatron_eks.ops.kube.preflight.read import read
-from megatron_eks.project import Project
+from megatron_eks.project import Project, synth_command
 
 _POLL_SECONDS = 2
 _APPS = "apps/v1"
@@ -35,7 +35,8 @@ _APPS = "apps/v1"
 class Options:
     """What the user asked for."""
 
-    folder: Path = Path("dist/platform")
+    folder: Path
+    """As `make synth` wrote it, beside the cluster file."""
     previews: bool = False
     wait_seconds: float = 120
     """How long a remedy may take to show."""
@@ -87,10 +88,10 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
 
 def _platform(access: Access, project: Project, options: Options) -> list[Object]:
     """Read what `make synth` wrote; raise Failure where it holds placeholders."""
-    found = objects.read([options.folder])
-    refuse_previews(found, access, project, allowed=options.previews)
+    found = objects.read([options.folder], synth_command(project.file))
+    refuse_unfit(found, access, project, previews=options.previews)
     for each in found:
-        each["metadata"].setdefault("labels", {})[CLUSTER_LABEL] = project.cluster.name
+        objects.mark(each, project.cluster.name)
     # On a local cluster the operator is a process of this machine.
     is_operator = f"Deployment {project.cluster.platform.operator_namespace}/{OPERATOR}"
     return [each for each in found if not (access.is_local and str(key(each)) == is_operator)]
@@ -133,11 +134,8 @@ def _missing(patient: Patient) -> list[Step]:
     """Bring what the cluster lacks of the platform, and leave the rest as it is."""
     steps = []
     for each in patient.platform:
-        metadata = each["metadata"]
         try:
-            there = patient.client.find(
-                each["apiVersion"], each["kind"], metadata["name"], metadata.get("namespace")
-            )
+            there = objects.find_own(patient.client, each, patient.live.plan.name)
         except ApiError as error:
             # A kind whose definition is missing too.
             if error.status != HTTPStatus.NOT_FOUND:

@@ -8,15 +8,17 @@ from pathlib import Path
 import yaml
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.outputs import PREVIEW_ANNOTATION
-from megatron_eks.kubernetes.client import Object
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
+from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.printable import plain
 
-CLUSTER_LABEL = "megatron-eks/cluster"
-"""On whatever `meks apply` has put into a cluster: the name in the cluster file."""
+CLUSTER_LABEL = CLUSTER_ANNOTATION
+"""On whatever `meks apply` has put into a cluster, so that it is found again and pruned."""
+
+_NAMED_IN = ("annotations", "labels")
 
 # What is left out of a comparison: the server's own book-keeping.
 _SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
@@ -50,15 +52,18 @@ def key(manifest: Object) -> Key:
     return Key(group, manifest["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
-def read(paths: Sequence[Path]) -> list[Object]:
-    """Read manifests from files and folders, in the order of application."""
+def read(paths: Sequence[Path], again: str = "make synth") -> list[Object]:
+    """Read manifests from files and folders, in the order of application.
+
+    `again` is the command that writes them.
+    """
     found: list[Object] = []
     for path in paths:
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
         if not path.exists() or not files:
             what = "no manifest in it" if path.exists() else "no such file or folder"
             raise Failure(
-                Code.NOT_SYNTHESISED, what, "run: make synth", where=str(path), exit_code=NOT_FOUND
+                Code.NOT_SYNTHESISED, what, f"run: {again}", where=str(path), exit_code=NOT_FOUND
             )
         for file in files:
             found += _read_file(file)
@@ -119,12 +124,48 @@ def differences(live: Object, wanted: Object) -> list[str]:
     return lines or ["+ hidden data of the Secret"]
 
 
-def labelled(live: Object, wanted: Object) -> Object:
-    """Return an object with the cluster's label as another has it."""
-    labels = dict(live["metadata"].get("labels") or {})
-    if owner := (wanted["metadata"].get("labels") or {}).get(CLUSTER_LABEL):
-        labels[CLUSTER_LABEL] = owner
-    return {**live, "metadata": {**live["metadata"], "labels": labels}}
+def owner(manifest: Object) -> str | None:
+    """Return the cluster that an object names as its own; older releases set only the label."""
+    metadata = manifest["metadata"]
+    named = ((metadata.get(each) or {}).get(CLUSTER_ANNOTATION) for each in _NAMED_IN)
+    return next((str(name) for name in named if name), None)
+
+
+def mark(manifest: Object, cluster: str) -> None:
+    """Let an object carry the cluster's name, and be found again by it."""
+    for each in _NAMED_IN:
+        manifest["metadata"].setdefault(each, {})[CLUSTER_ANNOTATION] = cluster
+
+
+def find_own(client: Client, manifest: Object, cluster: str) -> Object | None:
+    """Return what the API server has of an object; raise Failure if it is another cluster's."""
+    place = manifest["metadata"]
+    live = client.find(
+        manifest["apiVersion"], manifest["kind"], place["name"], place.get("namespace")
+    )
+    found = owner(live) if live else None
+    if found in {None, cluster}:
+        return live
+    text = f"{key(manifest)} belongs to cluster {found!r}, and the cluster file says {cluster!r}"
+    remedy = "name the right file with --cluster, or the right context with --context"
+    raise Failure(Code.OWNED_BY_ANOTHER, text, remedy, exit_code=USAGE)
+
+
+def check_namespace(client: Client, name: str, cluster: str) -> None:
+    """Raise Failure where a namespace, and so the API server, is another cluster's."""
+    if name:
+        find_own(
+            client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, cluster
+        )
+
+
+def named_as(live: Object, wanted: Object) -> Object:
+    """Return an object with the name of the cluster as another has it."""
+    metadata = dict(live["metadata"])
+    for each in _NAMED_IN:
+        name = (wanted["metadata"].get(each) or {}).get(CLUSTER_ANNOTATION)
+        metadata[each] = (metadata.get(each) or {}) | ({CLUSTER_ANNOTATION: name} if name else {})
+    return {**live, "metadata": metadata}
 
 
 def hide(secret: Object) -> None:

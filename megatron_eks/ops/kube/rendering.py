@@ -19,12 +19,10 @@ from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
-from megatron_eks.project import Files, check_files, job_files
+from megatron_eks.project import OUTPUTS, Files, check_files, job_files
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
 """Of everything that was rendered for a job, on the object that runs it."""
-
-_OUTPUTS = "outputs.json"
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,13 @@ def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
 
 
 def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
-    outputs = cluster_file.with_name(_OUTPUTS)
+    outputs = cluster_file.with_name(OUTPUTS)
     with tempfile.TemporaryDirectory(prefix="meks-") as name:
         folder = Path(name)
         (folder / "jobs").mkdir()
         shutil.copy(cluster_file, folder / "cluster.yaml")
         if outputs.exists():
-            (folder / _OUTPUTS).write_text(_with_images(outputs.read_text(), images))
+            (folder / OUTPUTS).write_text(_with_images(outputs.read_text(), images))
         for number, (document, _) in enumerate(files.jobs):
             # Every JSON text is YAML, and keeps the types of its values.
             (folder / "jobs" / f"{number:05}.yaml").write_text(json.dumps(document.value))

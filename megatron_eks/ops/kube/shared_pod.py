@@ -72,7 +72,10 @@ class SharedPod:
             raise Failure(Code.PREVIEW_REFUSED, found, remedy, exit_code=USAGE)
         metadata = manifest["metadata"]
         metadata["name"] += f"-{secrets.token_hex(4)}"
-        metadata["labels"][CLUSTER_LABEL] = self.project.cluster.name
+        objects.mark(manifest, self.project.cluster.name)
+        objects.check_namespace(
+            self.access.client, metadata["namespace"], self.project.cluster.name
+        )
         metadata["annotations"][OWNER] = f"{socket.gethostname()} {os.getpid()}"
         return manifest
 

@@ -14,7 +14,7 @@ from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, INTERRUPTED
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import account, fit, jobs, logs, objects
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.apply import refuse_previews
+from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.look import look
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
@@ -63,7 +63,9 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     for finding in rendered.warnings:
         console.say(str(finding))
     created = [*rendered.beside, rendered.workload]
-    refuse_previews(created, access, project, allowed=options.previews)
+    refuse_unfit(created, access, project, previews=options.previews)
+    for each in created:
+        objects.find_own(client, each, project.cluster.name)
     release = _release(rendered, options, console)
     metadata = rendered.workload["metadata"]
     found = jobs.find(client, metadata["namespace"], metadata["name"])

@@ -14,9 +14,9 @@ from megatron_eks.ops.endings import INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import fit, jobs, objects, verdicts
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.apply import refuse_previews
+from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.status import changes, ranks_of
-from megatron_eks.project import Project
+from megatron_eks.project import Project, synth_command
 
 CHECKS = ("nvidia-smi", "efa-check", "storage", "all-reduce", "sample-training")
 """From the cheapest on; those after a failed one run too."""
@@ -33,10 +33,11 @@ _MARKS = ("--pass-busbw-gb-s", "--pass-mb-s")
 class Options:
     """What the user asked for."""
 
+    folder: Path
+    """As `make synth` wrote it, beside the cluster file."""
     pools: Sequence[str] = ()
     """None: all pools that have nodes."""
     checks: Sequence[str] = CHECKS
-    folder: Path = Path("dist/validation")
     previews: bool = False
     wait_seconds: float = 1800
 
@@ -90,13 +91,15 @@ def _checks(access: Access, project: Project, options: Options) -> Iterator[_Che
             if not file.exists() and check == "efa-check":
                 continue
             rendered = objects.read([file])
-            refuse_previews(rendered, access, project, allowed=options.previews)
+            refuse_unfit(rendered, access, project, previews=options.previews)
             (workload,) = (each for each in rendered if each["kind"] in jobs.KINDS)
             beside = tuple(each for each in rendered if each is not workload)
+            for each in rendered:
+                objects.find_own(access.client, each, project.cluster.name)
             any_found = True
             yield _Check(name, workload, beside)
     if not any_found:
-        text, remedy = "no check was rendered", "run: make synth"
+        text, remedy = "no check was rendered", f"run: {synth_command(project.file)}"
         raise Failure(Code.NOT_SYNTHESISED, text, remedy, exit_code=NOT_FOUND)
 
 

@@ -22,7 +22,7 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.project import Project, job_files
+from megatron_eks.project import OUTPUTS, Project, job_files
 
 FILES = "files/"
 """Where a bundle has the files of this machine."""
@@ -93,7 +93,7 @@ def of_files(cluster_file: Path) -> Iterator[Part]:
     folder = cluster_file.parent.resolve()
     kinds: dict[Path, Kind] = {
         cluster_file: "configuration",
-        cluster_file.with_name("outputs.json"): "outputs",
+        cluster_file.with_name(OUTPUTS): "outputs",
     }
     for path, kind in kinds.items():
         if os.path.lexists(path):

@@ -25,7 +25,7 @@ def put(proxy, loaded, tmp_path, client):
 
     def call():
         made = console()
-        options = apply.Options(paths=[file], wait_seconds=30)
+        options = apply.Options(tmp_path, paths=[file], wait_seconds=30)
         code = apply.run(Access(proxy.client, is_local=True), loaded, options, made)
         return code, made.stderr.getvalue()
 

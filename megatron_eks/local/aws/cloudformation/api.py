@@ -129,15 +129,23 @@ class CloudFormationApi(BaseResponse):
         return ActionResult({"OperationEvents": []})
 
     def describe_stack_resources(self) -> ActionResult:
-        """DescribeStackResources."""
+        """DescribeStackResources: of a stack, or of the one that a thing is in."""
         name, physical_id = self._get("StackName"), self._get("PhysicalResourceId")
         stacks = [self._region.find(name, deleted=True)] if name else self._region.living()
+        if physical_id:
+            stacks = [
+                stack
+                for stack in stacks
+                if any(each.physical_id == physical_id for each in list(stack.resources.values()))
+            ]
+        if not stacks:
+            raise ValidationError(f"Stack for {physical_id} does not exist")
         wanted = self._get("LogicalResourceId")
         found = [
             stack.describe_resource(each)
             for stack in stacks
             for each in list(stack.resources.values())
-            if wanted in (None, each.name) and physical_id in (None, each.physical_id)
+            if wanted in (None, each.name)
         ]
         return ActionResult({"StackResources": found})
 

@@ -45,6 +45,7 @@ def _has_reservations(subject: Subject) -> bool:
 CHECKS: tuple[Check[Subject], ...] = (
     Check("identity", account_checks.identity),
     Check("permissions", account_checks.permissions),
+    Check("names", lambda subject: subject.facts.taken),
     Check("quotas", account_checks.quotas),
     Check("zones offer the types", capacity_checks.offered),
     Check("reservations and Capacity Blocks", capacity_checks.reservations, _has_reservations),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
+from megatron_eks.config.errors import Finding
 from megatron_eks.ops.aws.node_groups import NodeGroup
 
 
@@ -167,6 +168,8 @@ class Facts:
     default_group: Group | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     """State of the keys that the file names; empty where there is no such key."""
+    taken: tuple[Finding, ...] = ()
+    """Names that belong to living stacks of others."""
     support_ends: date | None = None
     offers_version: bool = True
     file_systems: Mapping[str, FileSystem | None] = field(default_factory=dict)

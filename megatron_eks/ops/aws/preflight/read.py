@@ -6,11 +6,13 @@ from typing import TypeVar
 
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws import job_access
+from megatron_eks.ops.aws.names import taken
 from megatron_eks.ops.aws.preflight import deployed, network, permissions
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.capacity_facts import offers, quotas, reservations
 from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts
 from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.plan.cluster import ClusterPlan
 
 _Found = TypeVar("_Found")
@@ -40,6 +42,9 @@ def read(
     facts.offered = ask("where instance types are offered", lambda: offers(ask, plan)) or {}
     ask.check = "permissions"
     facts.denied = permissions.denied(ask, plan, facts.caller)
+    ask.check = "names"
+    stacks = Stacks(ask.client("cloudformation"))
+    facts.taken = tuple(ask("whose the names are", lambda: taken(plan, stacks)) or ())
     ask.check = "quotas"
     facts.quotas = quotas(ask, plan, made=cluster is not None)
     ask.check = "reservations and Capacity Blocks"
