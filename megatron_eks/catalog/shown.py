@@ -103,7 +103,7 @@ _OPTIONS = """
     rope-scaling-factor rotary-base rotary-percent save save-interval seed seq-length split
     tensor-model-parallel-size tensorboard-dir tokenizer-model tokenizer-type train-iters
     transformer-impl v-head-dim weight-decay
-    config direction directory expect expect-efa heartbeats input json-key keep-last log-dir
+    config direction directory expect expect-efa heartbeats input json-key keep-last
     max-bytes min-bytes model on-bad-line output-prefix pass-busbw-gb-s pass-mb-s recipe s3-uri
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node

@@ -80,7 +80,7 @@ def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]
     context = Context(
         host_network=pod.spec["hostNetwork"].raw is True,
         splits_layers=any(size != "1" for size in sizes) if sizes else None,
-        fsdp=any("fsdp" in word for word in container["command"].texts),
+        fsdp=any("fsdp" in word for word in container["command"].texts[-1:]),
         shared=tuple(mounted(pod, container, "persistentVolumeClaim")),
     )
     types = node_types(manifests, pod)
@@ -161,6 +161,8 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     args, words = pod.main["args"], [*pod.main["command"], *pod.main["args"]]
+    # `python3 record.py DIRECTORY DAYS` stands before what is started.
+    words = words[4 * (f"{_PROGRAMS}record.py" in [each.text for each in words[1:2]]) :]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
     name, own = words[at].text.removeprefix(_PROGRAMS) if words[at:] else "", words[at + 1 :]
     if name not in PROGRAM_OPTIONS:
