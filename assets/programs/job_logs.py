@@ -77,11 +77,11 @@ def _chosen(directory: Path, wanted: int | None) -> dict[int, list[Path]]:
     was of the same pods; else that is of an earlier job of the name.
     """
     names = record.starts(directory) if directory.is_dir() else []
-    newest = next((directory / each for each in reversed(names) if _ranks(directory / each)), None)
+    folders = [directory / each for each in reversed(names) if _ranks(directory / each)]
     found: dict[int, list[Path]] = {}
-    for rank in _ranks(newest) if newest else ():
-        found[rank] = [newest, *_before(newest, rank)]
-    linked = {folder for folders in found.values() for folder in folders[1:]}
+    for newest in folders[:1]:
+        found = {rank: [newest, *_before(newest, rank)] for rank in _ranks(newest)}
+    linked = {folder for each in found.values() for folder in each[1:]}
     for folder in sorted(linked, reverse=True):
         for rank in _ranks(folder):
             found.setdefault(rank, [folder, *_before(folder, rank)])

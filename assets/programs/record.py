@@ -175,6 +175,7 @@ class Copy:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._last: deque[bytes] = deque(maxlen=_LAST_LINES)
+        self._at_line = True
 
     def run(self, sources: dict[int, int], ended: int) -> None:
         """Copy each source to its destination until all are closed, or `ended` can be read.
@@ -198,17 +199,22 @@ class Copy:
                     _write_all(sources[source], chunk)
                     tails[source] = self._whole_lines(tails[source] + chunk)
         for tail in filter(None, tails.values()):
-            self.say(tail + b"\n")
+            self.say(tail)
+
+    def say_own(self, text: str) -> None:
+        """Put a line of this program into the record."""
+        self.say((b"" if self._at_line else b"\n") + f"{text}\n".encode())
 
     def say(self, text: bytes) -> None:
         """Put lines into the record."""
+        self._at_line = text.endswith(b"\n") if text else self._at_line
         self._last.extend(line[:_LINE_BYTES] for line in text.splitlines() if line.strip())
         self._record.put(text)
 
     def _whole_lines(self, text: bytes) -> bytes:
         lines, newline, tail = text.rpartition(b"\n")
         if len(tail) > _CHUNK_BYTES:
-            lines, newline, tail = text, b"\n", b""
+            lines, newline, tail = text, b"", b""
         self.say(lines + newline)
         return tail
 
@@ -267,7 +273,7 @@ def main(argv: Sequence[str]) -> int:
     code = _run(command, copy)
     reason = copy.reason() if code else ""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    copy.say(f"record: {how}, {_now()}{': ' if reason else ''}{reason}\n".encode())
+    copy.say_own(f"record: {how}, {_now()}{': ' if reason else ''}{reason}")
     if code:
         copy.tell(reason)
     record.finish()
@@ -296,7 +302,12 @@ def _run(command: Sequence[str], copy: Copy) -> int:
         signal.signal(number, lambda received, _: process.send_signal(received))
     assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 -- pipes
     ended, tell = os.pipe()
-    threading.Thread(target=lambda: (process.wait(), os.close(tell)), daemon=True).start()
+
+    def wait() -> None:
+        process.wait()
+        os.close(tell)
+
+    threading.Thread(target=wait, daemon=True).start()
     copy.run({process.stdout.fileno(): 1, process.stderr.fileno(): 2}, ended)
     return process.wait()
 

@@ -114,9 +114,7 @@ class Start:
                     self.copies = companions.Copies(self.save, self.s3_uri, self.keep_last)
                     report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
-            report.findings.append(
-                warning("retention and S3", str(problem), "read the pod's log")
-            )
+            report.findings.append(warning("retention and S3", str(problem), "read the pod's log"))
 
 
 @guarded()
