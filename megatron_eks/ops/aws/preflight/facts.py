@@ -168,6 +168,8 @@ class Facts:
     keys: Mapping[str, str] = field(default_factory=dict)
     """State of the keys that the file names; empty where there is no such key."""
     support_ends: date | None = None
+    event_ttl: tuple[str, str] = ("", "")
+    """The least and the most that EKS lets events live, such as `1h`; empty if it does not say."""
     offers_version: bool = True
     file_systems: Mapping[str, FileSystem | None] = field(default_factory=dict)
     images: Mapping[str, bool] = field(default_factory=dict)
