@@ -119,7 +119,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
-    r"|take|pass|make"
+    r"|take|pass|make|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/megatron-eks/programs/\w+\.py"
 )
 """Programs that are started, and what stands between their arguments."""
