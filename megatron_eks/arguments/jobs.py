@@ -163,7 +163,7 @@ def _record(
     claim = saved_logs.claim_of(project, given.job)
     place = SharedPod(access, project, given.cluster, console, claim, _RECORD_SECONDS)
     try:
-        return saved_logs.read(place, project, given.job, Options(), console)
+        return saved_logs.read(place, project, given.job, Options(), console, both=True)
     except Failure as failure:
         console.say(f"note: {failure}")
     except ApiError as error:

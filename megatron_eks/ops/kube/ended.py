@@ -61,7 +61,7 @@ def looked(found: Look, lines: Sequence[str]) -> Look:
 def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> Look:
     """Return a look at a job that Kubernetes does not know any more."""
     known = ranks([Rank(number, None, None) for number in range(plan.nodes)], lines)
-    well = all(each.pod is not None and each.pod.phase == "Succeeded" for each in known)
+    well = {each.pod.phase for each in known if each.pod is not None} == {"Succeeded"}
     message = "Kubernetes does not know it any more: from its record"
     end = {"type": "Complete" if well else "Failed", "status": "True", "message": message}
     manifest = {
@@ -78,7 +78,10 @@ def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> 
 
 
 def _pod(own: Sequence[str]) -> Object:
-    """Return what a pod's object would tell of how its container ended."""
+    """Return what a pod's object would tell of how its container ended.
+
+    One that had just started again when its job was given up has its end in the start before.
+    """
     end = next((found for each in reversed(own) if (found := _END.fullmatch(each))), None)
     begun = _begun(own)
     if end is None:
