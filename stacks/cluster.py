@@ -5,7 +5,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.plan.cluster import AccessPlan, ClusterPlan
+from megatron_eks.plan.cluster import EVENT_TTL, AccessPlan, ClusterPlan
 from stacks.addons import Addons
 from stacks.base import BaseStack, Place, log_group
 from stacks.bastion import Bastion
@@ -101,6 +101,8 @@ class ClusterStack(BaseStack):
                     ]
                 )
             ),
+            # Pods' events outlive the pods for so long; `meks preflight` asks EKS for the bounds.
+            kube_api_server_config=eks.CfnCluster.KubeApiServerConfigProperty(event_ttl=EVENT_TTL),
             deletion_protection=plan.access.deletion_protection,
             # Extended support costs six times as much; AWS announces the upgrade that ends support.
             upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),

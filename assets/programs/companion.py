@@ -25,13 +25,9 @@ class Companion:
         self,
         name: str,
         words: Sequence[str],
-        *,
-        longest_pause: float = _LONGEST_PAUSE_SECONDS,
-        tell: Callable[[str], object] = program.say,
         **settings: Any,  # noqa: ANN401 -- those of subprocess.Popen
     ) -> None:
         self.name = name
-        self._longest_pause, self._tell = longest_pause, tell
         self._start: Callable[[], subprocess.Popen[bytes]] = lambda: subprocess.Popen(  # noqa: S603 -- this directory's own programs
             words, stdin=subprocess.DEVNULL, **settings
         )
@@ -55,12 +51,12 @@ class Companion:
             if time.monotonic() - begun > _SETTLED_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
             while not self._ending.is_set():
-                self._tell(
+                program.say(
                     f"{self.name}: failing: its program {how} - training goes on, it starts again "
                     f"in {pause:.0f} s"
                 )
                 self._ending.wait(pause)
-                pause = min(2 * pause, self._longest_pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 with self._changing:
                     if self._ending.is_set():
                         return

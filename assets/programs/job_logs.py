@@ -1,11 +1,13 @@
-"""Prints what log_copy.py has kept of a job's ranks, each line with its rank.
+"""Prints what record.py has kept of a job's ranks, each line with its rank.
 
-job_logs.py DIR [--rank N] [--tail N] [--since SECONDS] [--most-bytes N]
+job_logs.py DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--most-bytes N]
 
-DIR holds rank-00000.log and so on, one a process of torchrun, with all starts of the job one after
-another. The lines have no time of their own: --since begins with the first one in which the program
-wrote a later time, and leaves out files that nobody has written to since. At most --most-bytes are
-printed in all, the last ones of each rank.
+DIR holds a folder for each start of the job. Of each rank its newest output is printed; what it
+printed before its container started again instead of that, or as well.
+
+Most lines have no time of their own: --since begins with the first one in which the program wrote a
+later time, and leaves out ranks that have not lived since. At most --most-bytes are printed in all,
+the last ones of each rank.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 no such logs, 130 interrupted.
 """
@@ -21,11 +23,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import program
+import record
 from findings import Report, warning
 from printable import log_line
 from program import StopError
 
 _NAME = re.compile(r"rank-(\d+)\.log")
+_AFTER = re.compile(rb"record: start .*, after (\d+)")
 # What Megatron and our programs write at the beginning of lines.
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 _HEAD_BYTES = 200
@@ -37,21 +41,24 @@ _LONGEST_BYTES = 64 * 1024
 def main(argv: Sequence[str], report: Report) -> None:
     """Print the lines, and in the end how many there were and their checksum."""
     options = _parser().parse_args(argv)
-    files = _files(options.directory, options.rank)
-    share = options.most_bytes // len(files)
+    found = _chosen(options.directory, options.rank)
     since = time.time() - options.since if options.since else None
     lines = checksum = cut = 0
-    width = len(str(max(files)))
-    for rank, path in files.items():
-        if since and path.stat().st_mtime < since:
+    width = len(str(max(found)))
+    for rank, folders in found.items():
+        # The container before the last one, the last one, or both in their order.
+        of = folders[1:] if options.before else folders[:1]
+        of = folders[::-1] if options.both else of
+        parts = [part for folder in of for part in record.parts(folder, rank)]
+        if not parts or (since and parts[-1].stat().st_mtime < since):
             continue
-        kept, dropped = _last(_lines(path, since), options.tail, share)
+        kept, dropped = _last(_lines(parts, since), options.tail, options.most_bytes // len(found))
         cut += dropped
         for line in kept:
             shown = f"[{rank:{width}}] {log_line(line)}"
             sys.stdout.write(f"{shown}\n")
             lines, checksum = lines + 1, zlib.crc32(shown.encode(), checksum)
-    report.facts.update(directory=str(options.directory), ranks=len(files), lines=lines)
+    report.facts.update(directory=str(options.directory), ranks=list(found), lines=lines)
     report.facts.update(crc32=checksum, left_out=cut)
     if cut:
         report.findings.append(
@@ -63,36 +70,61 @@ def main(argv: Sequence[str], report: Report) -> None:
         )
 
 
-def _files(directory: Path, wanted: int | None) -> dict[int, Path]:
-    try:
-        names = {path: _NAME.fullmatch(path.name) for path in directory.iterdir()}
-    except FileNotFoundError:
-        names = {}
-    found = {int(match[1]): path for path, match in names.items() if match}
-    chosen = {rank: path for rank, path in found.items() if wanted in (None, rank)}
+def _chosen(directory: Path, wanted: int | None) -> dict[int, list[Path]]:
+    """Return the folders of each rank: that of its newest output, and of the container before.
+
+    The newest start may lack ranks that had failed for good. They are in the one before it, if that
+    was of the same pods; else that is of an earlier job of the name.
+    """
+    names = record.starts(directory) if directory.is_dir() else []
+    folders = [directory / each for each in reversed(names) if _ranks(directory / each)]
+    found: dict[int, list[Path]] = {}
+    for newest in folders[:1]:
+        found = {rank: [newest, *_before(newest, rank)] for rank in _ranks(newest)}
+    linked = {folder for each in found.values() for folder in each[1:]}
+    for folder in sorted(linked, reverse=True):
+        for rank in _ranks(folder):
+            found.setdefault(rank, [folder, *_before(folder, rank)])
+    chosen = {rank: found[rank] for rank in sorted(found) if wanted in (None, rank)}
     if not chosen:
-        there = f"ranks 0 to {max(found)}" if found else "no rank-*.log"
-        lacking = there if wanted is None or not found else f"{there}, and no rank {wanted}"
-        remedy = "Megatron's jobs are copied there; see that the name is right"
-        raise StopError(program.EXIT_NOT_FOUND, directory, lacking, remedy)
-    return dict(sorted(chosen.items()))
+        there = f"no rank {wanted}, ranks are 0 to {max(found)}" if found else "no record of a job"
+        remedy = "see that name and rank are right, and that the job started within its keep_days"
+        raise StopError(program.EXIT_NOT_FOUND, directory, there, remedy)
+    return chosen
 
 
-def _lines(path: Path, since: float | None) -> Iterator[bytes]:
-    """Yield the lines of a file; with `since` from the first later time on, if it has times."""
-    with path.open("rb") as file:
-        if since is not None and _has_times(path):
-            for line in file:
-                if (moment := _moment(line)) is not None and moment >= since:
-                    yield line.rstrip(b"\r\n")[:_LONGEST_BYTES]
-                    break
-        for line in file:
+def _ranks(folder: Path) -> list[int]:
+    return [int(match[1]) for each in folder.iterdir() if (match := _NAME.fullmatch(each.name))]
+
+
+def _before(folder: Path, rank: int) -> list[Path]:
+    """Return the folder of the container before, of which the first line tells."""
+    with (folder / f"rank-{rank:05}.log").open("rb") as file:
+        after = _AFTER.match(file.readline())
+    before = folder.with_name(after[1].decode()) if after else folder
+    return [before] if after and (before / f"rank-{rank:05}.log").exists() else []
+
+
+def _lines(parts: Sequence[Path], since: float | None) -> Iterator[bytes]:
+    """Yield the lines of files; with `since` from the first later time on, if they have times."""
+    timed = since is not None and any(_moment(line) is not None for line in _whole(parts))
+    for line in _whole(parts):
+        if timed and since is not None:
+            timed = (_moment(line) or 0) < since
+        if not timed:
             yield line.rstrip(b"\r\n")[:_LONGEST_BYTES]
 
 
-def _has_times(path: Path) -> bool:
-    with path.open("rb") as file:
-        return any(_moment(line) is not None for line in file)
+def _whole(parts: Sequence[Path]) -> Iterator[bytes]:
+    """Yield the lines of files, and how much is no longer between them."""
+    end = 0
+    for part in parts:
+        begin = record.place(part)
+        if begin > end:
+            yield f"record: {begin - end} bytes are left out here".encode()
+        with part.open("rb") as file:
+            yield from file
+            end = begin + file.tell()
 
 
 def _moment(line: bytes) -> float | None:
@@ -128,6 +160,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rank", type=int, help="of this rank alone")
     parser.add_argument("--tail", type=int, help="the last lines of each rank")
     parser.add_argument("--since", type=int, metavar="SECONDS", help="from so long ago on")
+    parser.add_argument("--before", action="store_true", help="before its last restart")
+    parser.add_argument("--both", action="store_true", help="before and after it")
     parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
     return parser
 

@@ -1,6 +1,6 @@
 """Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
 
-torchrun train_megatron.py --log-dir DIR --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
+torchrun train_megatron.py --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
@@ -28,16 +28,13 @@ import megatron_process
 import start_guard
 import whole
 from arguments import MegatronArguments
-from companion import Companion
 from findings import Report, warning
 from indexed_data import DataSet
 from printable import guarded
 
 MEGATRON_LM = "/opt/megatron-lm"
 
-_HERE = Path(__file__).resolve().parent
 _WAIT_SECONDS = 300.0
-_LOG_PAUSE_SECONDS = 4.0
 
 
 class Start:
@@ -47,7 +44,6 @@ class Start:
         self, options: argparse.Namespace, words: Sequence[str], environment: Mapping[str, str]
     ) -> None:
         self.options = options
-        self.log_dir: Path = options.log_dir
         self.keep_last: int = options.keep_last
         self.s3_uri: str | None = options.s3_uri
         self.wait_seconds: float = options.wait_seconds
@@ -90,9 +86,8 @@ class Start:
         if self.save is not None:
             kept = self.save, self.pretrained, self.ckpt_format
             report.collect(guards.check_save(*kept))
-        for directory in (tensorboard, self.log_dir):
-            if directory is not None:
-                report.collect(guards.check_writable(directory))
+        if tensorboard is not None:
+            report.collect(guards.check_writable(tensorboard))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
 
     def _check_job(self, report: Report, deadline: float) -> None:
@@ -112,7 +107,6 @@ class Start:
     def start_companions(self, report: Report) -> None:
         """Start what runs beside Megatron; the training does without it if it has to."""
         try:
-            self._start_log_copy()
             if self.rank == 0 and self.save is not None:
                 self.retention = companions.Retention(self.save, self.keep_last, self.ckpt_format)
                 report.facts["keep_last"] = self.keep_last
@@ -120,36 +114,7 @@ class Start:
                     self.copies = companions.Copies(self.save, self.s3_uri, self.keep_last)
                     report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
-            report.findings.append(
-                warning("log copy, retention and S3", str(problem), "read the pod's log")
-            )
-
-    def _start_log_copy(self) -> None:
-        ends = {name: os.pipe() for name in ("stdout", "stderr")}
-        # The readers stay open here too: a copy that dies costs no rank its output, nor its life.
-        readers = [reader for reader, _ in ends.values()]
-        out, err = os.dup(1), os.dup(2)
-        Companion(
-            f"log copy to {self.log_dir}",
-            [
-                sys.executable,
-                str(_HERE / "log_copy.py"),
-                *(f"--{name}={reader}" for name, (reader, _) in ends.items()),
-                str(self.log_dir / f"rank-{self.rank:05d}.log"),
-            ],
-            # A rank that has filled the pipe waits for it.
-            longest_pause=_LOG_PAUSE_SECONDS,
-            tell=lambda text: os.write(err, f"{text}\n".encode()),
-            stdout=out,
-            stderr=err,
-            pass_fds=readers,
-            # torchrun ends a worker's whole process group; the copy has to outlive Megatron's
-            # last words, and ends by itself when they are through.
-            start_new_session=True,
-        )
-        for descriptor, (_, writer) in zip((1, 2), ends.values(), strict=True):
-            os.dup2(writer, descriptor)
-            os.close(writer)
+            report.findings.append(warning("retention and S3", str(problem), "read the pod's log"))
 
 
 @guarded()
@@ -200,7 +165,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--log-dir", type=Path, required=True, help="where logs are copied to")
     parser.add_argument(
         "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
     )

@@ -78,7 +78,8 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
             parser.error("-o goes with --explain: logs are printed as they are")
 
         def act(access: Access, project: Project, console: Console) -> int:
-            if not given.follow and saved_logs.are_needed(access.client, project, given.job):
+            words = access.client, project, given.job, given.rank
+            if not given.follow and saved_logs.are_needed(*words):
                 return _saved(given, access, project, options, console)
             if given.explain:
                 found = kube_diagnosis.of_job(access.client, project.cluster, given.job, options)
@@ -101,7 +102,8 @@ def _saved(
     words = place, project, given.job, options, console
     try:
         if given.explain:
-            return diagnosis.report(saved_logs.explain(*words), given.output, console)
+            found = saved_logs.explain(*words, client=access.client)
+            return diagnosis.report(found, given.output, console)
         return saved_logs.run(*words)
     except KeyboardInterrupt:
         console.say("\ninterrupted: nothing was changed")

@@ -5,28 +5,35 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from megatron_eks.arguments import job_logs
 from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
+from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import (
     cancel,
     overrides,
     overview,
     overview_view,
+    saved_logs,
     status,
     status_view,
     submit,
     watching,
 )
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.logs import Options
 from megatron_eks.ops.kube.rendering import Wish
+from megatron_eks.ops.kube.shared_pod import SharedPod
 from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.project import OUTPUTS, Project
 
 _WATCH_SECONDS = 5.0
+_RECORD_SECONDS = 60.0
+"""For the pod that reads a record: the rest of a status is known without it."""
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -131,17 +138,37 @@ def _status(commands: "Commands[argparse.ArgumentParser]") -> None:
         def act(access: Access, project: Project, console: Console) -> int:
             client, name = access.client, given.job
 
+            @cache
+            def record() -> Sequence[str]:
+                return _record(given, access, project, console)
+
             def see() -> watching.View:
                 if name is None:
                     found = overview.read(client, project.cluster, nodes=given.nodes)
                     return overview_view.view(found)
-                return status_view.view(status.read(client, project, name, nodes=given.nodes))
+                read = status.read(client, project, name, nodes=given.nodes, record=record)
+                return status_view.view(read)
 
             again = f"meks status {f'{name} ' if name else ''}{'--nodes ' * given.nodes}--watch"
             options = watching.Options(given.output, given.watch, again)
             return watching.show(client, see, options, console)
 
         return on_cluster(given, act)
+
+
+def _record(
+    given: argparse.Namespace, access: Access, project: Project, console: Console
+) -> Sequence[str]:
+    """Read what a job's ranks have printed; a cluster that cannot tell has an end to show too."""
+    claim = saved_logs.claim_of(project, given.job)
+    place = SharedPod(access, project, given.cluster, console, claim, _RECORD_SECONDS)
+    try:
+        return saved_logs.read(place, project, given.job, Options(), console, both=True)
+    except Failure as failure:
+        console.say(f"note: {failure}")
+    except ApiError as error:
+        console.say(f"note: the record of {given.job} cannot be read: {error}")
+    return ()
 
 
 def _cancel(commands: "Commands[argparse.ArgumentParser]") -> None:

@@ -19,5 +19,5 @@ PROGRAM_OPTIONS = {
     "train_bridge.py": f"--recipe=! --config=! {_START}",
     "train_ddp.py": _TRAINER,
     "train_fsdp.py": _TRAINER,
-    "train_megatron.py": f"--log-dir=! --keep-last=! --s3-uri= --wait-seconds= {_START}",
+    "train_megatron.py": f"--keep-last=! --s3-uri= --wait-seconds= {_START}",
 }

@@ -103,7 +103,7 @@ _OPTIONS = """
     rope-scaling-factor rotary-base rotary-percent save save-interval seed seq-length split
     tensor-model-parallel-size tensorboard-dir tokenizer-model tokenizer-type train-iters
     transformer-impl v-head-dim weight-decay
-    config direction directory expect expect-efa heartbeats input json-key keep-last log-dir
+    config direction directory expect expect-efa heartbeats input json-key keep-last
     max-bytes min-bytes model on-bad-line output-prefix pass-busbw-gb-s pass-mb-s recipe s3-uri
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node
@@ -119,7 +119,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
-    r"|take|pass|make"
+    r"|take|pass|make|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/megatron-eks/programs/\w+\.py"
 )
 """Programs that are started, and what stands between their arguments."""

@@ -359,6 +359,7 @@ class Code(StrEnum):
     NO_BUCKET = "MEKS-0885"
     NOTHING_TO_SEND = "MEKS-0886"
     SAVED_LOG_CUT = "MEKS-0887"
+    EVENT_TTL = "MEKS-0888"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

@@ -77,7 +77,7 @@ def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]
     context = Context(
         host_network=pod.spec["hostNetwork"].raw is True,
         splits_layers=any(size != "1" for size in sizes) if sizes else None,
-        fsdp=any("fsdp" in word for word in container["command"].texts),
+        fsdp=any("fsdp" in word for word in container["command"].texts[-1:]),
         shared=tuple(mounted(pod, container, "persistentVolumeClaim")),
     )
     return [replace(context, instance=each) for each in node_types(manifests, pod)] or [context]
@@ -149,6 +149,8 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     words = [*pod.main["command"], *pod.main["args"]]
+    # `python3 record.py DIRECTORY DAYS` stands before what is started.
+    words = words[4 * (f"{_PROGRAMS}record.py" in [each.text for each in words[1:2]]) :]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
     name = words[at].text.removeprefix(_PROGRAMS) if words[at:] else ""
     if name not in PROGRAM_OPTIONS:

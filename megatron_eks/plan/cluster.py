@@ -45,6 +45,10 @@ _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
 }
 
 
+EVENT_TTL = "1h"
+"""How long events live: the longest that EKS documents (API, KubeApiServerConfigRequest)."""
+
+
 @dataclass(frozen=True)
 class AddonPlan:
     """One EKS add-on."""

@@ -18,6 +18,9 @@ MIB = 1024**2
 
 PROGRAMS = "/opt/megatron-eks/programs"
 
+RECORD = "record"
+"""The program that starts all others, and keeps what they print."""
+
 CONFIG_DIRECTORY = "/etc/megatron-eks"
 """Where the files of a job are mounted."""
 

@@ -98,8 +98,8 @@ def test_words_about_secrets_are_right():
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        (_FETCH, f"{_BOX} command 1", "/opt/megatron-eks/programs/fetsh.py", Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} command 0", "torchrun", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 5", "/opt/megatron-eks/programs/fetsh.py", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 4", "torchrun", Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", lambda old: [old[0], *old], Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
         (_CONFIG, "data", {"train.json": "{}"}, Code.MISSING_OBJECT),

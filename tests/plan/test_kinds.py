@@ -39,7 +39,10 @@ def test_every_kind_has_a_shipped_job(plan):
 def test_fsdp_reads_the_job_files_own_blocks(plan):
     """The program takes model, training, data and checkpoint as they stand there."""
     job = plan("fsdp-llama-2-7b")
-    assert job.command == ("torchrun", f"{PROGRAMS}/train_fsdp.py")
+    assert job.command == (
+        *("python3", f"{PROGRAMS}/record.py", "/shared/logs/fsdp-llama-2-7b", "7"),
+        *("torchrun", f"{PROGRAMS}/train_fsdp.py"),
+    )
     assert job.args[:2] == ("--config", "/etc/megatron-eks/train_fsdp.json")
     config = json.loads(job.files["train_fsdp.json"])
     assert set(config) == {"model", "training", "data", "checkpoint", "runtime"}
@@ -79,7 +82,7 @@ def test_ddp_tells_torchrun_what_an_operator_would(plan):
     """The rank comes from the index that Kubernetes gives each pod, the master has index 0."""
     job = plan("ddp-llama-3-2-1b")
     assert (job.workload, job.nodes) == ("indexed_job", 2)
-    assert job.command == (
+    assert job.command[4:] == (
         "torchrun",
         "--nnodes=2",
         "--nproc-per-node=8",
@@ -123,7 +126,7 @@ def test_shards_are_pods_with_an_index(plan):
         **{"image: megatron": "image: megatron\npool: p4d\nshards: 3\njson_keys: [title, text]"},
     )
     assert (job.workload, job.nodes, job.gpus) == ("indexed_job", 3, 0)
-    assert job.command == ("python3", f"{PROGRAMS}/prepare_data.py")
+    assert job.command[4:] == ("python3", f"{PROGRAMS}/prepare_data.py")
     assert job.args.count("--json-key") == 2
     assert job.backoff_limit == 9
     assert job.resources.efa == 0

@@ -139,7 +139,7 @@ class Job:
         return subprocess.Popen(  # noqa: S603 -- the program under test
             [
                 *(sys.executable, str(PROGRAMS / "train_megatron.py")),
-                *("--log-dir", str(self.logs), "--keep-last", "2", *own),
+                *("--keep-last", "2", *own),
                 *("--", *self.words(*more)),
             ],
             stdout=subprocess.PIPE,

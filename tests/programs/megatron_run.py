@@ -121,7 +121,7 @@ class MegatronRun:
         return [
             *(str(prepare_files.PYTHON), "-m", "torch.distributed.run"),
             *("--standalone", f"--nproc-per-node={ranks}", "--monitor-interval=0.1"),
-            *(str(PROGRAM), "--log-dir", str(self.root / "logs"), "--keep-last=9"),
+            *(str(PROGRAM), "--keep-last=9"),
             *("--", *self.words),
         ]
 

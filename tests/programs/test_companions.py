@@ -12,7 +12,6 @@ from pathlib import Path
 
 import copies
 import gang
-import log_copy
 import pytest
 
 from tests.programs import saved
@@ -65,7 +64,7 @@ def silent():
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("program", ["retention.py", "log_copy.py", "checkpoint_sync.py"])
+@pytest.mark.parametrize("program", ["retention.py", "checkpoint_sync.py"])
 def test_a_companion_that_dies_starts_again(s3, job, program):
     """Its death is told, the training goes on, and its work is done in the end."""
     environment = job.environment(**s3.environment)
@@ -86,7 +85,6 @@ def test_a_companion_that_dies_starts_again(s3, job, program):
     assert "failing: its program was ended by SIGKILL - training goes on, it starts again" in err
     assert "saved after SIGTERM" in out
     assert s3.json("latest")["name"] == "iter_0000400"
-    assert "saved after SIGTERM" in (job.logs / "rank-00000.log").read_text()
 
 
 def test_megatron_waits_for_the_last_copy(s3, job):
@@ -109,7 +107,7 @@ def test_s3_that_hangs_at_the_end_is_given_up(s3, job, silent, tmp_path):
     write_checkpoint(job.save, 100)
     (job.save / "latest_checkpointed_iteration.txt").write_text("100")
     words = [sys.executable, str(program), "train_megatron.py"]
-    words += ["--log-dir", str(job.logs), "--keep-last=2", "--s3-uri", URI, "--", *job.words()]
+    words += ["--keep-last=2", "--s3-uri", URI, "--", *job.words()]
     done = subprocess.run(  # noqa: S603 -- the program under test
         words,
         env=job.environment(**s3.environment | {"AWS_ENDPOINT_URL_S3": silent}),
@@ -283,21 +281,3 @@ def test_a_watcher_that_dies_ends_no_node(job, tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "watch: failing: its program was ended by SIGKILL - training goes on" in err
-
-
-def test_log_copy_goes_on_once_there_is_room(tmp_path, monkeypatch):
-    """A disk that is full for a while costs the lines of that while, and says how many bytes."""
-    monkeypatch.setattr(log_copy, "_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(log_copy, "_FLUSH_SECONDS", 0.1)
-    (tmp_path / "logs").write_text("a file where the directory should be")
-    file = log_copy.FileCopy(tmp_path / "logs" / "rank-00000.log")
-    file.start()
-    file.put(b"lost\n")
-    until(lambda: file.dropped, "drop")
-    (tmp_path / "logs").unlink()
-    until((tmp_path / "logs" / "rank-00000.log").exists, "second try")
-    file.put(b"kept\n")
-    file.chunks.put(None)
-    file.join(10)
-    text = (tmp_path / "logs" / "rank-00000.log").read_text()
-    assert text == "\n[5 bytes were not copied]\nkept\n"

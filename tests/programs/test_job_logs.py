@@ -1,4 +1,4 @@
-"""job_logs prints what log_copy has kept, so that it comes through a pod's log whole."""
+"""job_logs prints what record has kept, so that it comes through a pod's log whole."""
 
 import os
 import zlib
@@ -12,9 +12,10 @@ from tests.programs import run_program
 @pytest.fixture
 def folder(tmp_path):
     """Return the logs of a job of two ranks."""
+    (start := tmp_path / "0001").mkdir()
     for rank, step in ((0, 1), (11, 2)):
         lines = [f" [2026-11-2{step} 10:0{minute}:00] step {minute}\n" for minute in range(5)]
-        (tmp_path / f"rank-{rank:05d}.log").write_text("".join(lines))
+        (start / f"rank-{rank:05d}.log").write_text("".join(lines))
     (tmp_path / "steps.jsonl").write_text("{}\n")
     return tmp_path
 
@@ -50,13 +51,13 @@ def test_a_rank_the_last_lines_and_a_time_narrow_it_down(folder):
     ago = datetime.now(tz=UTC) - datetime(2026, 11, 22, 10, 2, 30, tzinfo=UTC)
     lines = printed(folder, "--since", int(ago.total_seconds()))
     assert [line[-6:] for line in lines] == ["step 3", "step 4"]
-    os.utime(folder / "rank-00011.log", (0, 0))
+    os.utime(folder / "0001" / "rank-00011.log", (0, 0))
     assert printed(folder, "--since", 3600) == []
 
 
 def test_bytes_that_no_terminal_shows_are_escaped(folder):
     """A bar that redraws itself is its last state; an unfinished line counts."""
-    (folder / "rank-00000.log").write_bytes(b"a\xffb\n10%\r20%\nbell\x07\nhalf")
+    (folder / "0001" / "rank-00000.log").write_bytes(b"a\xffb\n10%\r20%\nbell\x07\nhalf")
     assert printed(folder, "--rank", 0) == [
         *("[0] a\\xffb", "[0] 20%", "[0] bell\\x07", "[0] half"),
     ]
@@ -70,7 +71,7 @@ def test_what_is_too_much_is_left_out_and_said(folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [((), "no rank-*.log"), (("--rank", "3"), "no rank-*.log")]
+    ("words", "said"), [((), "no record of a job"), (("--rank", "3"), "no record of a job")]
 )
 def test_no_logs_are_exit_code_3(tmp_path, words, said):
     """A directory without any, and one that is not there."""
@@ -82,4 +83,29 @@ def test_no_logs_are_exit_code_3(tmp_path, words, said):
 def test_a_rank_that_is_not_there_is_named_with_those_that_are(folder):
     """0 to the largest."""
     done = run_program.run("job_logs.py", folder, "--rank", 3)
-    assert (done.code, "ranks 0 to 11, and no rank 3" in done.findings[0]) == (3, True)
+    assert (done.code, "no rank 3, ranks are 0 to 11" in done.findings[0]) == (3, True)
+
+
+def test_the_newest_start_is_printed_or_the_one_before(folder):
+    """Of a rank that had failed for good its last one, if a pod of that start went on."""
+    (folder / "0001" / "rank-00000.log").write_text("record: start 0001, T\none\n")
+    for start, number in (("0002", 0), ("0003", 0)):
+        (folder / start).mkdir()
+        after = f", after {int(start) - 1:04} in this pod" if start == "0002" else ""
+        text = f"record: start {start}, T{after}\nof {start}\n"
+        (folder / start / f"rank-{number:05}.log").write_text(text)
+    # The third start is of a new job: nothing before it has to do with it.
+    assert printed(folder, "--both") == ["[0] record: start 0003, T", "[0] of 0003"]
+    (folder / "0003" / "rank-00000.log").unlink()
+    assert printed(folder, "--tail", 1) == ["[ 0] of 0002", "[11]  [2026-11-22 10:04:00] step 4"]
+    assert printed(folder, "--tail", 1, "--before") == ["[ 0] one"]
+    assert printed(folder, "--rank", 0, "--both")[1::2] == ["[0] one", "[0] of 0002"]
+
+
+def test_what_a_long_log_has_lost_is_counted(folder):
+    """Files are named by the place of their first byte."""
+    (folder / "0001" / "rank-00000.log").write_text("one\n")
+    (folder / "0001" / "rank-00000.000000000104.log").write_text("two\n")
+    assert printed(folder, "--rank", 0) == [
+        *("[0] one", "[0] record: 100 bytes are left out here", "[0] two"),
+    ]

@@ -6,8 +6,8 @@ from functools import partial
 
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.kube import jobs, logs, pods
-from megatron_eks.ops.kube.jobs import Rank
+from megatron_eks.ops.kube import ended, jobs, logs, pods
+from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.plan.cluster import ClusterPlan
 
 _TAIL = 2000
@@ -20,14 +20,30 @@ def of_job(client: Client, plan: ClusterPlan, name: str, options: logs.Options) 
     job = jobs.get(client, plan.platform.namespace, name)
     found = jobs.ranks(job, jobs.pods_of(client, job))
     chosen = logs.chosen(found, name, options.rank)
-    events = client.list("v1", "Event", job.namespace)
-    nodes = client.list("v1", "Node")
     read = partial(_printed, client, job.namespace, options)
     with ThreadPoolExecutor(_READERS) as readers:
         printed = [line for lines in readers.map(read, chosen) for line in lines]
-    told = [line for rank in chosen for line in _told(rank, events, nodes)]
-    ends = [line for rank in chosen for line in _ends(rank)]
-    return diagnose([*told, *printed, *ends, f"event {job.message()}"])
+    return _explained(client, job, chosen, printed)
+
+
+def of_record(
+    client: Client, plan: ClusterPlan, name: str, options: logs.Options, lines: Sequence[str]
+) -> Diagnosis:
+    """Explain what became of a job by what its ranks have printed before their pods went."""
+    job = jobs.find(client, plan.platform.namespace, name)
+    there = jobs.ranks(job, jobs.pods_of(client, job)) if job else []
+    found = [rank for rank in ended.ranks(there, lines) if options.rank in {None, rank.number}]
+    return _explained(client, job, found, ended.printed(lines))
+
+
+def _explained(
+    client: Client, job: RunningJob | None, ranks: Sequence[Rank], printed: Sequence[str]
+) -> Diagnosis:
+    events = client.list("v1", "Event", job.namespace) if job else []
+    nodes = client.list("v1", "Node")
+    told = [line for rank in ranks for line in _told(rank, events, nodes)]
+    ends = [line for rank in ranks for line in _ends(rank)]
+    return diagnose([*told, *printed, *ends, *([f"event {job.message()}"] if job else [])])
 
 
 def _printed(client: Client, namespace: str, options: logs.Options, rank: Rank) -> list[str]:
@@ -66,8 +82,8 @@ def _ends(rank: Rank) -> Iterator[str]:
     status = (rank.manifest or {}).get("status", {})
     for container in status.get("containerStatuses") or ():
         for state in (container.get("lastState", {}), container.get("state", {})):
-            if (ended := state.get("terminated")) and ended.get("exitCode"):
-                end = f"{ended.get('reason', '')} exit code: {ended['exitCode']}"
+            if (last := state.get("terminated")) and last.get("exitCode"):
+                end = f"{last.get('reason', '')} exit code: {last['exitCode']}"
                 yield f"[{rank.number}] container {container['name']} ended: {end}"
 
 

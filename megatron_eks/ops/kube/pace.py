@@ -12,6 +12,8 @@ from megatron_eks.ops.kube.run_log import Step
 from megatron_eks.plan.job import JobPlan
 
 # Single lines differ by what else went on; ten are a hundred steps of Megatron's.
+# No GPU is so slow: ranks run on CPUs, as in a rehearsal.
+_LEAST_MFU = 0.001
 _NEWEST = 10
 # A step that comes so many times later than usual does not come: a save or a validation between
 # two lines takes less.
@@ -164,11 +166,12 @@ def _mfu(
     own: float | None, tflops: float | None, tokens: float | None, plan: Planned | None
 ) -> float | None:
     """Return the share of the GPU's peak: the run's own word, else by the plan's peak."""
-    if own is not None or plan is None:
-        return own
-    if tflops is not None:
-        return tflops / plan.tflops_per_gpu * plan.mfu
-    return None if tokens is None else tokens / plan.tokens_per_second * plan.mfu
+    found = own
+    if own is None and plan is not None and tflops is not None:
+        found = tflops / plan.tflops_per_gpu * plan.mfu
+    elif own is None and plan is not None and tokens is not None:
+        found = tokens / plan.tokens_per_second * plan.mfu
+    return None if found is None or found < _LEAST_MFU else found
 
 
 def same_batch(found: Pace, plan: Planned | None) -> bool:

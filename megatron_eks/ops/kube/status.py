@@ -1,11 +1,11 @@
 """`meks status JOB`: how a job does, rank by rank, beside its plan, and what it waits for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client
-from megatron_eks.ops.kube import account, jobs, node_view, pace
+from megatron_eks.ops.kube import account, ended, jobs, node_view, pace
 from megatron_eks.ops.kube.account import Checkpoint, Goodput, Restarts
 from megatron_eks.ops.kube.alarms import alarms
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
@@ -37,9 +37,19 @@ class State:
     """None where nobody asked for them."""
 
 
-def read(client: Client, project: Project, name: str, *, nodes: bool = False) -> State:
-    """Look at a job, with `nodes` into its containers. Raises Failure if there is none."""
-    found = look(client, project.cluster.platform.namespace, name)
+def read(
+    client: Client,
+    project: Project,
+    name: str,
+    *,
+    nodes: bool = False,
+    record: Callable[[], Sequence[str]] = tuple,
+) -> State:
+    """Look at a job, with `nodes` into its containers. Raises Failure if there is none.
+
+    `record` returns what its ranks have printed, where their pods are gone.
+    """
+    found = _look(client, project, name, record)
     plan, no_plan = pace.plan_of(project.jobs, found.job)
     speed, predicted = pace.pace(found, plan), pace.planned(plan)
     if not pace.same_batch(speed, predicted):
@@ -65,6 +75,21 @@ def read(client: Client, project: Project, name: str, *, nodes: bool = False) ->
         if nodes
         else None,
     )
+
+
+def _look(client: Client, project: Project, name: str, record: Callable[[], Sequence[str]]) -> Look:
+    namespace = project.cluster.platform.namespace
+    try:
+        found = look(client, namespace, name)
+    except jobs.NoJob:
+        known = next((each for each in project.jobs if each.name == name), None)
+        lines = record() if known else ()
+        if known is None or not lines:
+            raise
+        return ended.gone(known, namespace, lines, client.now())
+    if found.job.ended and any(rank.pod is None for rank in found.ranks):
+        found = ended.looked(found, record())
+    return found
 
 
 def ranks_of(client: Client, job: RunningJob) -> list[Rank]:

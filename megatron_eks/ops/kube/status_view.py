@@ -125,7 +125,8 @@ def _speed(state: State) -> Iterator[str]:
     ]
     if any(parts):
         yield f"speed       {', '.join(part for part in parts if part)}"
-    yield f"MFU         {mfu(found, plan)}{'' if plan else f' ({state.no_plan})'}"
+    if found.mfu is not None or plan is None:
+        yield f"MFU         {mfu(found, plan)}{'' if plan else f' ({state.no_plan})'}"
 
 
 def mfu(found: Pace, plan: Planned | None) -> str:

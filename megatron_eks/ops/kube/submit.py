@@ -247,7 +247,7 @@ def _wait(
         message = f"{job.name} has not come to an end in that time"
         raise Failure(Code.NOT_READY, message, f"it goes on; see: meks status {job.name}")
     if ended == "Failed":
-        console.say(f"see why: meks logs {job.name} --tail 50")
+        console.say(f"see why: meks logs {job.name} --explain")
         return FAILED
     copied = account.copies(look(client, job.namespace, job.name)) if ended else None
     if copied is not None and copied.state != "whole":

@@ -16,6 +16,7 @@ from megatron_eks.plan.job import (
     CONFIG_DIRECTORY,
     MASTER_PORT,
     PROGRAMS,
+    RECORD,
     TRAINING_APP,
     JobPlan,
     Rendezvous,
@@ -63,7 +64,7 @@ class Program:
 
 
 def log_directory(job: Job, cluster: ClusterPlan) -> str:
-    """Return where a job's logs are copied to."""
+    """Return where what a job prints is kept, and what its ranks write beside it."""
     return f"{cluster.storage.lustre.mount_path}/logs/{job.name}"
 
 
@@ -135,7 +136,7 @@ def ranks(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
         workload=workload,
-        command=(job.runtime.torchrun_path, *meeting, program.path),
+        command=_recorded(job, cluster, job.runtime.torchrun_path, *meeting, program.path),
         restarts_in_place=allowed > 0,
         # Restarts of all containers are summed, and the job fails when the sum reaches the limit
         # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
@@ -167,7 +168,7 @@ def task(
         pool=cluster.pool(job.pool) if job.pool else None,
         nodes=pods,
         image=job_image(job, images),
-        command=("python3", program.path),
+        command=_recorded(job, cluster, "python3", program.path),
         args=program.args,
         env=_environment(program, cluster),
         resources=resources,
@@ -181,6 +182,12 @@ def task(
         files=program.files,
         secrets=program.secrets,
     )
+
+
+def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
+    """Start a program so that what it prints outlives its pod, for as long as the job may."""
+    keep = log_directory(job, cluster), str(job.runtime.keep_days)
+    return ("python3", f"{PROGRAMS}/{RECORD}.py", *keep, *words)
 
 
 def job_image(job: Job, images: Images) -> Image:
@@ -265,6 +272,8 @@ def plan_shared(cluster: ClusterPlan, images: Images, program: str, args: Sequen
     resources = cpu_resources(_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB)
     return replace(
         task(job, cluster, images, run, resources=resources),
+        # Its command reads what it prints, and nobody looks for it later.
+        command=("python3", run.path),
         deadline_seconds=_DEADLINE_SECONDS,
         grace_seconds=_GRACE_SECONDS,
         priority_class=VALIDATION_PRIORITY,

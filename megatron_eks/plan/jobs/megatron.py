@@ -30,8 +30,6 @@ def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     program = Program(
         name="train_megatron",
         args=(
-            "--log-dir",
-            logs,
             "--keep-last",
             str(job.checkpoint.keep_last),
             *(("--s3-uri", job.checkpoint.s3_uri) if job.checkpoint.s3_uri else ()),

@@ -110,8 +110,9 @@ class Cluster:
         return found
 
     def ranks_of(self, pod: Object, program: str) -> list[int]:
-        """Return the ranks of a pod, whose launcher names their program too."""
-        launchers = self.processes_of(pod, "torch.distributed.run")
+        """Return the ranks of a pod; what starts them names their program too."""
+        starts = ("torch.distributed.run", "record.py")
+        launchers = [each for name in starts for each in self.processes_of(pod, name)]
         return [each for each in self.processes_of(pod, program) if each not in launchers]
 
     def force_delete(self, pod: Object) -> None:

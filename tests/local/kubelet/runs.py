@@ -61,8 +61,13 @@ def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) 
         pod["terminationGracePeriodSeconds"] = 2
         (container,) = pod["containers"]
         container["image"] = image or container["image"]
-        args = container["args"]
-        args[args.index("--log-dir") + 1] = f"/shared/logs/{name}"
+        folder = f"/shared/logs/{name}"
+        if image in {GANG, MEGATRON}:
+            container["command"][2] = folder
+        else:
+            # Ranks in miniature have neither our programs nor a pod's volume.
+            container["command"] = container["command"][4:]
+            container["args"] = ["--log-dir", folder, *container["args"]]
     return found
 
 
@@ -73,7 +78,7 @@ def gang_job(name: str, nodes: int, *, processes: int = 1) -> Object:
     for pod in jobs.pod_specs(found):
         (container,) = pod["containers"]
         container["args"] = [
-            *("--log-dir", folder, "--keep-last", "1", "--heartbeats", f"{folder}/heartbeats"),
+            *("--keep-last", "1", "--heartbeats", f"{folder}/heartbeats"),
             *("--", "--record", folder),
         ]
     return found

@@ -65,6 +65,13 @@ def test_what_lies_between_steps_takes_time_too(plan):
     assert found.seconds_left == pytest.approx(9880 * 50)
 
 
+def test_ranks_on_cpus_have_no_mfu(plan):
+    """And are not slower than the plan of GPUs."""
+    slow = look(logged(12, ago=30, tflops=0.004))
+    assert pace.pace(slow, plan).mfu is None
+    assert "MEKS-0763" not in found_by(slow, plan)
+
+
 def test_mfu_from_tokens_where_the_log_has_no_throughput(plan):
     """By the plan's own ratio."""
     steps = [each.replace("throughput", "x") for each in logged(3, ago=1)]

@@ -34,7 +34,8 @@ class Losing:
 @pytest.fixture
 def folder(tmp_path):
     """Return a rank's log."""
-    (tmp_path / "rank-00000.log").write_text("one\ntwo\nthree\n")
+    (tmp_path / "0001").mkdir()
+    (tmp_path / "0001" / "rank-00000.log").write_text("one\ntwo\nthree\n")
     return tmp_path
 
 

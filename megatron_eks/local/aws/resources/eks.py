@@ -66,7 +66,10 @@ class Cluster(Handler):
         eks = context.clients("eks")
         if new.get("Version") != old.get("Version"):
             eks.update_cluster_version(name=physical_id, version=new["Version"])
-        for name in ("ResourcesVpcConfig", "AccessConfig", "UpgradePolicy", "DeletionProtection"):
+        for name in (
+            *("ResourcesVpcConfig", "AccessConfig", "UpgradePolicy", "DeletionProtection"),
+            "KubeApiServerConfig",
+        ):
             if part := changed(old, new, name):
                 call(context, "eks", "UpdateClusterConfig", {**part, "Name": physical_id})
         if new.get("Logging") != old.get("Logging"):

@@ -25,6 +25,7 @@ _SETTINGS = {
     "accessConfig": "access_config",
     "upgradePolicy": "upgrade_policy",
     "deletionProtection": "deletion_protection",
+    "kubeApiServerConfig": "kube_api_server_config",
 }
 
 

@@ -34,13 +34,19 @@ def cluster(aws: Aws, name: str) -> EksCluster | None:
     )
 
 
-def support(ask: Asking, version: str) -> tuple[bool, date | None]:
-    """Return whether EKS offers a Kubernetes version, and until when it supports it."""
+def support(ask: Asking, version: str) -> tuple[bool, date | None, tuple[str, str]]:
+    """Return whether EKS offers a Kubernetes version, until when, and its bounds of events' time.
+
+    Bounds that it does not tell are empty.
+    """
     found = ask.client("eks").describe_cluster_versions(clusterVersions=[version])
     for each in found["clusterVersions"]:
         ends = each.get("endOfStandardSupportDate")
-        return True, ends.date() if isinstance(ends, datetime) else None
-    return False, None
+        server = each.get("controlPlaneComponentConfig", {}).get("kubeApiServerConfig", {})
+        bounds = server.get("eventTtl", {}).get("constraints", {})
+        least, most = (str(bounds.get(name, "")) for name in ("min", "max"))
+        return True, ends.date() if isinstance(ends, datetime) else None, (least, most)
+    return False, None, ("", "")
 
 
 def addon(ask: Asking, cluster_name: str, name: str) -> Addon | None:

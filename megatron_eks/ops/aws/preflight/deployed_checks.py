@@ -1,5 +1,7 @@
 """Checks of what is deployed already, as AWS describes it."""
 
+import math
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -9,6 +11,7 @@ from megatron_eks.ops.aws.job_access import REMEDY
 from megatron_eks.ops.aws.preflight.facts import EksCluster
 from megatron_eks.ops.aws.preflight.subject import Subject
 from megatron_eks.ops.checks import in_aws
+from megatron_eks.plan.cluster import EVENT_TTL
 
 # Deploying a new version and moving jobs takes planning.
 _SUPPORT_SOON = timedelta(days=60)
@@ -17,7 +20,7 @@ _DEPLOY = "run: meks deploy"
 
 
 def support(subject: Subject) -> Iterator[Finding]:
-    """Compare the end of standard support with today, as EKS says it."""
+    """Compare what EKS says of the version with today, and with what the plan sets."""
     version, ends = subject.plan.kubernetes_version, subject.facts.support_ends
     path: Path = ("kubernetes_version",)
     if not subject.facts.offers_version:
@@ -30,6 +33,24 @@ def support(subject: Subject) -> Iterator[Finding]:
         found = f"standard support of {version} {verb} on {ends}"
         remedy = "plan the next version; extended support costs six times as much an hour"
         yield Finding(Code.SUPPORT_ENDS, path, found, remedy, Level.WARNING)
+    yield from _event_ttl(subject)
+
+
+def _event_ttl(subject: Subject) -> Iterator[Finding]:
+    """Hold the time that events live against the bounds of EKS, which no document gives."""
+    least, most = (_seconds(each) for each in subject.facts.event_ttl)
+    if "Cluster" in subject.plan.stacks and not (
+        (least or 0) <= (_seconds(EVENT_TTL) or 0) <= (most or math.inf)
+    ):
+        found = f"events live for {EVENT_TTL}, EKS takes {' to '.join(subject.facts.event_ttl)}"
+        remedy = "set EVENT_TTL in megatron_eks/plan/cluster.py to one of these"
+        yield Finding(Code.EVENT_TTL, ("kubernetes_version",), found, remedy)
+
+
+def _seconds(duration: str) -> float | None:
+    """Read a duration of a single unit; None where it is none."""
+    found = re.fullmatch(r"(\d+)([smh])", duration)
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else None
 
 
 def cluster(subject: Subject) -> Iterator[Finding]:

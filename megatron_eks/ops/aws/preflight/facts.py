@@ -171,6 +171,8 @@ class Facts:
     taken: tuple[Finding, ...] = ()
     """Names that belong to living stacks of others."""
     support_ends: date | None = None
+    event_ttl: tuple[str, str] = ("", "")
+    """The least and the most that EKS lets events live, such as `1h`; empty if it does not say."""
     offers_version: bool = True
     file_systems: Mapping[str, FileSystem | None] = field(default_factory=dict)
     images: Mapping[str, bool] = field(default_factory=dict)

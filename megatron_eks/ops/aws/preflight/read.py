@@ -93,7 +93,7 @@ def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) ->
         lambda: deployed.support(ask, plan.kubernetes_version),
     )
     if found is not None:
-        facts.offers_version, facts.support_ends = found
+        facts.offers_version, facts.support_ends, facts.event_ttl = found
     ask.check = "file systems"
     known = [each.id for each in outputs.file_systems if not each.preview]
     facts.file_systems = _each(ask, "the file system {}", known, deployed.file_system)

@@ -54,6 +54,16 @@ def test_support_that_ends_soon_is_a_warning(found, ends, text):
     assert of(found, support_ends=date(2027, 1, 21)) == {}
 
 
+@pytest.mark.parametrize(
+    ("bounds", "refused"),
+    [(("10m", "24h"), False), (("", ""), False), (("2h", "24h"), True), (("5m", "30m"), True)],
+)
+def test_events_live_within_the_bounds_of_eks(found, bounds, refused):
+    """They are read, for no document gives them; where EKS does not tell, nothing is refused."""
+    lines = of(found, event_ttl=bounds).get("Kubernetes version supported", [])
+    assert [line[:15] for line in lines] == ["error MEKS-0888"] * refused
+
+
 def test_a_version_that_eks_does_not_offer_is_an_error(found):
     """A region may be late."""
     (line,) = of(found, offers_version=False)["Kubernetes version supported"]

@@ -1,0 +1,107 @@
+"""What a job's record tells once its pods are gone, in the words of pods and of their logs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.ops.kube import pods, run_log
+from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
+from megatron_eks.ops.kube.look import Logs, Look
+from megatron_eks.plan.job import JobPlan
+
+_LINE = re.compile(r"\[\s*(\d+)\] (.*)", re.DOTALL)
+# What assets/programs/record.py writes about a rank.
+_START = re.compile(r"record: start \d+, ([\dTZ:-]+)")
+_END = re.compile(
+    r"record: (?:ended with exit code (\d+)|was ended by signal (\d+)), ([\dTZ:-]+)(?:: (.*))?"
+)
+_OWN = re.compile(r"\[\s*\d+\] record: ")
+# SIGKILL alone leaves no last line: out of memory, or a node that was lost.
+_KILLED, _BY_SIGNAL = 137, 128
+_BROKEN_OFF = "its record breaks off, as after an out-of-memory kill or the loss of its node"
+
+
+def by_rank(lines: Sequence[str]) -> dict[int, list[str]]:
+    """Sort the lines of `meks logs` to their ranks."""
+    found: dict[int, list[str]] = {}
+    for line in lines:
+        if match := _LINE.fullmatch(line):
+            found.setdefault(int(match[1]), []).append(match[2])
+    return found
+
+
+def printed(lines: Sequence[str]) -> list[str]:
+    """Return the lines that the programs themselves have written."""
+    return [each for each in lines if not _OWN.match(each)]
+
+
+def ranks(kept: Sequence[Rank], lines: Sequence[str]) -> list[Rank]:
+    """Return a job's ranks, those without a pod as the record has them."""
+    told = by_rank(lines)
+    rows = {rank.number: rank for rank in kept}
+    for number, own in told.items():
+        if number not in rows or rows[number].pod is None:
+            pod = _pod(own)
+            rows[number] = Rank(number, pods.state(pod), pod)
+    return [rows[number] for number in sorted(rows)]
+
+
+def looked(found: Look, lines: Sequence[str]) -> Look:
+    """Return a look at a job that has ended, with what the record tells of it."""
+    logs = []
+    for own in by_rank(lines).values():
+        log, begun = run_log.read(own), _begun(own)
+        logs.append(replace(log, first_at=datetime.fromisoformat(begun) if begun else None))
+    log = run_log.merged([*logs, found.logs.end])
+    return replace(found, ranks=ranks(found.ranks, lines), logs=Logs(log, log))
+
+
+def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> Look:
+    """Return a look at a job that Kubernetes does not know any more."""
+    known = ranks([Rank(number, None, None) for number in range(plan.nodes)], lines)
+    well = {each.pod.phase for each in known if each.pod is not None} == {"Succeeded"}
+    message = "Kubernetes does not know it any more: from its record"
+    end = {"type": "Complete" if well else "Failed", "status": "True", "message": message}
+    manifest = {
+        "kind": "Job",
+        "metadata": {"name": plan.name, "namespace": namespace, "uid": ""},
+        "spec": {
+            "parallelism": plan.nodes,
+            "template": {"spec": {"containers": [{"args": list(plan.args)}]}},
+        },
+        "status": {"conditions": [end]},
+    }
+    look = Look(RunningJob(manifest), known, (), {}, None, Logs(), Logs(), now)
+    return looked(look, lines)
+
+
+def _pod(own: Sequence[str]) -> Object:
+    """Return what a pod's object would tell of how its container ended.
+
+    One that had just started again when its job was given up has its end in the start before.
+    """
+    end = next((found for each in reversed(own) if (found := _END.fullmatch(each))), None)
+    begun = _begun(own)
+    if end is None:
+        ended = {"exitCode": _KILLED, "reason": "Killed", "message": _BROKEN_OFF}
+    else:
+        code = int(end[1]) if end[1] else _BY_SIGNAL + int(end[2])
+        reason = "Error" if code else "Completed"
+        ended = {"exitCode": code, "reason": reason, "message": end[4] or "", "finishedAt": end[3]}
+    return {
+        "metadata": {"name": "", "uid": "", "creationTimestamp": begun},
+        "spec": {},
+        "status": {
+            "phase": "Failed" if ended["exitCode"] else "Succeeded",
+            "containerStatuses": [
+                {"name": CONTAINER, "state": {"terminated": {**ended, "startedAt": begun}}}
+            ],
+        },
+    }
+
+
+def _begun(own: Sequence[str]) -> str:
+    """Return when the newest container began; nothing if the record has lost its beginning."""
+    return next((found[1] for each in reversed(own) if (found := _START.match(each))), "")
