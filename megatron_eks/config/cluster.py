@@ -92,6 +92,8 @@ class SystemNodes(Model):
     instance_type: str = "c5.2xlarge"
     """An x86-64 type; `meks validate` lists those that are known."""
     count: int = Field(default=2, ge=1, le=20)
+    ami_release: str | None = None
+    """EKS AMI release; default: the one pinned in the catalogue."""
 
 
 class OnDemand(Model):
@@ -296,7 +298,7 @@ class ClusterConfig(Model):
     region: Region
     """Where everything is made."""
     availability_zones: tuple[Zone, ...] = Field(min_length=1, max_length=6)
-    kubernetes_version: KubernetesVersion = "1.35"
+    kubernetes_version: KubernetesVersion = "1.36"
     """Quoted. Add-ons and AMI are pinned for the default version."""
     access: Access
     network: Network = Network()

@@ -87,7 +87,7 @@ FORMATS: dict[str, str] = {
     _REGISTRY: "use a registry and path, such as ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror",
     REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
     RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
-    KUBERNETES: 'use a quoted minor version such as "1.35"',
+    KUBERNETES: 'use a quoted minor version such as "1.36"',
     ABSOLUTE_PATH: (
         "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
     ),

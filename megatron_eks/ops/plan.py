@@ -57,7 +57,7 @@ def _sections(project: Project) -> Iterator[str]:
             yield f"{pool.name}: {_capacity(pool.capacity)}"
     yield ""
     if "Cluster" in plan.stacks:
-        yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+        yield from _system(plan)
     yield from _storage(plan)
     for verb, uris in (("read", plan.data_access.reads), ("write", plan.data_access.writes)):
         for uri in uris:
@@ -106,6 +106,13 @@ def _network(plan: ClusterPlan) -> Iterator[str]:
         for subnet in plan.network.subnets
     ]
     yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
+
+
+def _system(plan: ClusterPlan) -> Iterator[str]:
+    yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+    chosen = [addon.name for addon in plan.addons if addon.version is None]
+    if chosen:
+        yield f"EKS chooses the version of {', '.join(chosen)}"
 
 
 def _storage(plan: ClusterPlan) -> Iterator[str]:

@@ -106,7 +106,8 @@ def plan_system_nodes(config: ClusterConfig) -> SystemNodesPlan:
     return SystemNodesPlan(
         instance_type=config.system_nodes.instance_type,
         count=config.system_nodes.count,
-        ami_release=pins.AMI_RELEASES.get(config.kubernetes_version),
+        ami_release=config.system_nodes.ami_release
+        or pins.AMI_RELEASES.get(config.kubernetes_version),
     )
 
 

@@ -37,10 +37,10 @@ _SYSTEM_TEMPLATE = {
         (_SYSTEM, "AmiType", "AL2023_ARM_64_STANDARD", _AMI),
         (_GPU, "AmiType", "AL2023_x86_64_STANDARD", _AMI),
         (_GPU, "AmiType", ABSENT, _AMI),
-        (_GPU, "ReleaseVersion", "1.35.9-20261015", set()),
-        (_GPU, "ReleaseVersion", "1.35.8-2026", _AMI),
+        (_GPU, "ReleaseVersion", "1.36.9-20261015", set()),
+        (_GPU, "ReleaseVersion", "1.36.4-2026", _AMI),
         (_GPU, "ReleaseVersion", ABSENT, _AMI),
-        (_GPU, "Version", "1.36", {"VERSION_SKEW"}),
+        (_GPU, "Version", "1.35", {"VERSION_SKEW"}),
     ],
 )
 def test_what_nodes_start_from(resource, path, value, codes):

@@ -68,7 +68,7 @@ def test_user_data_is_one_node_configuration(assembly, cluster):
     [
         {"max_nodes": 64},
         {"labels": {"team": "nlp"}},
-        {"ami_release": "1.35.7-20260911"},
+        {"ami_release": "1.36.4-20260923"},
         {"root_volume_gib": 800},
         {"placement_group": False},
     ],
@@ -107,8 +107,8 @@ def test_the_image_is_the_pinned_one_unless_the_file_says_otherwise(assembly, cl
     nodegroup, _ = pool(cluster, "p4d")
     assert nodegroup["AmiType"] == "AL2023_x86_64_NVIDIA"
     assert nodegroup["ReleaseVersion"] == assembly.plan.pool("p4d").ami_release
-    older = changed(first_pool({"ami_release": "1.35.7-20260911"})).template("Cluster")
-    assert pool(older, "p4d")[0]["ReleaseVersion"] == "1.35.7-20260911"
+    older = changed(first_pool({"ami_release": "1.36.4-20260923"})).template("Cluster")
+    assert pool(older, "p4d")[0]["ReleaseVersion"] == "1.36.4-20260923"
 
 
 def test_a_pool_stands_in_its_zone_alone(cluster, changed):
