@@ -91,6 +91,11 @@ class PoolPlan:
     """How nodeadm joins the NVMe volumes; None where there are none."""
     labels: Mapping[str, str]
 
+    @property
+    def repairs_at_once(self) -> int:
+        """The most nodes that EKS may repair at a time: more is an image, a driver or a network."""
+        return max(2, self.max_nodes // 10)
+
 
 @dataclass(frozen=True)
 class SystemNodesPlan:

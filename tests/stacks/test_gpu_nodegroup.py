@@ -4,6 +4,7 @@ import json
 from email import message_from_string, policy
 
 import pytest
+from botocore.session import get_session
 
 # EC2 User Guide, "Maximize network bandwidth on instances with multiple network cards".
 P4_INTERFACES = {
@@ -88,11 +89,32 @@ def test_no_change_of_a_pool_resizes_anything(cluster, changed, edit):
     assert before == after
 
 
-def test_max_nodes_changes_no_template_at_all(assembly, changed):
-    """The limit is held where capacity is asked for, so raising it deploys nothing."""
-    raised = changed(first_pool({"max_nodes": 64}))
+def test_max_nodes_changes_nothing_but_how_many_are_repaired(assembly, changed):
+    """The limit is held where capacity is asked for; repairs stop above a tenth, or two."""
+    raised = changed(first_pool({"max_nodes": 29}))
     for part, template in assembly.templates().items():
         assert raised.template(part) == template
+    repair = pool(changed(first_pool({"max_nodes": 64})).template("Cluster"), "p4d")[0][
+        "NodeRepairConfig"
+    ]
+    assert repair["MaxUnhealthyNodeThresholdCount"] == 6
+    assert repair["MaxParallelNodesRepairedCount"] == 6
+
+
+def test_a_fatal_fault_of_a_gpu_is_not_waited_on(cluster):
+    """Each override has all four fields, in the words of the API."""
+    overrides = pool(cluster, "p4d")[0]["NodeRepairConfig"]["NodeRepairConfigOverrides"]
+    model = get_session().get_service_model("eks")
+    enums = model.shape_for("NodeRepairConfigOverrides").members
+    for each in overrides:
+        assert {name[:1].lower() + name[1:] for name in each} == set(enums)
+        assert each["RepairAction"] in enums["repairAction"].enum
+        assert each["MinRepairWaitTimeMins"] == 1
+    reasons = {each["NodeUnhealthyReason"]: each["RepairAction"] for each in overrides}
+    assert len(reasons) == len(overrides)
+    assert reasons["NvidiaXID79Error"] == "Replace"
+    # Faults of programs, which end with them.
+    assert not reasons.keys() & {f"NvidiaXID{code}Error" for code in (13, 31, 94)}
 
 
 def test_labels_of_the_file_are_labels_of_the_nodes(changed):
