@@ -260,7 +260,6 @@ class Platform(Model):
     """The Pod Security level that the namespace enforces; the host network needs `privileged`."""
     dcgm_exporter: bool = True
     """GPU metrics for Prometheus, from every GPU node."""
-    etcd: bool = False
     kueue: bool = False
     trainer_v2: bool = False
 

@@ -76,6 +76,7 @@ OF_CLUSTERS: dict[str, dict[str, str]] = {
         "use node_security_group_id": "securitygroupids securitygroups",
     },
     "dcgm_exporter": {
+        "remove it: ranks meet through runtime.rendezvous: c10d, which needs no server": "etcd",
         "remove it: EKS's AMI has the driver, and the device plugin of NVIDIA is always there": (
             "gpuoperator nvidiagpuoperator nvidiadriver nvidiadeviceplugin deviceplugin"
         ),
