@@ -84,7 +84,14 @@ def _allowed(findings: Sequence[Finding]) -> Iterator[str]:
         place = f"{each.code} {each.file}:{each.line} {dotted(each.path)}"
         for line in (place, each.found, each.remedy):
             indent = "" if line is place else "  "
-            yield from wrap(line, _WIDTH, initial_indent=indent, subsequent_indent="  ")
+            yield from wrap(
+                line,
+                _WIDTH,
+                initial_indent=indent,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def _network(plan: ClusterPlan) -> Iterator[str]:
