@@ -27,6 +27,7 @@ from megatron_eks.config.model import (
     RepositoryPath,
     RepositoryPrefix,
     ReservationId,
+    ReservationOrGroup,
     RoleArn,
     S3Uri,
     SchemaVersion,
@@ -103,10 +104,11 @@ class OnDemand(Model):
 
 
 class Reservation(Model):
-    """An on-demand capacity reservation."""
+    """An on-demand capacity reservation, or a resource group of several."""
 
     type: Literal["reservation"]
-    id: ReservationId
+    id: ReservationOrGroup
+    """cr-..., or the ARN of a group, from whose reservations EC2 takes what fits."""
 
 
 class CapacityBlock(Model):

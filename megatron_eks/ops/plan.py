@@ -142,7 +142,8 @@ def _storage(plan: ClusterPlan) -> Iterator[str]:
 
 def _capacity(capacity: CapacityPlan) -> str:
     kind = capacity.kind.replace("_", " ")
-    reservation = f" {capacity.reservation_id}" if capacity.reservation_id else ""
+    named = capacity.reservation_id or capacity.reservation_group
+    reservation = f" {named}" if named else ""
     end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
     return f"{kind}{reservation}{end}"
 

@@ -7,6 +7,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, OnDemand, Reservation
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.plan.pools import is_group
 
 _BLOCK_WARNING_DAYS = 3
 
@@ -35,7 +36,8 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
                 yield warning(Code.CAPACITY_BLOCK_TYPE, (*path, "max_nodes"), found, remedy)
         if isinstance(capacity, Reservation | CapacityBlock):
             yield from _placement((*path, "placement_group"), pool)
-            owner = owners.setdefault(capacity.id, pool)
+            # A group may hold reservations of several types and zones.
+            owner = pool if is_group(capacity.id) else owners.setdefault(capacity.id, pool)
             yield from _shared((*path, "capacity", "id"), capacity.id, pool, owner)
 
 

@@ -151,6 +151,16 @@ def test_nodes_stand_close_together_where_the_plan_says_so(cluster, changed):
     assert "Placement" not in pool(apart, "p4d")[1]
 
 
+def test_a_group_of_reservations_is_named_by_its_arn(changed):
+    """EC2 takes either the one id or the group's ARN."""
+    arn = "arn:aws:resource-groups:us-east-2:111122223333:group/gpu"
+    capacity = {"type": "reservation", "id": arn}
+    template = changed(first_pool({"capacity": capacity})).template("Cluster")
+    specification = pool(template, "p4d")[1]["CapacityReservationSpecification"]
+    target = specification["CapacityReservationTarget"]
+    assert target == {"CapacityReservationResourceGroupArn": arn}
+
+
 def test_a_tag_makes_no_other_placement_group(changed):
     """For CloudFormation another tag is another group, and its nodes would go with it."""
     tagged = changed(lambda cluster: cluster.update(tags={"team": "nlp"})).template("Cluster")
