@@ -5,7 +5,8 @@ of FSDP and DDP the file's schedule holds as well (assets/programs/trainer_sched
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import NamedTuple
 
 from megatron_eks.config.job import MegatronRun, TorchRun
 from megatron_eks.config.load import Json
@@ -17,16 +18,8 @@ from megatron_eks.plan.jobs.layout import model_shape
 _RATES = ("learning_rate", "min_learning_rate")
 _SCHEDULE = (*_RATES, "lr_schedule", "warmup_iters", "weight_decay")
 # What a model may change without other weights.
-_NO_WEIGHTS = {
-    "attention_dropout",
-    "hidden_dropout",
-    "init_method_std",
-    "max_position_embeddings",
-    "moe_router_topk",
-    "norm_epsilon",
-    "rope_scaling",
-    "rotary_base",
-}
+_NO_WEIGHTS = {"attention_dropout", "hidden_dropout", "init_method_std", "max_position_embeddings"}
+_NO_WEIGHTS |= {"moe_router_topk", "norm_epsilon", "rope_scaling", "rotary_base"}
 _FULLY_RESHARDABLE = "--dist-ckpt-optim-fully-reshardable"
 _OPTIMIZER = "--optimizer"
 _OTHER_STATE = False, "this optimizer has another state"
@@ -45,20 +38,14 @@ _EFFECTS: dict[str, tuple[bool, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One key that differs from the run before."""
 
     key: str
-    before: Json
-    after: Json
-    effect: str
+    text: str
+    """What it was and is, and what becomes of it."""
     loads: bool
     """Whether the checkpoint of the run before can be loaded."""
-
-    def __str__(self) -> str:
-        """Return what is said of it."""
-        return f"{self.key}: {_shown(self.before)} -> {_shown(self.after)}: {self.effect}"
 
 
 def settings(job: MegatronRun | TorchRun) -> dict[str, Json]:
@@ -88,16 +75,13 @@ def settings(job: MegatronRun | TorchRun) -> dict[str, Json]:
 def changes(before: Mapping[str, Json], job: MegatronRun | TorchRun) -> Iterator[Change]:
     """Yield what a job changes, and what becomes of it when the checkpoint is loaded."""
     after = settings(job)
-    differ = [key for key in after if key in before and before[key] != after[key]]
-    for key in differ:
-        loads, effect = _effect(key, before, job, set(differ))
+    for key in (key for key in after if key in before and before[key] != after[key]):
+        loads, effect = _effect(key, before, job)
         if effect:
-            yield Change(key, before[key], after[key], effect, loads)
+            yield Change(key, f"{key}: {before[key]} -> {after[key]}: {effect}", loads)
 
 
-def _effect(
-    key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun, differ: set[str]
-) -> tuple[bool, str]:
+def _effect(key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun) -> tuple[bool, str]:
     """Say whether the checkpoint loads, and what a key does; nothing: what everybody expects."""
     block, _, name = key.rpartition(".")
     if block == "model":
@@ -107,7 +91,7 @@ def _effect(
     if name in _RATES and isinstance(job, MegatronRun):
         return False, "the optimizer's state is found by this rate"
     if name in (*_SCHEDULE, "decay_iters"):
-        return True, _schedule(key, before, job, differ)
+        return True, _schedule(key, before, job)
     return _EFFECTS.get(key, (True, ""))
 
 
@@ -119,21 +103,9 @@ def _layout(before: Mapping[str, Json]) -> tuple[bool, str]:
     return True, "the checkpoint is laid out anew, with other random numbers"
 
 
-def _schedule(
-    key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun, differ: set[str]
-) -> str:
+def _schedule(key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun) -> str:
     if isinstance(job, MegatronRun) and keeps_saved_schedule(job):
         return "the checkpoint's schedule holds, as the job asks"
-    keep = ""
-    if (
-        key == "training.decay_iters"
-        and "training.train_iters" in differ
-        and isinstance(job, MegatronRun)
-        and job.training.decay_iters is None
-    ):
-        keep = f"; training.decay_iters: {before[key]} keeps the one before"
+    follows = key.endswith("decay_iters") and "decay_iters" not in job.training.model_fields_set
+    keep = f"; training.decay_iters: {before[key]} keeps the one before" if follows else ""
     return f"the job file's schedule holds from the next iteration on{keep}"
-
-
-def _shown(value: Json) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

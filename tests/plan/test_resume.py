@@ -85,7 +85,7 @@ def test_changes(name, changes, expected):
     assert bool(expected) == bool(found)
     for key, (loads, text) in expected.items():
         assert found[key].loads is loads
-        assert text in str(found[key])
+        assert text in found[key].text
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def compare(client: Client, plan: ClusterPlan, job: AnyJob, saved: Saved, consol
     if found is None:
         return
     differ = [*changes(json.loads(found["data"][_SETTINGS]), job)]
-    refused = [str(each) for each in differ if not each.loads]
+    refused = [each.text for each in differ if not each.loads]
     directory = job.checkpoint.directory
     if refused and saved(job):
         message = f"the checkpoint in {directory} cannot be loaded: {'; '.join(refused)}"
@@ -40,7 +40,7 @@ def compare(client: Client, plan: ClusterPlan, job: AnyJob, saved: Saved, consol
         raise Failure(Code.RESUME_REFUSED, message, remedy)
     for each in differ:
         if each.loads:
-            console.say(f"note: if it goes on from {directory}: {each}")
+            console.say(f"note: if it goes on from {directory}: {each.text}")
 
 
 def remember(client: Client, plan: ClusterPlan, job: AnyJob) -> None:
