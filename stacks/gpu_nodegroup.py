@@ -7,13 +7,14 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
+from megatron_eks.catalog.node_repair import CONDITION, FATAL_REASONS
 from megatron_eks.plan.platform import GPU_TAINT
 from megatron_eks.plan.pools import NODE_GROUP_CEILING, NodeSetup, PoolPlan
 from stacks.launch_template import market, metadata_options, reservation, root_volume
 from stacks.user_data import gpu_user_data
 
-# More broken nodes than this at once is no broken node, but a driver, an image or a network.
-_REPAIR_STOPS_ABOVE = 2
+# EKS waits ten minutes for a broken GPU, and the job's other nodes with it; the API takes no zero.
+_REPAIR_AFTER_MINUTES = 1
 
 
 class GpuNodegroup(Construct):
@@ -63,8 +64,18 @@ class GpuNodegroup(Construct):
             ),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(
                 enabled=True,
-                max_parallel_nodes_repaired_count=1,
-                max_unhealthy_node_threshold_count=_REPAIR_STOPS_ABOVE,
+                max_parallel_nodes_repaired_count=pool.repairs_at_once,
+                max_unhealthy_node_threshold_count=pool.repairs_at_once,
+                # EKS takes no override without all four of these.
+                node_repair_config_overrides=[
+                    eks.CfnNodegroup.NodeRepairConfigOverridesProperty(
+                        node_monitoring_condition=CONDITION,
+                        node_unhealthy_reason=reason,
+                        min_repair_wait_time_mins=_REPAIR_AFTER_MINUTES,
+                        repair_action=action,
+                    )
+                    for reason, action in FATAL_REASONS.items()
+                ],
             ),
             labels=pool.labels,
             taints=[

@@ -10,7 +10,13 @@ from constructs import Construct
 
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.images import REPORT_GROUP, ImageContext, ImagePlan, SourcePlan
+from megatron_eks.plan.images import (
+    BUILD_MACHINES,
+    REPORT_GROUP,
+    ImageContext,
+    ImagePlan,
+    SourcePlan,
+)
 from stacks.base import BaseStack, log_group
 from stacks.image_source import source, source_access, triggers
 from stacks.policies import acknowledge, role, same_account, statement
@@ -212,15 +218,15 @@ class ImageBuild(Construct):
             description=f"Builds {self._image.repository} and pushes it",
             service_role=service_role,
             encryption_key=self._key,
-            timeout_in_minutes=120,
+            # A first build pulls, tests and pushes everything; CodeBuild takes up to 2160.
+            timeout_in_minutes=240,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
             source=source(self._github, self._asset),
             source_version=self._github.branch if self._github else None,
             triggers=triggers(self._github, self._image.name),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER",
-                # The base image alone unpacks to tens of gigabytes; this type has 128 GB of disk.
-                compute_type="BUILD_GENERAL1_LARGE",
+                compute_type=BUILD_MACHINES[self._image.name],
                 image=CODEBUILD_IMAGE,
                 # `docker build` needs it.
                 privileged_mode=True,

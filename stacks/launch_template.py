@@ -38,12 +38,13 @@ def root_volume(size_gib: int) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProper
 def reservation(
     capacity: CapacityPlan,
 ) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
-    """Name the one reservation that nodes may come from, if there is one."""
-    if capacity.reservation_id is None:
+    """Name the reservation, or group of some, that nodes may come from, if there is one."""
+    if capacity.reservation_id is None and capacity.reservation_group is None:
         return None
     return ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty(
         capacity_reservation_target=ec2.CfnLaunchTemplate.CapacityReservationTargetProperty(
-            capacity_reservation_id=capacity.reservation_id
+            capacity_reservation_id=capacity.reservation_id,
+            capacity_reservation_resource_group_arn=capacity.reservation_group,
         )
     )
 

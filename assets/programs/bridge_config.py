@@ -106,7 +106,11 @@ def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
         values["checkpoint.most_recent_k"] = -1
     # SIGTERM, which an eviction sends, saves a checkpoint.
     values["train.exit_signal_handler"] = True
-    values.update(job.get("overrides") or {})
+    overrides = job.get("overrides") or {}
+    # Else a checkpoint of another schedule is refused, and more iterations are another one.
+    kept = bool(overrides.get("scheduler.use_checkpoint_opt_param_scheduler"))
+    values["scheduler.override_opt_param_scheduler"] = not kept
+    values.update(overrides)
     return values, found
 
 

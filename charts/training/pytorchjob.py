@@ -14,9 +14,6 @@ from megatron_eks.plan.platform import PlatformPlan
 _JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 _REPLICAS = "/spec/pytorchReplicaSpecs"
 
-# What the operator and torchrun call the second version of etcd's rendezvous.
-_BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
-
 
 def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object, with a master where ranks are known beforehand."""
@@ -55,16 +52,13 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
 
 def _elastic(name: str, rendezvous: Rendezvous) -> dict[str, object]:
     """Return how ranks meet; without metrics, which would scale a job by the CPUs of its pods."""
-    policy: dict[str, object] = {
-        "rdzvBackend": _BACKENDS[rendezvous.backend],
+    return {
+        "rdzvBackend": "c10d",
         "rdzvId": name,
         "minReplicas": rendezvous.min_nodes,
         "maxReplicas": rendezvous.max_nodes,
         "maxRestarts": rendezvous.max_restarts,
     }
-    if rendezvous.endpoint:
-        policy["rdzvHost"], policy["rdzvPort"] = rendezvous.endpoint
-    return policy
 
 
 @cache

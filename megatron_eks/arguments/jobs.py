@@ -10,6 +10,7 @@ from functools import cache, partial
 from megatron_eks.arguments import job_logs
 from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
+from megatron_eks.config.job import TrainingJob
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
@@ -93,12 +94,25 @@ def _submit(commands: "Commands[argparse.ArgumentParser]") -> None:
                 options,
                 built=partial(_built, given, project, console),
                 out_of_reach=partial(_out_of_reach, project, console),
+                checkpoint_in=partial(_checkpoint_in, given, access, project, console),
             )
             if given.release_when_done:
                 wanted = replace(wanted, release=partial(_release, given, access, console))
             return submit.run(access, project, wish, wanted, console)
 
         return on_cluster(given, act)
+
+
+def _checkpoint_in(
+    given: argparse.Namespace, access: Access, project: Project, console: Console, job: TrainingJob
+) -> bool:
+    from megatron_eks.ops.ckpt import listing, target  # noqa: PLC0415 -- seldom needed
+    from megatron_eks.ops.kube.shared_pod import SharedPod  # noqa: PLC0415
+
+    found = replace(target.at_directory(job.checkpoint.directory, project), pool=job.pool)
+    claim = target.claim_of(found, project)
+    place = SharedPod(access, project, given.cluster, console, claim)
+    return listing.holds_one(job.checkpoint.directory, place, console)
 
 
 def _status(commands: "Commands[argparse.ArgumentParser]") -> None:

@@ -1,10 +1,10 @@
 """Every version of everything that is not a Python or npm package, each once, with its source.
 
-To move a pin: `aws eks describe-addon-versions --kubernetes-version 1.35` and the release pages
+To move a pin: `aws eks describe-addon-versions --kubernetes-version 1.36` and the release pages
 named beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
@@ -14,11 +14,58 @@ KUBERNETES_STANDARD_SUPPORT_ENDS: dict[str, date | None] = {
     "1.33": date(2026, 7, 29),
     "1.34": date(2026, 12, 2),
     "1.35": date(2027, 3, 27),
-    "1.36": None,
+    "1.36": date(2027, 8, 2),
+    "1.37": None,
 }
 
-# EKS AMI releases, the same string for every AL2023 type (awslabs/amazon-eks-ami, read 2026-11).
-AMI_RELEASES: dict[str, str] = {"1.35": "1.35.8-20260930"}
+# EKS AMI releases, the same string for every AL2023 type. Nodes of public projects run this one
+# (read 2026-11); no source shows the string of a later release of 1.36, or of a good one of 1.35.
+AMI_RELEASES: dict[str, str] = {"1.36": "1.36.4-20260930"}
+
+
+@dataclass(frozen=True)
+class BadReleases:
+    """AMI releases that no node should run."""
+
+    since: str
+    before: str
+    """Days as in the release's name, YYYYMMDD; this one is good again."""
+    newest_minor: int
+    """Later minor versions of Kubernetes have another kernel."""
+    why: str
+
+
+BAD_AMI_RELEASES: tuple[BadReleases, ...] = (
+    # Release pages of v20260930 to v20261012; 1.36 and later have kernel 6.18 (read 2026-11-28).
+    BadReleases(
+        "20260930",
+        "20261012",
+        35,
+        "kernel 6.12.110 panics while it reclaims memory, and the node reboots "
+        "(awslabs/amazon-eks-ami issue 2845)",
+    ),
+)
+
+
+def bad_releases(version: str) -> Iterator[BadReleases]:
+    """Yield the bad releases of a Kubernetes version, or of an AMI release such as 1.35.8-DATE."""
+    _, minor, *_ = version.split(".")
+    day = version.partition("-")[2]
+    for bad in BAD_AMI_RELEASES:
+        if int(minor) <= bad.newest_minor and (not day or bad.since <= day < bad.before):
+            yield bad
+
+
+def newest_release_command(region: str, version: str) -> str:
+    """Return the command that prints the newest AMI release of a Kubernetes version.
+
+    EKS User Guide, "Retrieve recommended Amazon Linux AMI IDs" (read 2026-11).
+    """
+    parameter = f"{version}/amazon-linux-2023/x86_64/nvidia/recommended/release_version"
+    return (
+        f"aws ssm get-parameter --region {region} --query Parameter.Value --output text "
+        f"--name /aws/service/eks/optimized-ami/{parameter}"
+    )
 
 
 @dataclass(frozen=True)
@@ -32,24 +79,29 @@ class Addon:
     """AWS managed policy, attached through Pod Identity."""
 
 
-# AWS's default versions for 1.35 as `describe-addon-versions` gave them in October 2026.
+def _both(version: str) -> Mapping[str, str]:
+    return dict.fromkeys(("1.35", "1.36"), version)
+
+
+# AWS's default versions as `describe-addon-versions` gave them in September and October 2026; where
+# no source shows one, EKS chooses, and the plan says so.
 ADDONS: tuple[Addon, ...] = (
-    Addon("eks-pod-identity-agent", {"1.35": "v1.3.10-eksbuild.3"}),
-    Addon("vpc-cni", {"1.35": "v1.22.4-eksbuild.3"}, "aws-node", "AmazonEKS_CNI_Policy"),
-    Addon("kube-proxy", {"1.35": "v1.35.3-eksbuild.29"}),
-    Addon("coredns", {"1.35": "v1.13.2-eksbuild.31"}),
+    Addon("eks-pod-identity-agent", _both("v1.3.10-eksbuild.3")),
+    Addon("vpc-cni", _both("v1.22.4-eksbuild.3"), "aws-node", "AmazonEKS_CNI_Policy"),
+    Addon("kube-proxy", {"1.35": "v1.35.3-eksbuild.29", "1.36": "v1.36.0-eksbuild.25"}),
+    Addon("coredns", {"1.35": "v1.13.2-eksbuild.31", "1.36": "v1.14.3-eksbuild.23"}),
     Addon(
         "aws-ebs-csi-driver",
-        {"1.35": "v1.66.0-eksbuild.1"},
+        _both("v1.66.0-eksbuild.1"),
         "ebs-csi-controller-sa",
         "AmazonEBSCSIDriverPolicyV2",
     ),
-    Addon("aws-fsx-csi-driver", {"1.35": "v1.9.0-eksbuild.1"}),
-    Addon("metrics-server", {"1.35": "v0.9.0-eksbuild.11"}),
+    Addon("aws-fsx-csi-driver", _both("v1.9.0-eksbuild.1")),
+    Addon("metrics-server", _both("v0.9.0-eksbuild.11")),
     Addon("eks-node-monitoring-agent", {"1.35": "v1.6.5-eksbuild.1"}),
 )
 
-# Only where `storage.efs` asks for it; nobody could confirm a version for 1.35, so EKS chooses.
+# Only where `storage.efs` asks for it.
 EFS_ADDON = Addon(
     "aws-efs-csi-driver", {}, "efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy"
 )
@@ -74,9 +126,6 @@ BUSYBOX_IMAGE = (
     "public.ecr.aws/docker/library/busybox:1.37.0"
     "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
 )
-# The last minor version with the second interface, which torch's rendezvous speaks (Kubernetes
-# v1.35.4, cmd/kubeadm/app/constants, MinExternalEtcdVersion).
-ETCD_IMAGE = "registry.k8s.io/etcd:3.5.24-0"
 # CUDA 13.0 runs on driver 580 and later, so on every AMI release above; nobody could confirm the
 # digest in this registry.
 CUDA_IMAGE = "nvcr.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
@@ -88,7 +137,6 @@ THIRD_PARTY_IMAGES = (
     TRAINING_OPERATOR_IMAGE,
     BUSYBOX_IMAGE,
     CUDA_IMAGE,
-    ETCD_IMAGE,
 )
 
 # EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container

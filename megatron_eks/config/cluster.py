@@ -27,6 +27,7 @@ from megatron_eks.config.model import (
     RepositoryPath,
     RepositoryPrefix,
     ReservationId,
+    ReservationOrGroup,
     RoleArn,
     S3Uri,
     SchemaVersion,
@@ -92,6 +93,8 @@ class SystemNodes(Model):
     instance_type: str = "c5.2xlarge"
     """An x86-64 type; `meks validate` lists those that are known."""
     count: int = Field(default=2, ge=1, le=20)
+    ami_release: str | None = None
+    """EKS AMI release; default: the one pinned in the catalogue."""
 
 
 class OnDemand(Model):
@@ -101,10 +104,11 @@ class OnDemand(Model):
 
 
 class Reservation(Model):
-    """An on-demand capacity reservation."""
+    """An on-demand capacity reservation, or a resource group of several."""
 
     type: Literal["reservation"]
-    id: ReservationId
+    id: ReservationOrGroup
+    """cr-..., or the ARN of a group, from whose reservations EC2 takes what fits."""
 
 
 class CapacityBlock(Model):
@@ -296,7 +300,7 @@ class ClusterConfig(Model):
     region: Region
     """Where everything is made."""
     availability_zones: tuple[Zone, ...] = Field(min_length=1, max_length=6)
-    kubernetes_version: KubernetesVersion = "1.35"
+    kubernetes_version: KubernetesVersion = "1.36"
     """Quoted. Add-ons and AMI are pinned for the default version."""
     access: Access
     network: Network = Network()

@@ -272,6 +272,7 @@ class Code(StrEnum):
     PLATFORM_MISSING = "MEKS-0730"
     BAD_SET_OPTION = "MEKS-0731"
     PODS_REMAIN = "MEKS-0733"
+    RESUME_REFUSED = "MEKS-0737"
     NO_LOGS = "MEKS-0734"
     # Commands that act on AWS
     CREDENTIALS = "MEKS-0740"

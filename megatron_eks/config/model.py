@@ -46,6 +46,8 @@ _PROXY = r"^https?://[^\s/@]+(:[0-9]+)?/?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
 RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
+_GROUP = r"arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:[0-9]{12}:group/[A-Za-z0-9_.-]{1,128}"
+RESERVATION_OR_GROUP = rf"{RESERVATION[:-1]}$|^{_GROUP}$"
 KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
 _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
@@ -66,7 +68,7 @@ FORMATS: dict[str, str] = {
     REGION: "use a region name such as us-east-2",
     ZONE: (
         "use a zone's name: its region and a letter, such as us-east-2b; ids (use2-az2) are "
-        "something else, and Local Zones have neither EKS nor these types"
+        "something else"
     ),
     ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME, with 12 digits of account",
     _POLICY_ARN: "use a policy ARN: arn:aws:iam::ACCOUNT:policy/NAME",
@@ -87,7 +89,11 @@ FORMATS: dict[str, str] = {
     _REGISTRY: "use a registry and path, such as ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror",
     REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
     RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
-    KUBERNETES: 'use a quoted minor version such as "1.35"',
+    RESERVATION_OR_GROUP: (
+        "use a capacity reservation id, cr- and 17 hexadecimal digits, or the ARN of a resource "
+        "group of reservations"
+    ),
+    KUBERNETES: 'use a quoted minor version such as "1.36"',
     ABSOLUTE_PATH: (
         "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
     ),
@@ -143,6 +149,7 @@ ProxyUrl = Annotated[str, Field(pattern=_PROXY)]
 Registry = Annotated[str, Field(pattern=_REGISTRY)]
 RepositoryPrefix = Annotated[str, Field(pattern=REPOSITORY_PREFIX, max_length=100)]
 ReservationId = Annotated[str, Field(pattern=RESERVATION)]
+ReservationOrGroup = Annotated[str, Field(pattern=RESERVATION_OR_GROUP)]
 KubernetesVersion = Annotated[str, Field(pattern=KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
 Subfolder = Annotated[str, Field(pattern=_SUBFOLDER)]

@@ -183,16 +183,7 @@ def _wrong_value(
     if kind in _PRESENCE:
         return _PRESENCE[kind](path, context, detail["input"])
     if kind == "string_pattern_mismatch":
-        pattern = context["pattern"]
-        given = str(detail["input"])
-        if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
-            return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
-        meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
-        meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
-        meant = meant or slips.of_pool(given, str(path[-1]))
-        meant = meant or slips.of_mount(given, str(path[-1]))
-        remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
-        return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
+        return _wrong_format(path, str(detail["input"]), context["pattern"])
     if kind in _RANGES:
         word, key = _RANGES[kind]
         if path[-1] == "admin_role_arns":
@@ -204,10 +195,26 @@ def _wrong_value(
     return _wrong_type(path, detail, place, model)
 
 
+def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
+    shown = _shown(given)
+    if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
+        return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
+    if later := spellings.not_yet(given, pattern):
+        return Finding(Code.NOT_SUPPORTED_YET, path, *later)
+    meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
+    meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
+    meant = meant or slips.of_pool(given, str(path[-1]))
+    meant = meant or slips.of_mount(given, str(path[-1]))
+    remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
+    return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
+
+
 def _wrong_type(
     path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
 ) -> Finding:
     kind, value = detail["type"], detail["input"]
+    if path[-2:] == ("capacity", "id") and isinstance(value, list):
+        return Finding(Code.NOT_SUPPORTED_YET, path, *spellings.SEVERAL_RESERVATIONS)
     if value is None and kind in _TYPES:
         entry = isinstance(path[-1], int)
         remedy = "write the entry behind its dash, or remove the dash"

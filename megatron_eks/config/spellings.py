@@ -12,6 +12,7 @@ from megatron_eks.config.model import (
     REGION,
     REPOSITORY_PREFIX,
     RESERVATION,
+    RESERVATION_OR_GROUP,
     ROLE_ARN,
     ZONE,
 )
@@ -30,7 +31,8 @@ _KEY = re.compile(
 )
 # EC2 API, PurchaseCapacityBlock: it takes the id of an offering, and answers with a reservation's.
 _BLOCK = re.compile(r"cb-[0-9a-f]+")
-_GROUP = re.compile(r"arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:[0-9]{12}:group/([^/]+)(/.*)?")
+_GROUP = re.compile(r"arn:aws[a-z-]*:resource-groups:")
+_LOCAL_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]-[a-z]{3}-[0-9][a-z]")
 _ZONE_ID = re.compile(r"[a-z]{3,4}[0-9]-az[0-9]+")
 
 # A function of megatron.bridge.recipes with its module, and names with the signs of a model's.
@@ -38,7 +40,9 @@ _OF_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
 _RATE = re.compile(r"(125|250|500|1000) ?M[iI]?[bB].*")
 _NOTHING = frozenset({"none", "nil", "null", "n/a"})
-_LOWERCASE = frozenset({DNS_LABEL, REGION, REPOSITORY_PREFIX, RESERVATION, ZONE})
+_LOWERCASE = frozenset(
+    {DNS_LABEL, REGION, REPOSITORY_PREFIX, RESERVATION, RESERVATION_OR_GROUP, ZONE}
+)
 _MADE_HERE = frozenset({DNS_LABEL, REPOSITORY_PREFIX})
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 
@@ -94,14 +98,30 @@ def _role(text: str) -> str | None:
 
 
 def _reservation(text: str) -> str | None:
-    """Say where the id of a reservation stands for who has a block's or a group's."""
+    """Say where the id of a reservation stands for who has a block's."""
     if _BLOCK.fullmatch(text):
         command = "`aws ec2 describe-capacity-reservations`"
         return f"use the reservation's id, cr-..., which {command} prints; cb-... is the block's"
-    if found := _GROUP.fullmatch(text):
-        command = f"`aws resource-groups list-group-resources --group {found[1]}`"
-        return f"use the id of one reservation of the group, cr-..., which {command} prints"
     return None
+
+
+def not_yet(text: str, pattern: str) -> tuple[str, str] | None:
+    """Say of what AWS has, and this project does not, that it is so, and what to use instead."""
+    if pattern == ZONE and _LOCAL_ZONE.fullmatch(text):
+        # EKS User Guide, "Launch low-latency EKS clusters with AWS Local Zones", read 2026-11.
+        remedy = "use a zone of the region: EKS takes managed node groups there, but no subnet of "
+        remedy += "the control plane, and this project's file system stands beside the nodes"
+        return "a Local Zone is not supported yet", remedy
+    if pattern == RESERVATION and _GROUP.match(text):
+        remedy = "use the id of one, cr-...; a group goes with type: reservation"
+        return "a resource group of Capacity Blocks is not supported yet", remedy
+    return None
+
+
+SEVERAL_RESERVATIONS = (
+    "several reservations or Capacity Blocks behind one pool are not supported yet",
+    "use a pool for each; of reservations, the ARN of a resource group that holds them",
+)
 
 
 def _key(text: str) -> str | None:
@@ -184,6 +204,7 @@ _FINDERS: dict[str, Callable[[str], str | None]] = {
     KUBERNETES: _version,
     RECIPE: _recipe,
     RESERVATION: _reservation,
+    RESERVATION_OR_GROUP: _reservation,
     ROLE_ARN: _role,
     ZONE: _zone,
 }

@@ -96,7 +96,8 @@ def addons(templates: Templates) -> Iterator[Finding]:
         if not known:
             continue
         version, account = addon["AddonVersion"], known.service_account
-        pinned = known.versions.values() or [version.raw]
+        # Without one EKS takes its default.
+        pinned = [*known.versions.values(), None] if known.versions else [version.raw]
         yield from version.must_be(_SETTINGS, *pinned, why="this release was tried with another")
         none = account and account not in [each["ServiceAccount"].text for each in links]
         found = f"no role for {account}: AWS refuses what {name} asks for"

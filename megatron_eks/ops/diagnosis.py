@@ -95,7 +95,7 @@ def _paragraph(head: str, text: str) -> list[str]:
         _WIDTH,
         initial_indent=f"{head:9}",
         subsequent_indent=" " * 9,
-        break_long_words=True,
+        break_long_words=False,
         # An option or a path in two halves cannot be copied.
         break_on_hyphens=False,
     )

@@ -57,7 +57,7 @@ def _sections(project: Project) -> Iterator[str]:
             yield f"{pool.name}: {_capacity(pool.capacity)}"
     yield ""
     if "Cluster" in plan.stacks:
-        yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+        yield from _system(plan)
     yield from _storage(plan)
     for verb, uris in (("read", plan.data_access.reads), ("write", plan.data_access.writes)):
         for uri in uris:
@@ -84,7 +84,14 @@ def _allowed(findings: Sequence[Finding]) -> Iterator[str]:
         place = f"{each.code} {each.file}:{each.line} {dotted(each.path)}"
         for line in (place, each.found, each.remedy):
             indent = "" if line is place else "  "
-            yield from wrap(line, _WIDTH, initial_indent=indent, subsequent_indent="  ")
+            yield from wrap(
+                line,
+                _WIDTH,
+                initial_indent=indent,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def _network(plan: ClusterPlan) -> Iterator[str]:
@@ -108,6 +115,13 @@ def _network(plan: ClusterPlan) -> Iterator[str]:
     yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
 
 
+def _system(plan: ClusterPlan) -> Iterator[str]:
+    yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+    chosen = [addon.name for addon in plan.addons if addon.version is None]
+    if chosen:
+        yield f"EKS chooses the version of {', '.join(chosen)}"
+
+
 def _storage(plan: ClusterPlan) -> Iterator[str]:
     storage = plan.storage
     end = ", exists already" if storage.existing else ", retained" if storage.retain else ""
@@ -128,7 +142,8 @@ def _storage(plan: ClusterPlan) -> Iterator[str]:
 
 def _capacity(capacity: CapacityPlan) -> str:
     kind = capacity.kind.replace("_", " ")
-    reservation = f" {capacity.reservation_id}" if capacity.reservation_id else ""
+    named = capacity.reservation_id or capacity.reservation_group
+    reservation = f" {named}" if named else ""
     end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
     return f"{kind}{reservation}{end}"
 

@@ -100,7 +100,7 @@ def _storage(plan: ClusterPlan) -> Json:
 def _capacity(capacity: CapacityPlan) -> Json:
     return {
         "type": capacity.kind,
-        "reservation_id": capacity.reservation_id,
+        "reservation_id": capacity.reservation_id or capacity.reservation_group,
         "ends_at": capacity.ends_at.isoformat() if capacity.ends_at else None,
     }
 

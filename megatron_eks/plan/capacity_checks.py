@@ -1,23 +1,19 @@
 """What a cluster file can get wrong about the capacity of its pools."""
 
 from collections.abc import Iterator
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, OnDemand, Reservation
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.plan.pool_checks import is_date
+from megatron_eks.plan.pools import is_group
 
 _BLOCK_WARNING_DAYS = 3
 
 # EC2 User Guide, "Find and purchase Capacity Blocks" and "How Capacity Blocks work".
 _FARTHEST_END_DAYS = 182 + 8 * 7
 _BLOCK_END = (11, 30)
-# EKS User Guide, "Kubernetes release calendar": a version has 14 months of standard support; its
-# first AMIs come weeks before.
-_BEFORE_END = timedelta(days=16 * 31)
 _MOST_INSTANCES = 64
 
 
@@ -27,15 +23,6 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
     for index, pool in enumerate(config.gpu_pools):
         capacity = pool.capacity
         path: Path = ("gpu_pools", index)
-        released = (pool.ami_release or "").rpartition("-")[2]
-        if _is_too_old(pool.ami_release or "", config.kubernetes_version):
-            found = f"{pool.ami_release} is older than Kubernetes {config.kubernetes_version}"
-            remedy = "use null for the pinned one, or a release that AWS has published"
-            yield Finding(Code.AMI_RELEASE, (*path, "ami_release"), found, remedy)
-        if is_date(released) and released > f"{today:%Y%m%d}":
-            found = f"{pool.ami_release} is of a day to come"
-            remedy = "use null for the pinned one, or a release that AWS has published"
-            yield Finding(Code.AMI_RELEASE, (*path, "ami_release"), found, remedy)
         if pool.placement_group is False and isinstance(capacity, OnDemand) and pool.max_nodes > 1:
             yield from _apart((*path, "placement_group"), pool.instance_type)
         if isinstance(capacity, CapacityBlock):
@@ -49,7 +36,8 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
                 yield warning(Code.CAPACITY_BLOCK_TYPE, (*path, "max_nodes"), found, remedy)
         if isinstance(capacity, Reservation | CapacityBlock):
             yield from _placement((*path, "placement_group"), pool)
-            owner = owners.setdefault(capacity.id, pool)
+            # A group may hold reservations of several types and zones.
+            owner = pool if is_group(capacity.id) else owners.setdefault(capacity.id, pool)
             yield from _shared((*path, "capacity", "id"), capacity.id, pool, owner)
 
 
@@ -92,14 +80,6 @@ def _block_type(path: Path, name: str) -> Iterator[Finding]:
         found = f"AWS sells no Capacity Blocks of {name}"
         remedy = "use type: on_demand, reservation or spot"
         yield Finding(Code.CAPACITY_BLOCK_TYPE, path, found, remedy)
-
-
-def _is_too_old(release: str, version: str) -> bool:
-    """Tell whether a release of this version is of a day when there was no such version."""
-    ends, released = KUBERNETES_STANDARD_SUPPORT_ENDS.get(version), release.rpartition("-")[2]
-    if ends is None or not release.startswith(f"{version}.") or not is_date(released):
-        return False
-    return released < f"{ends - _BEFORE_END:%Y%m%d}"
 
 
 def _apart(path: Path, name: str) -> Iterator[Finding]:

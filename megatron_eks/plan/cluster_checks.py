@@ -10,6 +10,7 @@ from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.plan.ami_checks import check_ami_releases
 from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing
@@ -40,6 +41,7 @@ def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     yield from check_existing(config)
     yield from check_egress(config, today)
     yield from check_pools(config)
+    yield from check_ami_releases(config, today)
     yield from check_capacity(config, today)
     yield from check_lustre(config)
     yield from check_identities(config)
@@ -74,8 +76,8 @@ def _version(config: ClusterConfig, today: date) -> Iterator[Finding]:
             if end is None or end > ends
         )
         yield warning(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy)
-    if version not in pins.AMI_RELEASES:
-        found = f"add-ons and AMI of {version} are not pinned; EKS's defaults are used"
+    if not any(version in addon.versions for addon in pins.ADDONS):
+        found = f"EKS chooses the add-ons of {version}, and AMIs where ami_release is not set"
         remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
         yield warning(Code.UNPINNED_VERSION, path, found, remedy)
 

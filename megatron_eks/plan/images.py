@@ -17,6 +17,13 @@ REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
     "fsdp": "fsdp",
 }
 
+# Disk: 128 GB, and 256 GB for the image that needs some 120 GB while it is built (CodeBuild User
+# Guide, "On-demand environment types", read 2026-11).
+BUILD_MACHINES: dict[Literal["megatron", "fsdp"], str] = {
+    "megatron": "BUILD_GENERAL1_XLARGE",
+    "fsdp": "BUILD_GENERAL1_LARGE",
+}
+
 
 @dataclass(frozen=True)
 class ImageContext:

@@ -56,11 +56,8 @@ class SecretFile:
 class Rendezvous:
     """Ranks that meet through torchrun's agents, of which there may be more or fewer."""
 
-    backend: Literal["c10d", "etcd"]
     min_nodes: int
     max_nodes: int
-    endpoint: tuple[str, int] | None
-    """Host and port of the store; None: the first worker."""
     max_restarts: int
     """How often the agents start their ranks again before a pod fails."""
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from datetime import date
 
 from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.regions import OFFERED_IN, PARTITIONS
@@ -62,26 +61,6 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
                 yield from _offer(("gpu_pools", index, "instance_type"), pool, config.region)
         managed = config.existing_cluster is None
         yield from _labels(("gpu_pools", index, "labels"), pool.labels, managed=managed)
-        release = pool.ami_release
-        if release and not re.fullmatch(
-            re.escape(config.kubernetes_version) + r"\.\d+-\d{8}", release
-        ):
-            found = f"{release!r} is not an AMI release of Kubernetes {config.kubernetes_version}"
-            remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
-            yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
-        elif release and not is_date(release.rpartition("-")[2]):
-            found = f"{release!r} ends with no day of the calendar"
-            remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
-            yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
-
-
-def is_date(text: str) -> bool:
-    """Tell whether eight digits are a day of the calendar."""
-    try:
-        date(int(text[:4]), int(text[4:6]), int(text[6:]))
-    except ValueError:
-        return False
-    return True
 
 
 def _no_system_type(path: Path, name: str) -> Finding:

@@ -32,19 +32,28 @@ class CapacityPlan:
     node_group_type: NodeGroupCapacity
     reservation_id: str | None
     """In the launch template; without it EC2 could take any open reservation."""
+    reservation_group: str | None
+    """The ARN of a resource group in its place."""
     market: Literal["capacity-block"] | None
     """The launch template's market option; spot stands in the node group, where EKS wants it."""
     ends_at: datetime | None
+
+
+def is_group(reservation: str) -> bool:
+    """Tell whether a group of reservations is named in the place of one."""
+    return reservation.startswith("arn:")
 
 
 def plan_capacity(capacity: Capacity) -> CapacityPlan:
     """Plan the capacity of a pool that has passed the checks."""
     block = capacity if isinstance(capacity, CapacityBlock) else None
     reserved = capacity if isinstance(capacity, Reservation | CapacityBlock) else None
+    in_group = reserved is not None and is_group(reserved.id)
     return CapacityPlan(
         kind=capacity.type,
         node_group_type=_NODE_GROUP[capacity.type],
-        reservation_id=reserved.id if reserved else None,
+        reservation_id=reserved.id if reserved and not in_group else None,
+        reservation_group=reserved.id if reserved and in_group else None,
         market="capacity-block" if block else None,
         ends_at=block.ends_at if block else None,
     )
@@ -91,6 +100,11 @@ class PoolPlan:
     """How nodeadm joins the NVMe volumes; None where there are none."""
     labels: Mapping[str, str]
 
+    @property
+    def repairs_at_once(self) -> int:
+        """The most nodes that EKS may repair at a time: more is an image, a driver or a network."""
+        return max(2, self.max_nodes // 10)
+
 
 @dataclass(frozen=True)
 class SystemNodesPlan:
@@ -106,7 +120,8 @@ def plan_system_nodes(config: ClusterConfig) -> SystemNodesPlan:
     return SystemNodesPlan(
         instance_type=config.system_nodes.instance_type,
         count=config.system_nodes.count,
-        ami_release=pins.AMI_RELEASES.get(config.kubernetes_version),
+        ami_release=config.system_nodes.ami_release
+        or pins.AMI_RELEASES.get(config.kubernetes_version),
     )
 
 

@@ -15,7 +15,7 @@ from charts.platform.crd import read_definition
 
 Manifest = Mapping[str, Any]
 
-KUBERNETES_VERSION = "1.35"
+KUBERNETES_VERSION = "1.36"
 
 _INTEGERS = {"int32": 2**31, "int64": 2**63}
 

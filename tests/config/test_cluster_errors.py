@@ -15,7 +15,7 @@ schema_version: 1
 name: demo
 region: us-east-2
 availability_zones: [us-east-2a, us-east-2b]
-kubernetes_version: "1.35"
+kubernetes_version: "1.36"
 access:
   admin_role_arns: [arn:aws:iam::123456789012:role/Admin]
   public_cidrs: [8.8.8.0/24]
@@ -125,3 +125,26 @@ def test_a_file_below_one_key_is_told_as_a_whole():
         "error MEKS-0101 c.yaml:1 cluster: the keys of a cluster file stand below 'cluster', and "
         "belong to the top - remove the line cluster:, and the indentation of what stands below it"
     )
+
+
+@pytest.mark.parametrize(
+    ("system", "pool", "wrong"),
+    [
+        ("1.35.8-20260923", "1.35.9-20261012", ""),
+        ("1.35.9-20261119", "1.35.8-20260930", "gpu_pools[0].ami_release"),
+        ("1.35.8-20261003", "1.35.9-20261119", "system_nodes.ami_release"),
+        ("null", "1.35.9-20261119", "system_nodes"),
+    ],
+)
+def test_1_35_needs_releases_whose_kernel_does_not_panic(system, pool, wrong):
+    """Nothing is pinned for it, and a command finds what is good today."""
+    text = GOOD.replace('"1.36"', '"1.35"').replace("ami_release: null", f"ami_release: {pool}")
+    found = findings(text.replace("count: 2}", f"count: 2, ami_release: {system}}}"))
+    assert len(found) == bool(wrong)
+    for line in found:
+        assert line.startswith("error MEKS-0218 ")
+        assert f" {wrong}" in line
+        assert (
+            "/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia/recommended/release_version"
+            in line
+        )

@@ -154,6 +154,27 @@ def test_another_specification_is_refused_with_the_commands_to_run(client, send,
     assert "name: APP" in str(raised.value)
 
 
+def test_a_run_is_compared_with_the_one_before_it(client, loaded, send, console, job_name):
+    """Also when that is cancelled: what changes is said, and what cannot load starts no node."""
+
+    def again(*changes, **options):
+        cancel.run(client, loaded.cluster, job_name, 60, console)
+        return send("megatron-gpt-7b", *changes, **options)
+
+    send()
+    again("training.train_iters=20000")
+    note = f"note: if it goes on from /shared/checkpoints/{job_name}: training.train_iters: 10000 "
+    assert f"{note}-> 20000: " in said(console)
+    with pytest.raises(Failure) as raised:
+        again("training.learning_rate=1e-3", "training.train_iters=20000")
+    assert "MEKS-0737" in str(raised.value)
+    assert "training.learning_rate" in str(raised.value)
+    assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE) is None
+    assert (
+        send("megatron-gpt-7b", "training.learning_rate=1e-3", checkpoint_in=lambda _: False) == 0
+    )
+
+
 def test_an_override_is_checked_like_the_file(send):
     """The finding has the file and the line of what it replaces."""
     with pytest.raises(ConfigError) as raised:

@@ -79,7 +79,7 @@ def test_the_services_know_what_was_deployed(world):
     """Cluster, nodes, add-ons and access are there for every client of their services."""
     eks = world.client("eks")
     cluster = eks.describe_cluster(name="techpulse")["cluster"]
-    assert (cluster["version"], cluster["deletionProtection"]) == ("1.35", False)
+    assert (cluster["version"], cluster["deletionProtection"]) == ("1.36", False)
     system, pool = sorted(eks.list_nodegroups(clusterName="techpulse")["nodegroups"], key=len)[::-1]
     assert (pool, system.startswith("techpulse-Cluster-SystemNodegroup-")) == ("p4d", True)
     assert "vpc-cni" in eks.list_addons(clusterName="techpulse")["addons"]

@@ -39,7 +39,7 @@ def test_default_arguments(job):
         "--split 98,2,0 --tokenizer-type HuggingFaceTokenizer "
         "--tokenizer-model /shared/tokenizer/llama-3.1-8b --num-workers 8 "
         "--no-create-attention-mask-in-dataloader --save /shared/checkpoints/techpulse-cpt "
-        "--load /shared/checkpoints/techpulse-cpt "
+        "--load /shared/checkpoints/techpulse-cpt --override-opt_param-scheduler "
         "--pretrained-checkpoint /shared/checkpoints/llama-3.1-8b-base --save-interval 100 "
         "--ckpt-format torch_dist --ckpt-fully-parallel-load --ckpt-assume-constant-structure "
         "--async-save --use-persistent-ckpt-worker --distributed-timeout-minutes 10 "

@@ -200,18 +200,7 @@ def test_elastic_ranks_meet_at_the_first_worker(plan):
     job = plan("fsdp-llama-2-7b", **{"sharding: full": elastic, "nodes: 2": "nodes: 1"})
     assert job.rendezvous is not None
     assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (1, 2)
-    assert job.rendezvous.endpoint is None
     assert (job.workers, job.backoff_limit) == (1, 7)
-
-
-def test_etcd_is_named_by_its_service(plan):
-    """Without bounds as many nodes as the file says."""
-    job = plan(
-        "fsdp-llama-2-7b", **{"sharding: full": "sharding: full\nruntime: {rendezvous: etcd}"}
-    )
-    assert job.rendezvous is not None
-    assert job.rendezvous.endpoint == ("etcd", 2379)
-    assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ class MegatronRun:
         self.pretrained: Path | None = None
         self.parallelism: dict[str, object] = {"tensor": 2}
         self.precision = "bf16"
+        self.training: dict[str, object] = {}
         self.extra: tuple[str, ...] = ("--dist-ckpt-optim-fully-reshardable",)
         self.left_out: frozenset[str] = frozenset({"--bf16"})
         """Without bf16 it computes in fp32, which alone can be compared closely."""
@@ -96,7 +97,7 @@ class MegatronRun:
                 "nodes": 1,
                 "model": _MODEL,
                 "parallelism": self.parallelism,
-                "training": {**_TRAINING, "precision": self.precision},
+                "training": {**_TRAINING, "precision": self.precision, **self.training},
                 "data": {
                     "prefix": str(self.data),
                     "tokenizer": str(self.tokenizer),

@@ -62,6 +62,22 @@ def test_its_log_tells_what_it_did(trained):
     assert told == pytest.approx(from_iteration(losses, INTERVAL), abs=ROUNDING)
 
 
+def test_more_iterations_and_another_schedule_go_on(trained):
+    """What the job file says by now holds, and the checkpoint's schedule is no refusal."""
+    run, losses = trained
+    more = run.another("more", resuming=f"iter_{ITERATIONS:07d}")
+    more.training = {
+        "train_iters": 2 * ITERATIONS,
+        "global_batch_size": 16,
+        "lr_schedule": "linear",
+        "warmup_iters": 1,
+        "weight_decay": 0.01,
+    }
+    found = more.run(2)
+    assert list(found) == list(range(ITERATIONS + 1, 2 * ITERATIONS + 1))
+    assert found[2 * ITERATIONS] < losses[1] - 1
+
+
 @pytest.mark.long
 def test_data_parallel_learns_the_same(trained):
     """Two replicas take the steps that two halves of a layer take, from the same weights."""

@@ -4,6 +4,7 @@ import json
 from email import message_from_string, policy
 
 import pytest
+from botocore.session import get_session
 
 # EC2 User Guide, "Maximize network bandwidth on instances with multiple network cards".
 P4_INTERFACES = {
@@ -68,7 +69,7 @@ def test_user_data_is_one_node_configuration(assembly, cluster):
     [
         {"max_nodes": 64},
         {"labels": {"team": "nlp"}},
-        {"ami_release": "1.35.7-20260911"},
+        {"ami_release": "1.36.4-20260923"},
         {"root_volume_gib": 800},
         {"placement_group": False},
     ],
@@ -88,11 +89,32 @@ def test_no_change_of_a_pool_resizes_anything(cluster, changed, edit):
     assert before == after
 
 
-def test_max_nodes_changes_no_template_at_all(assembly, changed):
-    """The limit is held where capacity is asked for, so raising it deploys nothing."""
-    raised = changed(first_pool({"max_nodes": 64}))
+def test_max_nodes_changes_nothing_but_how_many_are_repaired(assembly, changed):
+    """The limit is held where capacity is asked for; repairs stop above a tenth, or two."""
+    raised = changed(first_pool({"max_nodes": 29}))
     for part, template in assembly.templates().items():
         assert raised.template(part) == template
+    repair = pool(changed(first_pool({"max_nodes": 64})).template("Cluster"), "p4d")[0][
+        "NodeRepairConfig"
+    ]
+    assert repair["MaxUnhealthyNodeThresholdCount"] == 6
+    assert repair["MaxParallelNodesRepairedCount"] == 6
+
+
+def test_a_fatal_fault_of_a_gpu_is_not_waited_on(cluster):
+    """Each override has all four fields, in the words of the API."""
+    overrides = pool(cluster, "p4d")[0]["NodeRepairConfig"]["NodeRepairConfigOverrides"]
+    model = get_session().get_service_model("eks")
+    enums = model.shape_for("NodeRepairConfigOverrides").members
+    for each in overrides:
+        assert {name[:1].lower() + name[1:] for name in each} == set(enums)
+        assert each["RepairAction"] in enums["repairAction"].enum
+        assert each["MinRepairWaitTimeMins"] == 1
+    reasons = {each["NodeUnhealthyReason"]: each["RepairAction"] for each in overrides}
+    assert len(reasons) == len(overrides)
+    assert reasons["NvidiaXID79Error"] == "Replace"
+    # Faults of programs, which end with them.
+    assert not reasons.keys() & {f"NvidiaXID{code}Error" for code in (13, 31, 94)}
 
 
 def test_labels_of_the_file_are_labels_of_the_nodes(changed):
@@ -107,8 +129,8 @@ def test_the_image_is_the_pinned_one_unless_the_file_says_otherwise(assembly, cl
     nodegroup, _ = pool(cluster, "p4d")
     assert nodegroup["AmiType"] == "AL2023_x86_64_NVIDIA"
     assert nodegroup["ReleaseVersion"] == assembly.plan.pool("p4d").ami_release
-    older = changed(first_pool({"ami_release": "1.35.7-20260911"})).template("Cluster")
-    assert pool(older, "p4d")[0]["ReleaseVersion"] == "1.35.7-20260911"
+    older = changed(first_pool({"ami_release": "1.36.4-20260923"})).template("Cluster")
+    assert pool(older, "p4d")[0]["ReleaseVersion"] == "1.36.4-20260923"
 
 
 def test_a_pool_stands_in_its_zone_alone(cluster, changed):
@@ -127,6 +149,16 @@ def test_nodes_stand_close_together_where_the_plan_says_so(cluster, changed):
     apart = changed(first_pool({"placement_group": False})).template("Cluster")
     assert apart.of_type("AWS::EC2::PlacementGroup") == {}
     assert "Placement" not in pool(apart, "p4d")[1]
+
+
+def test_a_group_of_reservations_is_named_by_its_arn(changed):
+    """EC2 takes either the one id or the group's ARN."""
+    arn = "arn:aws:resource-groups:us-east-2:111122223333:group/gpu"
+    capacity = {"type": "reservation", "id": arn}
+    template = changed(first_pool({"capacity": capacity})).template("Cluster")
+    specification = pool(template, "p4d")[1]["CapacityReservationSpecification"]
+    target = specification["CapacityReservationTarget"]
+    assert target == {"CapacityReservationResourceGroupArn": arn}
 
 
 def test_a_tag_makes_no_other_placement_group(changed):

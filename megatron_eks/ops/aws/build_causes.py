@@ -24,7 +24,7 @@ CAUSES: tuple[Cause, ...] = (
         r"no space left on device|disk quota exceeded",
         "the disk is full: base image, layers and the new image need some 120 GB together",
         "free disk (docker system prune -a, podman system prune -a), or build without --local: "
-        "CodeBuild's large machines have 128 GB; leave vLLM and the like out of requirements.in",
+        "CodeBuild's machine for it has 256 GB; leave vLLM and the like out of requirements.in",
     ),
     Cause(
         r"toomanyrequests|too many requests|rate exceeded|rate limit",

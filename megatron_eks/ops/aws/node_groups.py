@@ -23,6 +23,7 @@ class NodeGroup:
     scaling_groups: tuple[str, ...]
     issues: tuple[tuple[str, str], ...]
     """Code and message of what EKS finds wrong with its health."""
+    ami_release: str = ""
 
 
 class NodeGroups:
@@ -58,6 +59,7 @@ class NodeGroups:
                 (str(issue.get("code", "")), str(issue.get("message", "")))
                 for issue in group.get("health", {}).get("issues", [])
             ),
+            ami_release=str(group.get("releaseVersion", "")),
         )
 
     def names(self) -> list[str]:

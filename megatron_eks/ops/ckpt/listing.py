@@ -97,6 +97,12 @@ def _listed(target: Target, place: Place, console: Console) -> Ended:
     return programs.run(place, PROGRAM, words, console, quiet=True)
 
 
+def holds_one(directory: str, place: Place, console: Console) -> bool:
+    """Tell whether a directory holds a checkpoint from which a run would go on."""
+    ended = _listed(Target(directory, directory), place, console)
+    return ended.code != DONE or any(end["state"] in _GOOD for end in ended.rows("ends"))
+
+
 def _row(end: Row, near: str) -> Row:
     where = S3_END if end["where"] == "s3" else near
     return {

@@ -47,6 +47,7 @@ class Rendered:
     warnings: tuple[Finding, ...]
     access: DataAccess
     """What its pods need in S3."""
+    job: AnyJob
 
     @property
     def hash(self) -> str:
@@ -107,7 +108,7 @@ def _rendered(found: Sequence[Object], job: AnyJob, warnings: tuple[Finding, ...
     annotations = workload["metadata"].setdefault("annotations", {})
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
     beside = tuple(each for each in found if each is not workload)
-    return Rendered(workload, beside, warnings, plan_data_access([job]))
+    return Rendered(workload, beside, warnings, plan_data_access([job]), job)
 
 
 def _files(wish: Wish) -> tuple[list[Path], Path]:

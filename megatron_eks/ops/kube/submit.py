@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.job import TrainingJob
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, INTERRUPTED
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import account, fit, jobs, logs, objects
+from megatron_eks.ops.kube import account, fit, jobs, logs, objects, resume
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.jobs import RunningJob
@@ -36,6 +37,9 @@ Built = Callable[[], Mapping[str, str]]
 OutOfReach = Callable[[str, DataAccess], Sequence[str]]
 """From the ARN of the jobs' role and what a job needs in S3 to the URIs that the role lacks."""
 
+CheckpointIn = Callable[[TrainingJob], bool]
+"""From a job to whether its directory holds a checkpoint."""
+
 Release = Callable[[str], Callable[[], int]]
 """From a pool to what gives its nodes back; raises before the job exists what would fail then."""
 
@@ -54,6 +58,7 @@ class Options:
     built: Built = field(default=dict)
     out_of_reach: OutOfReach = field(default=lambda *_: ())
     release: Release | None = None
+    checkpoint_in: CheckpointIn = field(default=lambda *_: True)
 
 
 def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
@@ -71,8 +76,10 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     found = jobs.find(client, metadata["namespace"], metadata["name"])
     if found is None:
         _refuse_out_of_reach(rendered, project, options)
+        resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
         _look(client, project, rendered, console)
         found = _create(client, rendered)
+        resume.remember(client, project.cluster, rendered.job)
     if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
         raise _differs(client, found, rendered, options)
     if "deletionTimestamp" in found.manifest["metadata"]:

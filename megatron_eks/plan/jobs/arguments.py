@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.config.training import (
-    Checkpoint,
     MegatronData,
     MegatronTraining,
     Parallelism,
@@ -36,7 +35,7 @@ def megatron_arguments(
         *_parallelism(job.parallelism, layout),
         *_training(job.training, fp8_recipe(job.extra_args)),
         *_data(job.data),
-        *_checkpoint(job.checkpoint),
+        *_checkpoint(job),
         *_operation(job, log_directory),
     )
     words = (word for option in options if option[0] not in given for word in option)
@@ -196,9 +195,14 @@ def _data(data: MegatronData) -> Iterator[Option]:
     yield ("--no-create-attention-mask-in-dataloader",)
 
 
-def _checkpoint(checkpoint: Checkpoint) -> Iterator[Option]:
+def _checkpoint(job: MegatronRun) -> Iterator[Option]:
+    checkpoint = job.checkpoint
     yield "--save", checkpoint.directory
     yield "--load", checkpoint.directory
+    if not keeps_saved_schedule(job):
+        # Else Megatron refuses a checkpoint of another schedule (OptimizerParamScheduler), and
+        # more iterations are another one.
+        yield ("--override-opt_param-scheduler",)
     if checkpoint.pretrained:
         # Used only while --load holds no checkpoint, so a restart resumes (checkpointing.py).
         yield "--pretrained-checkpoint", checkpoint.pretrained
@@ -222,6 +226,15 @@ def _operation(job: MegatronRun, log_directory: str) -> Iterator[Option]:
     yield ("--log-timers-to-tensorboard",)
     yield ("--log-memory-to-tensorboard",)
     yield "--tensorboard-dir", f"{log_directory}/tensorboard"
+
+
+def keeps_saved_schedule(job: MegatronRun) -> bool:
+    """Tell whether a job asks for the schedule of its checkpoint instead of its own."""
+    option = "--use-checkpoint-opt-param-scheduler"
+    overrides = job.overrides if isinstance(job, MegatronBridgeJob) else {}
+    return option in {word.replace("_", "-") for word in job.extra_args} or bool(
+        overrides.get("scheduler.use_checkpoint_opt_param_scheduler")
+    )
 
 
 def decay_iters(training: MegatronTraining) -> int:

@@ -26,8 +26,6 @@ from megatron_eks.plan.job import (
 )
 from megatron_eks.plan.jobs.environment_planned import shows_efa
 from megatron_eks.plan.platform import (
-    ETCD_PORT,
-    ETCD_SERVICE,
     TRAINING_PRIORITY,
     VALIDATION_PRIORITY,
 )
@@ -71,7 +69,7 @@ def log_directory(job: Job, cluster: ClusterPlan) -> str:
 def guard_args(job: GpuJob, cluster: ClusterPlan) -> tuple[str, ...]:
     """Return what a training program on several nodes has to know about network and peers.
 
-    The nodes of a job that meets anew by itself, through c10d or etcd, come and go.
+    The nodes of a job that meets anew by itself, through c10d, come and go.
     """
     if job.nodes == 1:
         return ()
@@ -220,10 +218,8 @@ def _rendezvous(job: GpuJob) -> Rendezvous | None:
         return None
     elastic = runtime.elastic
     return Rendezvous(
-        backend=runtime.rendezvous,
         min_nodes=elastic.min_nodes if elastic else job.nodes,
         max_nodes=_most_nodes(job),
-        endpoint=(ETCD_SERVICE, ETCD_PORT) if runtime.rendezvous == "etcd" else None,
         max_restarts=runtime.gang_restarts,
     )
 

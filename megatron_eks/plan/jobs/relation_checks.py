@@ -242,6 +242,12 @@ OF_NUMBERS: dict[str, Callable[[Asked], Problem | None]] = {
 """What is judged of each setting against the numbers of the job file."""
 # What Megatron takes, and what then happens.
 _IDLE: dict[str, Problem] = {
+    # NVIDIA/nvidia-resiliency-ext, docs/source/inprocess/usage_guide.rst, and Megatron's
+    # inprocess_restart.py, which takes the two ports after MASTER_PORT (read 2026-11).
+    "inprocess_restart": (
+        "torchrun ends all ranks when one ends, so it helps only where every process stays alive",
+        "remove it: gang_restarts starts all again; or set TORCH_NCCL_RETHROW_CUDA_ERRORS=0",
+    ),
     "reset_attention_mask": (
         "the plan has no masks made, so one document still sees those before it",
         "remove it",

@@ -92,7 +92,7 @@ def test_a_failed_build_says_phase_reason_and_remedy(aws, place):
     assert said(place.console).splitlines()[-1] == (
         "MEKS-0754 build 7 of megatron: BUILD FAILED: the disk is full: base image, layers and the "
         "new image need some 120 GB together - free disk (docker system prune -a, podman system "
-        "prune -a), or build without --local: CodeBuild's large machines have 128 GB; leave vLLM "
+        "prune -a), or build without --local: CodeBuild's machine for it has 256 GB; leave vLLM "
         "and the like out of requirements.in"
     )
 

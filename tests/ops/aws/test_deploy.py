@@ -59,7 +59,7 @@ class Place:
 
 LABELS = ("    max_nodes: 2", "    max_nodes: 4\n    labels: {team: nlp}")
 TAGS = ("schema_version: 1", "schema_version: 1\ntags: {team: nlp}")
-RELEASE = ("    max_nodes: 2", '    max_nodes: 2\n    ami_release: "1.35.9-20261101"')
+RELEASE = ("    max_nodes: 2", '    max_nodes: 2\n    ami_release: "1.36.5-20261101"')
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_what_aws_refuses_together_goes_in_steps(place):
         (
             "    max_nodes: 2",
             (
-                '    max_nodes: 2\n    ami_release: "1.35.9-20261101"\n'
+                '    max_nodes: 2\n    ami_release: "1.36.5-20261101"\n'
                 "    root_volume_gib: 600\n    labels: {team: vision}"
             ),
         )
@@ -165,7 +165,7 @@ def test_what_aws_refuses_together_goes_in_steps(place):
     assert "techpulse-Cluster, step 3 of 3: comparing" in text
     assert text.count("techpulse-Cluster: UPDATE_COMPLETE") == 3
     assert place.group()["labels"]["team"] == "vision"
-    assert place.group()["releaseVersion"] == "1.35.9-20261101"
+    assert place.group()["releaseVersion"] == "1.36.5-20261101"
 
 
 def test_a_change_can_be_declined(place):

@@ -15,6 +15,7 @@ from megatron_eks.local.aws.services.operation import ServiceError, kept, parame
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _DONE, _FAILED = "SUCCEEDED", "FAILED"
+_NEWER_MACHINE = "BUILD_GENERAL1_XLARGE"
 _WITHOUT_LOCATION = ("CODEPIPELINE", "NO_SOURCE")
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
@@ -36,10 +37,12 @@ class CodeBuildApi(CodeBuildResponse):
         return self._changed(given)
 
     def _get_param(self, param_name: str, if_none: Value = None) -> Value:
-        """Give moto a place of every source; some have steps alone, or what a pipeline brings."""
+        """Give moto a place of every source, which some lack, and a machine that it knows."""
         value = super()._get_param(param_name, if_none)
         if param_name == "source" and value and value.get("type") in _WITHOUT_LOCATION:
             return {"location": value["type"], **value}
+        if param_name == "environment" and value and value.get("computeType") == _NEWER_MACHINE:
+            return {**value, "computeType": "BUILD_GENERAL1_LARGE"}
         return value
 
     def update_project(self) -> ActionResult:

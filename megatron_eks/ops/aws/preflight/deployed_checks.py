@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
+from megatron_eks.catalog.pins import bad_releases, newest_release_command
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.job_access import REMEDY
@@ -127,6 +128,12 @@ def node_groups(subject: Subject) -> Iterator[Finding]:
         if found.status not in {"ACTIVE", "UPDATING"} and not found.issues:
             text = f"it is {found.status}"
             yield in_aws(Code.NODE_GROUP_STATE, path, text, "look at it in the EKS console")
+        bad = next(bad_releases(found.ami_release), None) if found.ami_release else None
+        if bad:
+            text = f"its nodes run {found.ami_release}: {bad.why}"
+            command = newest_release_command(subject.plan.region, subject.plan.kubernetes_version)
+            remedy = f"set ami_release to what this prints, then meks deploy: {command}"
+            yield in_aws(Code.NODE_GROUP_STATE, path, text, remedy)
 
 
 def file_systems(subject: Subject) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from tests.ops.aws.fakes import ACCOUNT, CLUSTER
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 EKS = EksCluster(
     status="ACTIVE",
-    version="1.35",
+    version="1.36",
     endpoint="https://example",
     certificate="",
     vpc="vpc-1",

@@ -50,7 +50,7 @@ def test_a_deployed_cluster_that_works_is_no_finding(found):
 def test_support_that_ends_soon_is_a_warning(found, ends, text):
     """EKS says it, whatever this release knows."""
     (line,) = of(found, support_ends=ends)["Kubernetes version supported"]
-    assert line.startswith(f"warning MEKS-0830 standard support of 1.35 {text} - ")
+    assert line.startswith(f"warning MEKS-0830 standard support of 1.36 {text} - ")
     assert of(found, support_ends=date(2027, 1, 21)) == {}
 
 
@@ -67,7 +67,7 @@ def test_events_live_within_the_bounds_of_eks(found, bounds, refused):
 def test_a_version_that_eks_does_not_offer_is_an_error(found):
     """A region may be late."""
     (line,) = of(found, offers_version=False)["Kubernetes version supported"]
-    assert line.startswith("error MEKS-0830 EKS in us-east-2 offers no 1.35 - ")
+    assert line.startswith("error MEKS-0830 EKS in us-east-2 offers no 1.36 - ")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_health_issues_and_another_version_are_told(found):
     issue = "Ec2SecurityGroupNotFound: sg-1 does not exist"
     lines = of(found, cluster=replace(EKS, issues=(issue,), version="1.34"))["EKS cluster"]
     assert lines[0].startswith(f"error MEKS-0836 {issue} - ")
-    assert lines[1].startswith("error MEKS-0836 it runs 1.34, and the file says 1.35 - ")
+    assert lines[1].startswith("error MEKS-0836 it runs 1.34, and the file says 1.36 - ")
 
 
 def test_an_endpoint_out_of_reach_says_from_where(found):
@@ -135,6 +135,9 @@ def test_a_node_group_tells_its_issues(found):
     group = NodeGroup("p4d", "DEGRADED", 2, 0, 450, (), (("AsgInstanceLaunchFailures", "no p4d"),))
     (line,) = of(found, node_groups={"p4d": group})["node groups"]
     assert line.startswith("error MEKS-0838 AsgInstanceLaunchFailures: no p4d - ")
+    bad = replace(group, status="ACTIVE", issues=(), ami_release="1.35.8-20260930")
+    (line,) = of(found, node_groups={"p4d": bad})["node groups"]
+    assert line.startswith("error MEKS-0838 its nodes run 1.35.8-20260930: kernel 6.12.110 panics")
     (line,) = of(found, node_groups={"p4d": None})["node groups"]
     assert line.startswith("error MEKS-0838 there is no such node group - run: meks deploy")
 
