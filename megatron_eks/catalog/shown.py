@@ -83,7 +83,8 @@ _FLAGS = """
     group-query-attention log-memory-to-tensorboard log-throughput log-timers-to-tensorboard
     manual-gc moe-grouped-gemm moe-router-pre-softmax multi-latent-attention
     no-create-attention-mask-in-dataloader overlap-grad-reduce overlap-param-gather
-    override-opt_param-scheduler resume sequence-parallel swiglu untie-embeddings-and-output-weights use-distributed-optimizer
+    override-opt_param-scheduler resume sequence-parallel swiglu
+    untie-embeddings-and-output-weights use-distributed-optimizer
     use-mcore-models use-persistent-ckpt-worker use-rope-scaling verify
 """
 FLAGS = frozenset(f"--{name}" for name in _FLAGS.split())
@@ -107,7 +108,8 @@ _OPTIONS = """
     max-bytes min-bytes model on-bad-line output-prefix pass-busbw-gb-s pass-mb-s recipe s3-uri
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node
-    controller-threads enable-scheme kube-api-burst kube-api-qps name namespace pytorch-init-container-image
+    controller-threads enable-scheme kube-api-burst kube-api-qps name namespace
+    pytorch-init-container-image
     pytorch-init-container-max-tries zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
