@@ -82,8 +82,9 @@ _FLAGS = """
     cross-entropy-loss-fusion disable-bias-linear dry-run exit-signal-handler expect-gpu-direct
     group-query-attention log-memory-to-tensorboard log-throughput log-timers-to-tensorboard
     manual-gc moe-grouped-gemm moe-router-pre-softmax multi-latent-attention
-    no-create-attention-mask-in-dataloader overlap-grad-reduce overlap-param-gather resume
-    sequence-parallel swiglu untie-embeddings-and-output-weights use-distributed-optimizer
+    no-create-attention-mask-in-dataloader overlap-grad-reduce overlap-param-gather
+    override-opt_param-scheduler resume sequence-parallel swiglu
+    untie-embeddings-and-output-weights use-distributed-optimizer
     use-mcore-models use-persistent-ckpt-worker use-rope-scaling verify
 """
 FLAGS = frozenset(f"--{name}" for name in _FLAGS.split())
@@ -107,8 +108,8 @@ _OPTIONS = """
     max-bytes min-bytes model on-bad-line output-prefix pass-busbw-gb-s pass-mb-s recipe s3-uri
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node
-    advertise-client-urls controller-threads data-dir enable-scheme enable-v2 kube-api-burst
-    kube-api-qps listen-client-urls name namespace pytorch-init-container-image
+    controller-threads enable-scheme kube-api-burst kube-api-qps name namespace
+    pytorch-init-container-image
     pytorch-init-container-max-tries zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())

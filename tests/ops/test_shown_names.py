@@ -18,7 +18,7 @@ from tests import examples
 from tests.charts import rendered
 from tests.variations import VARIATIONS
 
-_OPTION = re.compile(r'"(--[a-z][a-z0-9-]+)[="]')
+_OPTION = re.compile(r'"(--[a-z][a-z0-9_-]+)[="]')
 # What our Jobs for shared directories and checks work on, data, and a company's certificates.
 _NO_NAMES = re.compile(
     r"owner=|import contextlib, socket|shared-|10001:10001|0\d{3}|/shared(/\w+)*"

@@ -230,11 +230,10 @@ def _operation(job: MegatronRun, log_directory: str) -> Iterator[Option]:
 
 def keeps_saved_schedule(job: MegatronRun) -> bool:
     """Tell whether a job asks for the schedule of its checkpoint instead of its own."""
-    option = "--use-checkpoint-opt-param-scheduler"
+    setting = "use_checkpoint_opt_param_scheduler"
     overrides = job.overrides if isinstance(job, MegatronBridgeJob) else {}
-    return option in {word.replace("_", "-") for word in job.extra_args} or bool(
-        overrides.get("scheduler.use_checkpoint_opt_param_scheduler")
-    )
+    given = {word.lstrip("-").replace("-", "_") for word in job.extra_args}
+    return setting in given or bool(overrides.get(f"scheduler.{setting}"))
 
 
 def decay_iters(training: MegatronTraining) -> int:
