@@ -284,8 +284,8 @@ class Story:
 
     def _starts(self) -> list[curve.Losses]:
         # The last rank prints them, as it does on GPUs.
-        log = self._folder("logs", jobs.MEGATRON) / "rank-00001.log"
-        return curve.starts(log.read_text(errors="replace")) if log.exists() else []
+        logs = sorted(self._folder("logs", jobs.MEGATRON).glob("*/rank-00001*.log"))
+        return curve.starts("".join(log.read_text(errors="replace") for log in logs))
 
     def _saved(self) -> int:
         tracker = self._folder("checkpoints", jobs.MEGATRON) / _TRACKER

@@ -17,12 +17,13 @@ from tests.local.faults.world import JOB, MAPS, NAMESPACE, console
 
 
 @pytest.fixture(scope="module")
-def small(project, tmp_path_factory):
+def small(project, tmp_path_factory, emitted):
     """Copy the shared project with one of its jobs."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "jobs").mkdir()
     shutil.copy(project / "cluster.yaml", folder)
     shutil.copy(project / "jobs" / f"{JOB}.yaml", folder / "jobs")
+    (folder / "dist").symlink_to(emitted)
     return folder / "cluster.yaml"
 
 

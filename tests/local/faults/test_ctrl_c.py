@@ -43,12 +43,11 @@ def test_ctrl_c_while_a_job_is_cancelled_says_how_to_come_back(
         client.request("PATCH", path, {"metadata": {"finalizers": None}}, None, patch)
 
 
-def test_ctrl_c_while_a_remedy_is_awaited_says_how_to_come_back(  # noqa: PLR0917 -- fixtures
-    unreachable, client, emitted, capfd, ctrl_c, monkeypatch
+def test_ctrl_c_while_a_remedy_is_awaited_says_how_to_come_back(
+    unreachable, client, emitted, capfd, ctrl_c
 ):
     """What was applied stays applied; the same command looks again."""
     del ctrl_c
-    monkeypatch.chdir(emitted.parent)
     place = ("apps/v1", "DaemonSet", "nvidia-device-plugin", "kube-system")
     client.delete(*place)
     code = unreachable(["fix", "0847", "--yes", "--preview"])
@@ -91,12 +90,9 @@ def test_ctrl_c_while_the_platform_is_awaited_says_how_to_come_back(
         client.delete("apps/v1", "Deployment", "never-ready", "kube-system", missing_ok=True)
 
 
-def test_ctrl_c_while_a_check_runs_says_how_to_come_back(  # noqa: PLR0917 -- fixtures
-    unreachable, client, emitted, capfd, ctrl_c, monkeypatch
-):
+def test_ctrl_c_while_a_check_runs_says_how_to_come_back(unreachable, client, capfd, ctrl_c):
     """The check goes on in the cluster, and the next run follows it."""
     del ctrl_c
-    monkeypatch.chdir(emitted.parent)
     try:
         assert unreachable(["verify", "p4d", "--check", "nvidia-smi", "--preview"]) == 130
         err = capfd.readouterr().err

@@ -66,13 +66,19 @@ def _job(name: str, iterations: int, *more: str, without: frozenset[str] = froze
     return found
 
 
+def _said(logs: Path, rank: int) -> str:
+    """Return what a rank has printed in all its starts."""
+    found = sorted(logs.glob(f"*/rank-{rank:05}*.log"))
+    return "".join(log.read_text(errors="replace") for log in found)
+
+
 @pytest.mark.long
 def test_a_killed_rank_resumes(cluster, submit, folder):
     """Tensor parallel over two pods; from its newest checkpoint on it prints the same losses."""
     job = _job("megatron-killed", ITERATIONS)
     submit(job)
     # The last rank prints them, as it does on GPUs.
-    log = cluster.shared() / "logs" / "megatron-killed" / "rank-00001.log"
+    logs = cluster.shared() / "logs" / "megatron-killed"
     tracker = folder / "megatron-killed" / "checkpoints" / TRACKER
 
     def saved() -> int:
@@ -80,7 +86,7 @@ def test_a_killed_rank_resumes(cluster, submit, folder):
         return int(tracker.read_text() or 0) if tracker.exists() else 0
 
     def between_saves() -> bool:
-        (first,) = starts(log.read_text()) if saved() else ({0: 0},)
+        (first,) = starts(_said(logs, 1)) if saved() else ({0: 0},)
         return INTERVAL // 4 <= max(first) - saved() <= INTERVAL // 2
 
     wait_for("some iterations after a checkpoint", between_saves, _SECONDS)
@@ -89,7 +95,7 @@ def test_a_killed_rank_resumes(cluster, submit, folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     newest = saved()
-    wait_for("both to step again", lambda: len(starts(log.read_text())) == 2, _SECONDS)
+    wait_for("both to step again", lambda: len(starts(_said(logs, 1))) == 2, _SECONDS)
     # Asked while both run: the operator deletes what still runs when the master has succeeded.
     pods = jobs.pods_of(cluster.client, job)
     restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods]
@@ -97,7 +103,7 @@ def test_a_killed_rank_resumes(cluster, submit, folder):
     assert set(restarts) <= {1, 2}
     wait_for("the last checkpoint", lambda: saved() == ITERATIONS, _SECONDS)
     jobs.wait_for_condition(cluster.client, job, "Succeeded")
-    killed, resumed = starts(log.read_text())
+    killed, resumed = starts(_said(logs, 1))
     assert list(resumed) == list(range(newest + 1, ITERATIONS + 1))
     expected = from_iteration(killed, newest)
     assert {each: resumed[each] for each in expected} == pytest.approx(expected, abs=_LAST_DIGIT)
@@ -118,8 +124,7 @@ class Gang:
 
     def steps(self) -> list[tuple[datetime, int]]:
         """Return each step by the last rank's own clock."""
-        log = self.logs / "rank-00001.log"
-        found = _STEP.findall(log.read_text(errors="replace") if log.exists() else "")
+        found = _STEP.findall(_said(self.logs, 1))
         return [(datetime.fromisoformat(when), int(number)) for when, number in found]
 
     def starts(self, *began: int) -> list[dict[int, float]]:
@@ -127,7 +132,7 @@ class Gang:
 
         One that ended with a checkpoint, and no step after it, is not told by its numbers.
         """
-        found = printed((self.logs / "rank-00001.log").read_text(errors="replace"))
+        found = printed(_said(self.logs, 1))
         return [dict(found[begin:end]) for begin, end in pairwise((0, *began, len(found)))]
 
     def wait_between_saves(self, *, newer_than: int) -> None:
@@ -146,7 +151,7 @@ class Gang:
         time.sleep(3)
         assert alive([rank]) == [rank]
         assert self.steps() == before
-        said = (self.logs / "rank-00000.log").read_text(errors="replace")
+        said = _said(self.logs, 0)
         assert "Traceback" not in said
         assert "closed by peer" not in said
 
