@@ -207,6 +207,6 @@ def test_a_job_is_a_preview_until_its_image_has_a_digest(stacks, preview):
     """`meks` refuses to submit an image that could change or does not exist."""
     plan = training_job(stacks)
     job = only(jobs(plan), "PyTorchJob")
-    annotations = job["metadata"].get("annotations", {})
-    assert annotations == ({"megatron-eks/preview": "true"} if preview else {})
+    marks = {"megatron-eks/preview": "true"} if preview else {}
+    assert job["metadata"]["annotations"] == {"megatron-eks/cluster": "techpulse", **marks}
     assert container(job)["image"] == plan.image.uri

@@ -33,7 +33,7 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
         (_JOB, "metadata labels megatron-eks/job", "other", Code.POD_LABEL),
         (_DDP, "spec parallelism", 1, Code.JOB_FIELDS),
         (_DDP, "spec template spec subdomain", ABSENT, Code.SERVICE),
-        (_DDP, "spec template spec containers 0 command 1", "-nnodes=3", Code.RENDEZVOUS_FLAG),
+        (_DDP, "spec template spec containers 0 command 5", "-nnodes=3", Code.RENDEZVOUS_FLAG),
         (_SERVICE, "spec clusterIP", "10.0.0.1", Code.SERVICE),
         (_SERVICE, "spec publishNotReadyAddresses", ABSENT, Code.RANKS_WAIT),
         (_FETCH, "spec template spec restartPolicy", "OnFailure", Code.RESTART_POLICY),
@@ -53,7 +53,7 @@ def test_a_wrong_job_is_reported(name, path, value, code):
     [
         (_JOB, "spec runPolicy cleanPodPolicy", "All"),
         (_JOB, "spec nprocPerNode", "auto"),
-        (_DDP, "spec template spec containers 0 command 5", "--master-port=29400"),
+        (_DDP, "spec template spec containers 0 command 9", "--master-port=29400"),
         (_FETCH, "spec activeDeadlineSeconds", 7200),
         (_FETCH, "spec podFailurePolicy rules 0 onExitCodes values", [2]),
     ],

@@ -17,7 +17,9 @@ def option(job, name):
 def test_default_arguments(job):
     """Llama 3.1 8B as facts of the model demand, on the layout of the file."""
     plan = job()
-    assert plan.command == ("torchrun", "/opt/megatron-eks/programs/train_megatron.py")
+    record = ("/opt/megatron-eks/programs/record.py", plan.log_directory, "7")
+    program = "/opt/megatron-eks/programs/train_megatron.py"
+    assert plan.command == ("python3", *record, "torchrun", program)
     megatron = plan.args[plan.args.index("--") + 1 :]
     assert " ".join(megatron) == (
         "--use-mcore-models --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 "
