@@ -220,11 +220,12 @@ def test_nodes_that_another_job_uses_stay(client, meks, aws, job, submit):
 
 def test_nodes_that_nobody_can_give_back_start_no_job(client, meks, job, folder):
     """What would fail at the end of a run fails before it."""
-    file = folder / "cluster.yaml"
-    file.write_text(file.read_text().replace("name: techpulse", "name: nobody"))
+    for file in (folder / "cluster.yaml", folder / "jobs" / f"{JOB}.yaml"):
+        text = file.read_text().replace("name: p4d", "name: other")
+        file.write_text(text.replace("pool: p4d", "pool: other"))
     process = meks("submit", JOB, "--preview", "--release-when-done")
     assert process.ends() == 3
     assert process.last() == (
-        "error: MEKS-0746 cluster nobody has no node group p4d - run: meks deploy"
+        "error: MEKS-0746 cluster techpulse has no node group other - run: meks deploy"
     )
     assert client.find("kubeflow.org/v1", "PyTorchJob", JOB, job["metadata"]["namespace"]) is None

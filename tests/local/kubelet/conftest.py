@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -118,11 +119,13 @@ class Cluster:
     def force_delete(self, pod: Object) -> None:
         """Take a pod from the API at once, as `kubectl delete --force` does."""
         metadata = pod["metadata"]
-        self.client.request(
-            "DELETE",
-            f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}",
-            query={"gracePeriodSeconds": "0"},
-        )
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        try:
+            self.client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
+        except ApiError as error:
+            # Its controller may have deleted it meanwhile.
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
 
     def now(self, pod: Object) -> Object:
         """Return a pod as it is by now."""

@@ -289,14 +289,15 @@ def test_checkpoints_of_a_job_on_the_file_system_and_in_s3(meks, saving):
 def test_logs_of_pods_that_are_gone_come_from_the_file_system(cluster, meks):
     """Each line with its rank, and they can be explained."""
     folder = cluster.shared() / "logs" / _JOB
-    folder.mkdir(exist_ok=True)
-    (folder / "rank-00000.log").write_text("".join(f"line {n}\n" for n in range(2000)))
-    (folder / "rank-00001.log").write_text(f"starts\n[rank1]: {_OOM}\n")
+    start = folder / "0001"
+    start.mkdir(parents=True, exist_ok=True)
+    (start / "rank-00000.log").write_text("".join(f"line {n}\n" for n in range(2000)))
+    (start / "rank-00001.log").write_text(f"starts\n[rank1]: {_OOM}\n")
     whole = meks("logs", _JOB)
     assert whole.returncode == 0, whole.stderr
     assert whole.stdout.splitlines()[-3:] == ["[0] line 1999", "[1] starts", f"[1] [rank1]: {_OOM}"]
     assert len(whole.stdout.splitlines()) == 2002
-    assert "has no pods: from /shared/logs/megatron-gpt-7b" in whole.stderr
+    assert "are gone: from its record in /shared/logs/megatron-gpt-7b" in whole.stderr
     assert meks("logs", _JOB, "--rank=0", "--tail=1").stdout == "[0] line 1999\n"
     assert meks("logs", _JOB, "--rank=0", "--grep=e 19[0-8]9$").stdout.count("\n") == 9
     explained = json.loads(meks("logs", _JOB, "--explain", "-o", "json").stdout)
