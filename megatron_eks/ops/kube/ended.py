@@ -20,6 +20,8 @@ _END = re.compile(
 _OWN = re.compile(r"\[\s*\d+\] record: ")
 # SIGKILL alone leaves no last line: out of memory, or a node that was lost.
 _KILLED, _BY_SIGNAL = 137, 128
+# SIGTERM: the job was given up, or somebody cancelled it.
+_TOLD, _JUST_SECONDS = {("143", None), (None, "15")}, 600
 _BROKEN_OFF = "its record breaks off, as after an out-of-memory kill or the loss of its node"
 
 
@@ -82,7 +84,11 @@ def _pod(own: Sequence[str]) -> Object:
 
     One that had just started again when its job was given up has its end in the start before.
     """
-    end = next((found for each in reversed(own) if (found := _END.fullmatch(each))), None)
+    ends = [(place, end) for place, each in enumerate(own) if (end := _END.fullmatch(each))]
+    if len(ends) > 1 and _was_told(ends[-2][1], ends[-1][1]):
+        ends.pop()
+        own = own[: ends[-1][0]]
+    end = ends[-1][1] if ends else None
     begun = _begun(own)
     if end is None:
         ended = {"exitCode": _KILLED, "reason": "Killed", "message": _BROKEN_OFF}
@@ -100,6 +106,12 @@ def _pod(own: Sequence[str]) -> Object:
             ],
         },
     }
+
+
+def _was_told(before: re.Match[str], end: re.Match[str]) -> bool:
+    """Tell whether a container was told to end soon after the one before it had failed."""
+    apart = datetime.fromisoformat(end[3]) - datetime.fromisoformat(before[3])
+    return (end[1], end[2]) in _TOLD and apart.total_seconds() < _JUST_SECONDS
 
 
 def _begun(own: Sequence[str]) -> str:

@@ -26,8 +26,23 @@ REASON = "error /shared/x: missing - bring it"
             "Failed",
             f"pytorch: exit code 4: {REASON}",
         ),
+        (
+            [
+                *(START, f"record: ended with exit code 4, {AT}: {REASON}"),
+                *(START, f"record: ended with exit code 143, {AT}"),
+            ],
+            "Failed",
+            f"pytorch: exit code 4: {REASON}",
+        ),
     ],
-    ids=["success", "refused", "killed", "broken off", "given up as it started again"],
+    ids=[
+        "success",
+        "refused",
+        "killed",
+        "broken off",
+        "given up as it started again",
+        "told to end",
+    ],
 )
 def test_a_rank_ends_as_its_record_says(own, phase, reason):
     """Beside it, a rank of which nothing is known stays without a pod."""
