@@ -71,6 +71,8 @@ class MegatronRun:
         self.precision = "bf16"
         self.training: dict[str, object] = {}
         self.extra: tuple[str, ...] = ("--dist-ckpt-optim-fully-reshardable",)
+        self.said = ""
+        """What its last run printed."""
         self.left_out: frozenset[str] = frozenset({"--bf16"})
         """Without bf16 it computes in fp32, which alone can be compared closely."""
 
@@ -152,9 +154,9 @@ class MegatronRun:
     def run(self, ranks: int) -> dict[int, float]:
         """Run it to its end, which has to be good, and return the losses by iteration."""
         process = self.start(ranks)
-        out, _ = process.communicate(timeout=_PATIENCE)
-        assert process.returncode == 0, out[-8000:]
-        return losses(out)
+        self.said, _ = process.communicate(timeout=_PATIENCE)
+        assert process.returncode == 0, self.said[-8000:]
+        return losses(self.said)
 
     def kill(self, process: "subprocess.Popen[str]") -> None:
         """End torchrun, its ranks and what they started, all at once."""
