@@ -5,7 +5,7 @@ OpenMP 5.2, section 21.1.2 (OMP_NUM_THREADS); libfabric, man fabric(7) (FI_LOG_L
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
 from megatron_eks.catalog.environment import (
@@ -81,13 +81,24 @@ def _switch(value: str) -> Policy | None:
 
 def _provider(value: str) -> Policy | None:
     """Judge a list of providers, which libfabric compares without case: src/fabric.c, filters."""
-    names = value.removeprefix("^").split(",")
-    if ("efa" in (each.lower() for each in names)) is value.startswith("^"):
+    if _leaves_out_efa(value):
         return advised_against(f"{value!r} keeps NCCL off EFA")
-    if value.startswith("^") or "efa" in names:
+    if value.startswith("^") or "efa" in value.split(","):
         return None
     reason = f"libfabric passes over the case of {value!r}, and what else reads it may not"
     return advised_against(reason, "write efa")
+
+
+def _leaves_out_efa(value: str) -> bool:
+    names = value.lower().removeprefix("^").split(",")
+    return ("efa" in names) is value.startswith("^")
+
+
+def off_efa(env: Mapping[str, str]) -> bool:
+    """Tell whether variables take NCCL off EFA, by what `by_value` judges of each."""
+    provider = env.get("FI_PROVIDER", "efa")
+    own = _net(env.get("NCCL_NET", "")) or _plugin(env.get("NCCL_NET_PLUGIN", ""))
+    return own is not None or _leaves_out_efa(provider)
 
 
 def _plugin(value: str) -> Policy | None:

@@ -237,6 +237,7 @@ def test_nodes_know_their_network_and_where_they_meet(plan):
         "NCCL_DEBUG_SUBSYS: GRAPH",
         "NCCL_DEBUG_FILE: /shared/nccl.log",
         "NCCL_NET: Socket",
+        "NCCL_NET_PLUGIN: spcx",
         "FI_PROVIDER: tcp",
         "FI_EFA_IFACE: rdmap0s6",
     ],

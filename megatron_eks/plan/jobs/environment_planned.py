@@ -9,6 +9,7 @@ from megatron_eks.catalog.environment import (
     advised_against,
     allowed,
 )
+from megatron_eks.catalog.environment_values import off_efa
 from megatron_eks.catalog.environment_words import is_subsystem
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.job import GpuJob, Job, NcclTestJob
@@ -103,13 +104,10 @@ def shows_efa(env: Mapping[str, str]) -> bool:
     `assets/programs/watch.py` ends ranks that do not say so, and may not look where they were told
     to do otherwise.
     """
-    providers = env.get("FI_PROVIDER", "efa").lower()
-    efa = ("efa" in providers.removeprefix("^").split(",")) is not providers.startswith("^")
-    plugin = env.get("NCCL_NET", "").lower() != "socket" and env.get("NCCL_NET_PLUGIN") != "none"
     level = env.get("NCCL_DEBUG", "INFO").upper()
     said = level in {"INFO", "TRACE"} and _logged(env.get("NCCL_DEBUG_SUBSYS", "ALL")) == _READ
     log = env.get("NCCL_DEBUG_FILE", NCCL_LOG) == NCCL_LOG
-    return efa and plugin and said and log and env.get("FI_EFA_IFACE", "all") == "all"
+    return said and log and not off_efa(env) and env.get("FI_EFA_IFACE", "all") == "all"
 
 
 def _unwatched(job: GpuJob, instance: InstanceType | None) -> str:
