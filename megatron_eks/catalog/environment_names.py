@@ -4,11 +4,8 @@ Sources: NCCL 2.30, NCCL_PARAM and getenv in src/; libfabric, man fi_efa(7); the
 libtorch_cuda 2.15; read 2026-11. What is not here may be read too, by another version.
 """
 
-import re
 from collections.abc import Collection
 from difflib import get_close_matches
-
-from megatron_eks.catalog.environment import POLICIES, PREFIXES
 
 # Names that differ by a slip, not by a meaning.
 _CLOSE = 0.9
@@ -94,19 +91,6 @@ READ: frozenset[str] = frozenset(
 )
 """What these libraries read."""
 
-_OF_LIBRARIES = re.compile(
-    r"(NCCL|FI|OFI_NCCL|NVTE|TORCH_NCCL|TORCH_FR|PYTORCH|CUDA_DEVICE|TORCH_CUDA_ALLOC)_[A-Z]"
-)
-_OF_BUILDS = re.compile(r"_(VERSION|HOME|DIR|PATH|TAG|COMMIT|REPO|BRANCH|REF|URL|ROOT|PREFIX)$")
-_MORE = frozenset(
-    {
-        *("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS", "CUDA_DEVICE_ORDER"),
-        *("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "NVTE_DEBUG", "NVTE_DEBUG_LEVEL", "NVTE_FLASH_ATTN"),
-        *("NVTE_FUSED_ATTN", "NVTE_TORCH_COMPILE", "NVTE_UNFUSED_ATTN", "OFI_NCCL_PROTOCOL"),
-        *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCH_NCCL_ENABLE_TIMING"),
-    }
-)
-
 # What people write for a name that they know by heart, nearly.
 _GUESSES = {
     "CUDA_DEVICE_MAX_CONNECTIONS": (
@@ -150,17 +134,6 @@ def meant(name: str, known: Collection[str]) -> str | None:
     near = get_close_matches(upper, known, 1, _CLOSE) or _swapped(upper, known)
     near = near or get_close_matches(upper, READ, 1, _CLOSE) or _swapped(upper, READ)
     return near[0] if near else None
-
-
-def meant_by_a_library(name: str) -> str | None:
-    """Return what was meant by a name that begins as those of these libraries do.
-
-    Images have variables of their own that begin so: a version, a path.
-    """
-    judged = name in POLICIES or name.startswith(tuple(PREFIXES))
-    if judged or not _OF_LIBRARIES.match(name) or _OF_BUILDS.search(name):
-        return None
-    return meant(name, _MORE | POLICIES.keys())
 
 
 def _swapped(name: str, known: Collection[str]) -> list[str]:

@@ -33,6 +33,8 @@ from megatron_eks.config.whole_file import Kind, another_file, odd_part, tokens
 
 M = TypeVar("M", bound=BaseModel)
 
+# As `choices` begins.
+_MEANT = re.compile(r"did you mean '([^']+)'\?")
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
 _HARMLESS = 5
@@ -94,22 +96,22 @@ def _parse(
             for detail in error.errors(include_url=False)
             if not _only_invalid_items(detail)
         ]
-        misspelt = {each.path[:-1]: each for each in translated if each.code is Code.UNKNOWN_KEY}
+        meant = {path for each in translated for path in _meant_by(each)}
         others = (
             finding
             for finding in translated
-            if finding.path not in places and not _is_meant(finding, misspelt)
+            if finding.path not in places
+            and not (finding.code is Code.MISSING_KEY and finding.path in meant)
         )
         # Each kind that a value may have refuses it for the same reason.
         return None, [*findings, *document.locate(dict.fromkeys(others))]
     return parsed, [*findings, *document.locate(refused(parsed))]
 
 
-def _is_meant(missing: Finding, misspelt: Mapping[Path, Finding]) -> bool:
-    """Tell whether a key that is missing is the one which an unknown key beside it stands for."""
-    beside = misspelt.get(missing.path[:-1])
-    meant = f"did you mean {str(missing.path[-1:] and missing.path[-1])!r}?"
-    return missing.code is Code.MISSING_KEY and beside is not None and meant in beside.remedy
+def _meant_by(found: Finding) -> Iterator[Path]:
+    """Yield the key that an unknown one stands for; it is not missing as well."""
+    if found.code is Code.UNKNOWN_KEY and (meant := _MEANT.match(found.remedy)):
+        yield (*found.path[:-1], meant[1])
 
 
 def _translate(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:

@@ -79,6 +79,11 @@ class Console:
             raise Failure(Code.NEEDS_ANSWER, f"no {question}", f"add {flag}", exit_code=USAGE)
         return line.strip() or default
 
+    @property
+    def answers(self) -> bool:
+        """Whether a question gets an answer: somebody's, or the one that `--yes` gives."""
+        return self.yes or self.stdin.isatty()
+
     def _read(self, prompt: str, flag: str) -> str:
         return self._line(prompt, flag).strip()
 

@@ -90,7 +90,7 @@ def run(
 
 def _refuse_silence(wish: Wish, console: Console) -> None:
     """Name all missing flags at once where nobody can be asked."""
-    if console.yes or console.stdin.isatty():
+    if console.answers:
         return
     given = {
         "--name": wish.name,
@@ -163,8 +163,7 @@ class _Questions:
         self._settle(
             "instance type", "--instance-type", wish.instance_type, _INSTANCE, self._of_type
         )
-        silent = not (self._console.yes or self._console.stdin.isatty())
-        capacity = wish.capacity or (_CAPACITY if silent else None)
+        capacity = wish.capacity or (None if self._console.answers else _CAPACITY)
         question = "capacity: on_demand, spot, or the id of a reservation or Capacity Block"
         self._settle(question, "--capacity", capacity, _CAPACITY, self._of_capacity)
         zones, zone = self._known.offers, self._known.pool_zone

@@ -81,7 +81,7 @@ def suspicious(client: Client, plan: ClusterPlan, output: str, console: Console)
     if not free:
         return CHECK_FAILED
     names = " ".join(each.name for each in free)
-    if not (console.yes or console.stdin.isatty()):
+    if not console.answers:
         console.say(f"to keep jobs away: meks nodes cordon {names}")
     elif console.confirm(f"Cordon {names}? What runs there goes on."):
         for each in free:

@@ -30,6 +30,7 @@ from megatron_eks.plan.jobs.value_checks import form
 _CLOSE = 0.8
 _NOT = "--no-"
 _UNKNOWN = "see `pretrain_gpt.py --help`"
+_FLEX = "moe_token_dispatcher_type", ["flex"]
 # Options that say a key of the model in another way.
 _OTHERWISE = {
     "disable_bias_linear": "add_bias_linear",
@@ -124,7 +125,9 @@ def check_extra_arguments(
         problem = problem or _form(name, values, settings)
         if problem is not None:
             (found, remedy), level = problem, Level.ERROR
-            if is_digest(job.image) and _may_be_there(name, values):
+            unknown = remedy == _UNKNOWN or (OPTIONS.get(name), [*values]) == _FLEX
+            if unknown and is_digest(job.image):
+                # A fork's Megatron, or a DeepEP that speaks EFA.
                 remedy, level = "see that your image has it", Level.WARNING
             yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), found, remedy, level)
         elif OPTIONS[name] not in plan or OPTIONS[name] in CHOSEN:
@@ -144,13 +147,6 @@ def _unknown(word: str, name: str) -> tuple[str, str] | None:
         found = f"{word!r} is one word, and Megatron has no option of that name"
         return found, f"write each word apart: [{apart}]"
     return f"the pinned Megatron has no option {name}", of_other_program(name) or _similar(name)
-
-
-def _may_be_there(name: str, values: Sequence[str]) -> bool:
-    """Tell whether another image may take what this project's does not: a fork's, or DeepEP's."""
-    if name in OPTIONS:
-        return OPTIONS[name] == "moe_token_dispatcher_type" and "flex" in values
-    return not of_other_program(name) and _similar(name) == _UNKNOWN
 
 
 def _key(name: str) -> str | None:
