@@ -49,18 +49,17 @@ def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan])
         name: NvidiaSmi(app, name, pool=pool, platform=plan.platform)
         for name, pool in names.items()
     }
+    _name_cluster(app, plan)
     return {**answers, **build_jobs(app, plan, jobs)}
 
 
 def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add each job as a chart, hence a file, of its own."""
-    charts = {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
-    _name_cluster(app, plan)
-    return charts
+    return {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
 
 
 def _name_cluster(app: cdk8s.App, plan: ClusterPlan) -> None:
-    """Let every object carry its cluster's name; pods do not, so that none starts again for it."""
+    """Let every object so far carry its cluster's name; jobs bring it, which saves jsii calls."""
     for each in app.node.find_all():
         if isinstance(each, cdk8s.ApiObject):
             each.metadata.add_annotation(CLUSTER_ANNOTATION, plan.name)

@@ -8,15 +8,23 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.config.outputs import PREVIEW_ANNOTATION
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.job import CONFIG_DIRECTORY, JOB_LABEL, JobPlan
 from megatron_eks.plan.platform import PlatformPlan
 
 
-def metadata(name: str, job: JobPlan, platform: PlatformPlan) -> cdk8s.ApiObjectMetadata:
-    """Return the metadata of an object beside a job, by which `meks cancel` finds it."""
+def metadata(
+    name: str, job: JobPlan, platform: PlatformPlan, **annotations: str
+) -> cdk8s.ApiObjectMetadata:
+    """Return the metadata of a job's object, by which `meks cancel` finds those beside it.
+
+    Pods do not carry the cluster's name, so that none starts again for it.
+    """
     return cdk8s.ApiObjectMetadata(
-        name=name, namespace=platform.namespace, labels={"app": job.app, JOB_LABEL: job.name}
+        name=name,
+        namespace=platform.namespace,
+        labels={"app": job.app, JOB_LABEL: job.name},
+        annotations={**annotations, CLUSTER_ANNOTATION: platform.cluster},
     )
 
 
@@ -24,17 +32,13 @@ def job_object(
     scope: Construct, job: JobPlan, platform: PlatformPlan, *, api_version: str, kind: str
 ) -> cdk8s.ApiObject:
     """Return it with the job's name and labels, marked where the image is not known yet."""
+    preview = {PREVIEW_ANNOTATION: "true"} if job.image.preview else {}
     return cdk8s.ApiObject(
         scope,
         "job",
         api_version=api_version,
         kind=kind,
-        metadata=cdk8s.ApiObjectMetadata(
-            name=job.name,
-            namespace=platform.namespace,
-            labels={"app": job.app, JOB_LABEL: job.name},
-            annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
-        ),
+        metadata=metadata(job.name, job, platform, **preview),
     )
 
 

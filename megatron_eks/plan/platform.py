@@ -97,6 +97,8 @@ SERVICE_ACCOUNT = "jobs"
 class PlatformPlan:
     """What runs in the cluster before any job."""
 
+    cluster: str
+    """Its name, which every object carries."""
     namespace: str
     pod_security: Literal["restricted", "privileged"]
     dcgm_exporter: bool
@@ -134,6 +136,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
     types = {pool.instance_type for pool in config.gpu_pools}
     file_systems = plan_storage(config).file_systems
     return PlatformPlan(
+        cluster=config.name,
         namespace=config.platform.namespace,
         pod_security=config.platform.pod_security,
         dcgm_exporter=config.platform.dcgm_exporter,
