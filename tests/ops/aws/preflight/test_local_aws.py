@@ -188,22 +188,22 @@ def answering(client, operation, status, code, answers):
     return seen
 
 
-def test_throttling_is_waited_for(tmp_path, aws, monkeypatch):
+def test_throttling_is_waited_for(deployed, aws, monkeypatch):
     """Two refusals of a busy account change nothing."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     seen = answering(
         aws.client("eks"), "eks.DescribeClusterVersions", 429, "ThrottlingException", 2
     )
-    checks, code = judged(project_in(tmp_path, _CLUSTER.replace("preflight", "nobody")), aws)
+    checks, code = judged(deployed, aws)
     assert (code, len(seen)) == (0, 3)
     assert checks["Kubernetes version supported"]["verdict"] == "passed"
 
 
-def test_throttling_without_end_leaves_one_check_unmade(tmp_path, aws, monkeypatch):
+def test_throttling_without_end_leaves_one_check_unmade(deployed, aws, monkeypatch):
     """The others are made all the same."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     answering(aws.client("eks"), "eks.DescribeClusterVersions", 429, "ThrottlingException", 99)
-    checks, code = judged(project_in(tmp_path, _CLUSTER.replace("preflight", "nobody")), aws)
+    checks, code = judged(deployed, aws)
     assert code == 0
     assert checks["Kubernetes version supported"]["verdict"] == "not checked"
     assert checks["quotas"]["verdict"] == "passed"
