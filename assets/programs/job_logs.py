@@ -1,9 +1,11 @@
 """Prints what record.py has kept of a job's ranks, each line with its rank.
 
 job_logs.py DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--most-bytes N]
+            [--objects]
 
 DIR holds a folder for each start of the job. Of each rank its newest output is printed; what it
-printed before its container started again instead of that, or as well.
+printed before its container started again instead of that, or as well. Before all that, --objects
+prints what job_objects.py has kept of the job: itself, its pods and its events, a line for each.
 
 Most lines have no time of their own: --since begins with the first one in which the program wrote a
 later time, and leaves out ranks that have not lived since. At most --most-bytes are printed in all,
@@ -13,6 +15,7 @@ Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 no such logs, 130 i
 """
 
 import argparse
+import json
 import re
 import sys
 import time
@@ -21,6 +24,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import program
 import record
@@ -41,10 +45,19 @@ _LONGEST_BYTES = 64 * 1024
 def main(argv: Sequence[str], report: Report) -> None:
     """Print the lines, and in the end how many there were and their checksum."""
     options = _parser().parse_args(argv)
-    found = _chosen(options.directory, options.rank)
+    objects = _objects(options.directory) if options.objects else []
+    found = _chosen(options.directory, options.rank, needed=not objects)
     since = time.time() - options.since if options.since else None
     lines = checksum = cut = 0
-    width = len(str(max(found)))
+
+    def write(text: str) -> None:
+        nonlocal lines, checksum
+        sys.stdout.write(f"{text}\n")
+        lines, checksum = lines + 1, zlib.crc32(text.encode(), checksum)
+
+    for each in objects:
+        write(f"[object] {json.dumps(each)}")
+    width = len(str(max(found, default=0)))
     for rank, folders in found.items():
         # The container before the last one, the last one, or both in their order.
         of = folders[1:] if options.before else folders[:1]
@@ -55,9 +68,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         kept, dropped = _last(_lines(parts, since), options.tail, options.most_bytes // len(found))
         cut += dropped
         for line in kept:
-            shown = f"[{rank:{width}}] {log_line(line)}"
-            sys.stdout.write(f"{shown}\n")
-            lines, checksum = lines + 1, zlib.crc32(shown.encode(), checksum)
+            write(f"[{rank:{width}}] {log_line(line)}")
     report.facts.update(directory=str(options.directory), ranks=list(found), lines=lines)
     report.facts.update(crc32=checksum, left_out=cut)
     if cut:
@@ -70,7 +81,29 @@ def main(argv: Sequence[str], report: Report) -> None:
         )
 
 
-def _chosen(directory: Path, wanted: int | None) -> dict[int, list[Path]]:
+def _objects(directory: Path) -> list[Any]:
+    """Return what is kept of the newest job of the name, unless it has started after that."""
+    kept = max(directory.glob(record.OBJECTS), key=_modified, default=None)
+    if kept is None or _modified(kept) < _begun(directory):
+        return []
+    content = json.loads(kept.read_text())
+    return [content["job"], *content["pods"].values(), *content["events"].values()]
+
+
+def _begun(directory: Path) -> float:
+    """Return when the newest start began."""
+    for start in record.starts(directory)[-1:]:
+        for rank in _ranks(directory / start)[:1]:
+            with (directory / start / f"rank-{rank:05}.log").open("rb") as file:
+                return _moment(file.readline()) or 0
+    return 0
+
+
+def _modified(file: Path) -> float:
+    return file.stat().st_mtime
+
+
+def _chosen(directory: Path, wanted: int | None, *, needed: bool) -> dict[int, list[Path]]:
     """Return the folders of each rank: that of its newest output, and of the container before.
 
     The newest start may lack ranks that had failed for good. They are in the one before it, if that
@@ -86,7 +119,7 @@ def _chosen(directory: Path, wanted: int | None) -> dict[int, list[Path]]:
         for rank in _ranks(folder):
             found.setdefault(rank, [folder, *_before(folder, rank)])
     chosen = {rank: found[rank] for rank in sorted(found) if wanted in (None, rank)}
-    if not chosen:
+    if needed and not chosen:
         there = f"no rank {wanted}, ranks are 0 to {max(found)}" if found else "no record of a job"
         remedy = "see that name and rank are right, and that the job started within its keep_days"
         raise StopError(program.EXIT_NOT_FOUND, directory, there, remedy)
@@ -162,6 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--since", type=int, metavar="SECONDS", help="from so long ago on")
     parser.add_argument("--before", action="store_true", help="before its last restart")
     parser.add_argument("--both", action="store_true", help="before and after it")
+    parser.add_argument("--objects", action="store_true", help="what Kubernetes said, too")
     parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
     return parser
 

@@ -49,6 +49,8 @@ _LINE_BYTES = 1000
 _TELL_BYTES = 2000
 # What the pod's status says of its end (Kubernetes, "Determine the Reason for Pod Failure").
 _TERMINATION_LOG = Path("/dev/termination-log")
+OBJECTS = "objects-*.json"
+"""What job_objects.py keeps beside the starts of a job."""
 # On the pod's own volume, which outlives its containers.
 _STATE = Path(os.environ.get("TMPDIR", "/tmp")) / "record-start"  # noqa: S108 -- as above
 _RANK = rb"(?:\[rank\d+\]: ?)?"
@@ -253,10 +255,13 @@ def place(part: Path) -> int:
 
 
 def prune(logs: Path) -> None:
-    """Remove starts that are older than their job's own days, and nothing else."""
+    """Remove starts and objects that are older than their job's own days, and nothing else."""
     for days in logs.glob("*/keep-days"):
         with suppress(OSError, ValueError):
             oldest = time.time() - int(days.read_text()) * _DAY_SECONDS
+            for objects in days.parent.glob(OBJECTS):
+                if objects.stat().st_mtime < oldest:
+                    objects.unlink()
             for start in map(days.parent.joinpath, starts(days.parent)):
                 if _newest(start) < oldest:
                     for file in start.iterdir():

@@ -126,6 +126,11 @@ BUSYBOX_IMAGE = (
     "public.ecr.aws/docker/library/busybox:1.37.0"
     "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
 )
+# Two public repositories name this digest in this registry (read 2026-11).
+PYTHON_IMAGE = (
+    "public.ecr.aws/docker/library/python:3.13-slim-bookworm"
+    "@sha256:01f42367a0a94ad4bc17111776fd66e3500c1d87c15bbd6055b7371d39c124fb"
+)
 # CUDA 13.0 runs on driver 580 and later, so on every AMI release above; nobody could confirm the
 # digest in this registry.
 CUDA_IMAGE = "nvcr.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
@@ -136,6 +141,7 @@ THIRD_PARTY_IMAGES = (
     DCGM_EXPORTER_IMAGE,
     TRAINING_OPERATOR_IMAGE,
     BUSYBOX_IMAGE,
+    PYTHON_IMAGE,
     CUDA_IMAGE,
 )
 

@@ -66,6 +66,7 @@ ANNOTATIONS = frozenset(_ANNOTATIONS.split())
 FILES = frozenset(f"train_{kind}.json" for kind in ("bridge", "ddp", "fsdp")) | {
     "counters.csv",
     "initContainer.yaml",
+    "job_objects.py",
 }
 """Keys of ConfigMaps; of a job's configuration what people set freely is left out again."""
 
@@ -110,7 +111,7 @@ _OPTIONS = """
     master-addr master-port nnodes node-rank nproc-per-node
     controller-threads enable-scheme kube-api-burst kube-api-qps name namespace
     pytorch-init-container-image
-    pytorch-init-container-max-tries zap-devel
+    pytorch-init-container-max-tries volumes zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
 """Options with a value: of Megatron-LM, our programs, torchrun and the operator."""
@@ -121,7 +122,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|\d{1,3}"
-    r"|/etc/dcgm-exporter/[\w./-]+|/opt/megatron-eks/programs/\w+\.py"
+    r"|/etc/dcgm-exporter/[\w./-]+|/opt/(megatron-eks/programs|job-records)/\w+\.py"
 )
 """Programs that are started, and what stands between their arguments."""
 

@@ -16,8 +16,8 @@ from megatron_eks.guards.pods import type_values
 from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
-_METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
-_OPERATOR = f"Deployment {_NAME}"
+_METRICS, _NAME, _RECORDS = "DaemonSet dcgm-exporter", "training-operator", "job-records"
+_OPERATOR, _RECORDER = f"Deployment {_NAME}", f"Deployment {_RECORDS}"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _ASKED = "webhooks 0 clientConfig service"
@@ -35,6 +35,8 @@ _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay 
 _NO_EFA, _ELSEWHERE = "the plugin cannot open the EFA devices", "it runs on no node, or on others"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
 _TWICE, _NO_START = "two act at once on each job", "the operator does not start"
+_TWO, _NO_RECORD = "two write the same files", "no pod's end is kept"
+_PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
 _GOES_ON = "jobs that the operator would refuse are taken, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
 
@@ -57,6 +59,12 @@ def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
     why = "one that hangs is not started again, or is asked too early"
     asked = [f"{_BOX}{probe}Probe httpGet " for probe in probes]
     return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
+
+
+def _one(why: str) -> list[Row]:
+    template = "spec template metadata annotations megatron-eks/template"
+    rows = _same("spec ", why, {"replicas": 1, "strategy type": "Recreate"})
+    return [*rows, _MEMORY, (template, (), "an old one stays in use")]
 
 
 _EVERY: tuple[Row, ...] = (
@@ -110,17 +118,24 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         for key, value in {"scrape": "true", "port": "9400", "path": "/metrics"}.items()
     ),
     _OPERATOR: (
-        *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
-        ("spec template metadata annotations megatron-eks/template", (), "an old one stays in use"),
+        *_one(_TWICE),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
-        _MEMORY,
         (f"{_POD}volumes name=certificate secret secretName", (_CERTIFICATE,), _NO_START),
         (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
         (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
         (f"{_BOX}volumeMounts name=template mountPath", ("/etc/config",), _NO_START),
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
     ),
+    _RECORDER: (
+        *_one(_TWO),
+        (f"{_POD}securityContext runAsUser", (10001,), "it may not write beside the jobs' logs"),
+        (f"{_POD}volumes name=program configMap name", (_RECORDS,), _NO_RECORD),
+        (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), _NO_RECORD),
+        (f"{_BOX}command", (["python3", f"{_FOLDER}/{_PROGRAM}"],), _NO_RECORD),
+        (f"{_ARGS}--volumes", ("--volumes=/volumes",), _NO_RECORD),
+    ),
+    f"ConfigMap {_RECORDS}": ((f"data {_PROGRAM}", (), _NO_RECORD),),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
     _HOOK: (
         (f"{_ASKED} path", ("/validate-kubeflow-org-v1-pytorchjob",), _GOES_ON),
@@ -140,7 +155,7 @@ _NEEDED = (
 _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
 _ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
-_RIGHTS = (
+_OF_OPERATOR = (
     (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no job, and ends none"),
     (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
     (_JOBS, "kubeflow.org", "pytorchjobs/finalizers", "update", "no pod gets an owner"),
@@ -151,6 +166,9 @@ _RIGHTS = (
     (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
     (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
 )
+_KEPT = (("", "pods"), ("", "events"), ("batch", "jobs"), ("kubeflow.org", "pytorchjobs"))
+_OF_RECORDER = tuple((_JOBS, group, kind, "list watch", _NO_RECORD) for group, kind in _KEPT)
+_RIGHTS = {_OPERATOR: _OF_OPERATOR, _RECORDER: _OF_RECORDER}
 _LIMITED = {"secrets": _CERTIFICATE, _HOOKS: _CONFIGURATION}
 """Which one of a kind the operator may change, as its certificate is in it."""
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")
@@ -200,9 +218,9 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
 
 @manifest_guard
 def operator(manifests: Manifests) -> Iterator[Finding]:
-    """Let the operator do what its code does for PyTorchJobs, and be asked about each of them."""
+    """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
     alone = len(manifests.objects) == 1
-    pods = [each for each in manifests.pods if not alone and _part(each.owner) == _OPERATOR]
+    pods = [each for each in manifests.pods if not alone and _part(each.owner) in _RIGHTS]
     spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of("PyTorchJob")})
     for pod in pods:
         row = (f"{_ARGS}--namespace", (*spaces,), "it overlooks the jobs, or may not look")
@@ -229,14 +247,14 @@ def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
             bound.append((each.namespace, role["rules"]))
     watched = pod.main.at("args --namespace").text.partition("=")[2]
     spaces = {_JOBS: watched, _OWN: pod.owner.namespace, _CLUSTER: ""}
-    for where, group, resource, verbs, why in _RIGHTS:
+    for where, group, resource, verbs, why in _RIGHTS[_part(pod.owner)]:
         roles = [rules for space, rules in bound if space == spaces[where]]
         rules = [rule for role in roles for rule in role]
         wanted = ((verb, (group, resource, verb)) for verb in verbs.split())
         lacking = [verb for verb, right in wanted if not any(_gives(e, right) for e in rules)]
         place = roles[0] if roles else pod.spec["serviceAccountName"]
         only = f" {_LIMITED[resource]} alone" if resource in _LIMITED else ""
-        found = f"no role lets the operator {', '.join(lacking)} {resource}{only}: {why}"
+        found = f"no role lets {name} {', '.join(lacking)} {resource}{only}: {why}"
         remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
         yield from report(Code.RIGHTS, (lacking, place, found, remedy))
 

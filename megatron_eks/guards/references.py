@@ -4,6 +4,7 @@ Kubernetes, "Network Policies": pods that no policy selects take and make every 
 selects needs a rule on both sides.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, Value, report
 
@@ -58,7 +59,11 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
 
 @manifest_guard
 def objects(manifests: Manifests) -> Iterator[Finding]:
-    """Put objects into a namespace that is there, and write nothing in them twice."""
+    """Put objects into a namespace that is there and one cluster, and write nothing twice."""
+    marks = [each["metadata"]["annotations"][CLUSTER_ANNOTATION] for each in manifests.objects]
+    usual = Counter(each.text for each in marks if each).most_common(1)
+    for mark, (name, _) in ((mark, each) for each in usual for mark in marks):
+        yield from mark.must_be(Code.OWNED_BY_ANOTHER, name, why="`meks apply` takes no other's")
     made = [each.name for each in manifests.of("Namespace")]
     for each in manifests.objects:
         place = each["metadata"]["namespace"]
@@ -144,7 +149,7 @@ _OF_JOBS = (
     _Way(80, "TCP", _IDENTITY, f"{_IDENTITY}/32", "no credentials, S3 is denied"),
     _Way(443, "TCP", _AWS, "0.0.0.0/0 except 169.254.0.0/16", "S3 times out"),
 )
-_TO_API = _Way(443, "TCP", 2, "ranges of VPC and Services", "no job gets pods")
+_TO_API = _Way(443, "TCP", 2, "ranges of VPC and Services", "it sees no job")
 _WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
 
 
@@ -219,8 +224,10 @@ def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
     remedy = "add one from and to pods with the label job-name of the job, without ports"
     row = (alone, pod.owner["metadata"]["name"], found, remedy)
     yield from report(Code.RANKS_CUT_OFF, row)
+    if own and "--namespace" in str(pod.main["args"].raw):
+        yield from _blocked(own, "egress", [_TO_API])
     if own and "--enable-scheme" in str(pod.main["args"].raw):
-        yield from _blocked(own, "egress", [*_NAMES, _TO_API])
+        yield from _blocked(own, "egress", _NAMES)
         yield from _blocked(own, "ingress", [_WEBHOOK])
 
 

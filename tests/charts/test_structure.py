@@ -103,6 +103,7 @@ def test_files_are_named_in_the_order_of_application(tmp_path, platform):
         "31-efa-device-plugin",
         "32-dcgm-exporter",
         "40-training-operator",
+        "41-job-records",
     ]
     read = [item for file in files for item in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
     assert read == platform

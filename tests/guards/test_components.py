@@ -7,7 +7,7 @@ from tests.guards.slips import ABSENT, in_manifest, without
 
 _GPU, _EFA = "DaemonSet/nvidia-device-plugin", "DaemonSet/aws-efa-k8s-device-plugin"
 _METRICS, _NAME = "DaemonSet/dcgm-exporter", "training-operator"
-_OPERATOR = f"Deployment/{_NAME}"
+_OPERATOR, _RECORDS = f"Deployment/{_NAME}", "Deployment/job-records"
 _HOOK = "ValidatingWebhookConfiguration/validator.training-operator.kubeflow.org"
 _POD, _BOX = "spec template spec", "spec template spec containers 0"
 _OLD = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.7"
@@ -32,6 +32,10 @@ _MIRROR = "registry.example.com/nvidia/k8s-device-plugin:v0.21.0"
         (_OPERATOR, f"{_BOX} args 0", "--enable-scheme=tfjob", Code.OPERATOR),
         (_OPERATOR, f"{_BOX} args 1", "--namespace=other", Code.OPERATOR),
         (_OPERATOR, f"{_BOX} volumeMounts 1 mountPath", "/config", Code.OPERATOR),
+        (_RECORDS, "spec strategy type", "RollingUpdate", Code.OPERATOR),
+        (_RECORDS, f"{_BOX} args 1", "--volumes=/shared", Code.OPERATOR),
+        (_RECORDS, f"{_POD} securityContext runAsUser", 1000, Code.OPERATOR),
+        ("Role/job-records", "rules 0 verbs", ["list"], Code.RIGHTS),
         (f"Role/{_NAME}", "rules 0 verbs", ["get"], Code.RIGHTS),
         (f"Role/{_NAME}", "rules 1 resourceNames", ABSENT, Code.RIGHTS),
         (f"RoleBinding/{_NAME}", "subjects 0 namespace", "default", Code.RIGHTS),

@@ -13,6 +13,7 @@ _SELECTOR = "spec selector app.kubernetes.io/name"
 _DNS, _HTTPS = "NetworkPolicy/allow-dns", "NetworkPolicy/allow-https"
 _IDENTITY, _OPERATOR = "NetworkPolicy/allow-pod-identity", "NetworkPolicy/training-operator"
 _RANKS = "NetworkPolicy/ranks-of-megatron-gpt-7b"
+_CLUSTER = "metadata annotations megatron-eks/cluster"
 _PORT, _TO = "spec egress 0 ports 0 port", "spec egress 0 to 0"
 _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
 
@@ -31,6 +32,8 @@ _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
         ("DaemonSet/dcgm-exporter", "spec selector matchLabels", {"a": "b"}, Code.SELECTOR),
         ("Service/dcgm-exporter", _SELECTOR, "dcgm", Code.SELECTOR),
         ("Service/dcgm-exporter", "spec ports 0 targetPort", "http", Code.SERVICE),
+        (_FETCH, _CLUSTER, "other", Code.OWNED_BY_ANOTHER),
+        ("Namespace/megatron-system", _CLUSTER, ABSENT, Code.OWNED_BY_ANOTHER),
         (_NAMESPACE, f"{_LABEL}/enforce", "baseline", Code.NAMESPACE_LEVEL),
         (_NAMESPACE, f"{_LABEL}/warn", "privileged", Code.NAMESPACE_LEVEL),
     ],
@@ -69,6 +72,7 @@ def test_other_names_are_right():
         (_RANKS, "spec ingress 0 ports", lambda _: _ONE_PORT, Code.RANKS_CUT_OFF),
         (_OPERATOR, "spec ingress 0 ports 0 port", 443, Code.RANKS_CUT_OFF),
         (_OPERATOR, _PORT, 6443, Code.RANKS_CUT_OFF),
+        ("NetworkPolicy/job-records", _PORT, 6443, Code.RANKS_CUT_OFF),
         (_OPERATOR, "spec egress", lambda old: old[:1], Code.RANKS_CUT_OFF),
     ],
 )

@@ -137,6 +137,8 @@ class MegatronRun:
             text=True,
             env=self._environment(),
             start_new_session=True,
+            # Who waits for something else than its end does not read what it prints meanwhile.
+            pipesize=2**20,
         )
 
     def alone(self, **environment: str) -> "subprocess.CompletedProcess[str]":

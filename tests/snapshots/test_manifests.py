@@ -24,6 +24,7 @@ FILES = (
     "platform/31-efa-device-plugin",
     "platform/32-dcgm-exporter",
     "platform/40-training-operator",
+    "platform/41-job-records",
     "validation/all-reduce-p4d",
     "validation/efa-check-p4d",
     "validation/nvidia-smi-p4d",

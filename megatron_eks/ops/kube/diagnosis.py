@@ -30,18 +30,25 @@ def of_record(
     client: Client, plan: ClusterPlan, name: str, options: logs.Options, lines: Sequence[str]
 ) -> Diagnosis:
     """Explain what became of a job by what its ranks have printed before their pods went."""
-    job = jobs.find(client, plan.platform.namespace, name)
-    there = jobs.ranks(job, jobs.pods_of(client, job)) if job else []
-    found = [rank for rank in ended.ranks(there, lines) if options.rank in {None, rank.number}]
-    return _explained(client, job, found, ended.printed(lines))
+    live = jobs.find(client, plan.platform.namespace, name)
+    there = jobs.ranks(live, jobs.pods_of(client, live)) if live else []
+    job = live or next(map(RunningJob, ended.kept(lines, jobs.KINDS)), None)
+    ranks = ended.ranks(job, there, lines)
+    found = [rank for rank in ranks if options.rank in {None, rank.number}]
+    return _explained(client, job, found, ended.printed(lines), ended.kept(lines, {"Event"}))
 
 
 def _explained(
-    client: Client, job: RunningJob | None, ranks: Sequence[Rank], printed: Sequence[str]
+    client: Client,
+    job: RunningJob | None,
+    ranks: Sequence[Rank],
+    printed: Sequence[str],
+    kept: Sequence[Object] = (),
 ) -> Diagnosis:
-    events = client.list("v1", "Event", job.namespace) if job else []
+    living = client.list("v1", "Event", job.namespace) if job else []
+    events = {each["metadata"]["uid"]: each for each in (*kept, *living)}.values()
     nodes = client.list("v1", "Node")
-    told = [line for rank in ranks for line in _told(rank, events, nodes)]
+    told = [line for rank in ranks for line in _told(rank, list(events), nodes)]
     ends = [line for rank in ranks for line in _ends(rank)]
     return diagnose([*told, *printed, *ends, *([f"event {job.message()}"] if job else [])])
 

@@ -1,12 +1,13 @@
 """What a job's record tells once its pods are gone, in the words of pods and of their logs."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.kube import pods, run_log
+from megatron_eks.ops.kube import jobs, pods, run_log
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.ops.kube.look import Logs, Look
 from megatron_eks.plan.job import JobPlan
@@ -17,7 +18,8 @@ _START = re.compile(r"record: start \d+, ([\dTZ:-]+)")
 _END = re.compile(
     r"record: (?:ended with exit code (\d+)|was ended by signal (\d+)), ([\dTZ:-]+)(?:: (.*))?"
 )
-_OWN = re.compile(r"\[\s*\d+\] record: ")
+_OWN = re.compile(r"\[\s*\d+\] record: |\[object\] ")
+_OBJECT = "[object] "
 # SIGKILL alone leaves no last line: out of memory, or a node that was lost.
 _KILLED, _BY_SIGNAL = 137, 128
 # SIGTERM: the job was given up, or somebody cancelled it.
@@ -39,15 +41,38 @@ def printed(lines: Sequence[str]) -> list[str]:
     return [each for each in lines if not _OWN.match(each)]
 
 
-def ranks(kept: Sequence[Rank], lines: Sequence[str]) -> list[Rank]:
-    """Return a job's ranks, those without a pod as the record has them."""
+def kept(lines: Sequence[str], kinds: Collection[str]) -> list[Object]:
+    """Return what was kept of objects of some kinds, as Kubernetes had them."""
+    marked = [each.removeprefix(_OBJECT) for each in lines if each.startswith(_OBJECT)]
+    return [each for each in map(json.loads, marked) if each["kind"] in kinds]
+
+
+def ranks(job: RunningJob | None, there: Sequence[Rank], lines: Sequence[str]) -> list[Rank]:
+    """Return a job's ranks, those without a pod as they were kept, or as their logs tell."""
+    rows = {rank.number: rank for rank in there}
+    were = jobs.ranks(job, kept(lines, {"Pod"}), kept(lines, {"Event"})) if job else []
+    before = {rank.number: rank for rank in were if rank.pod is not None}
     told = by_rank(lines)
-    rows = {rank.number: rank for rank in kept}
-    for number, own in told.items():
+    for number in sorted({*rows, *before, *told}):
         if number not in rows or rows[number].pod is None:
-            pod = _pod(own)
-            rows[number] = Rank(number, pods.state(pod), pod)
+            rows[number] = _rank(number, before.get(number), told.get(number, ()))
     return [rows[number] for number in sorted(rows)]
+
+
+def _rank(number: int, before: Rank | None, own: Sequence[str]) -> Rank:
+    """Return a rank whose pod is gone, as its pod was seen and as its log ends.
+
+    The log has the better reason, but for one that breaks off; a pod that was last seen running
+    tells no end.
+    """
+    phase = before.pod.phase if before is not None and before.pod is not None else None
+    if not own:
+        return before if before and phase != "Running" else Rank(number, None, None)
+    pod = _pod(own)
+    if before is None or phase not in jobs.ENDED:
+        return Rank(number, pods.state(pod), pod)
+    broken_off = not any(map(_END.fullmatch, own))
+    return before if broken_off else replace(before, pod=pods.state(pod))
 
 
 def looked(found: Look, lines: Sequence[str]) -> Look:
@@ -57,26 +82,31 @@ def looked(found: Look, lines: Sequence[str]) -> Look:
         log, begun = run_log.read(own), _begun(own)
         logs.append(replace(log, first_at=datetime.fromisoformat(begun) if begun else None))
     log = run_log.merged([*logs, found.logs.end])
-    return replace(found, ranks=ranks(found.ranks, lines), logs=Logs(log, log))
+    return replace(found, ranks=ranks(found.job, found.ranks, lines), logs=Logs(log, log))
 
 
 def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> Look:
     """Return a look at a job that Kubernetes does not know any more."""
-    known = ranks([Rank(number, None, None) for number in range(plan.nodes)], lines)
-    well = {each.pod.phase for each in known if each.pod is not None} == {"Succeeded"}
-    message = "Kubernetes does not know it any more: from its record"
-    end = {"type": "Complete" if well else "Failed", "status": "True", "message": message}
-    manifest = {
+    job = next(map(RunningJob, kept(lines, jobs.KINDS)), RunningJob(_manifest(plan, namespace)))
+    there = [Rank(number, None, None) for number in range(plan.nodes)]
+    if not job.ended:
+        known = ranks(job, there, lines)
+        well = {each.pod.phase for each in known if each.pod is not None} == {"Succeeded"}
+        message = "Kubernetes does not know it any more: from its record"
+        end = {"type": "Complete" if well else "Failed", "status": "True", "message": message}
+        job = RunningJob({**job.manifest, "status": {"conditions": [end]}})
+    return looked(Look(job, there, (), {}, None, Logs(), Logs(), now), lines)
+
+
+def _manifest(plan: JobPlan, namespace: str) -> Object:
+    return {
         "kind": "Job",
         "metadata": {"name": plan.name, "namespace": namespace, "uid": ""},
         "spec": {
             "parallelism": plan.nodes,
             "template": {"spec": {"containers": [{"args": list(plan.args)}]}},
         },
-        "status": {"conditions": [end]},
     }
-    look = Look(RunningJob(manifest), known, (), {}, None, Logs(), Logs(), now)
-    return looked(look, lines)
 
 
 def _pod(own: Sequence[str]) -> Object:

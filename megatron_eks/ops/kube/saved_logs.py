@@ -62,13 +62,13 @@ def read(
     *,
     both: bool = False,
 ) -> list[str]:
-    """Return the lines, with `both` those before the last restart too.
+    """Return the lines, with `both` those before the last restart too, and what was kept of pods.
 
     Raises Failure if there are none, or if not all of them came.
     """
     chosen = {"rank": options.rank, "tail": options.tail, "since": options.since_seconds}
     words = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
-    words += ["--before"] * options.previous or ["--both"] * both
+    words += ["--before"] * options.previous or ["--both", "--objects"] * both
     folder = _folder(project, name)
     lines: list[str] = []
     ended = place.run(_PROGRAM, [folder, *words], lines.append)

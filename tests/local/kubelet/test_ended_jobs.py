@@ -1,12 +1,15 @@
 """A job's reason outlives its pods and the job itself, whatever kind it is of."""
 
 import io
+import json
+import stat
 from dataclasses import replace
 from datetime import date
 from functools import partial
 
 import pytest
 
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import jobs as running
@@ -21,6 +24,7 @@ from tests.local.kubelet import runs
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
 NAMESPACE = "megatron-workshop"
+KILLED = 137
 STEPS = (
     "echo ' [2026-11-20 10:40:00] iteration 400/ 400 | lm loss: 2.5E+00 |';"
     "echo '  successfully saved checkpoint from iteration 400 to /shared/checkpoints/run';"
@@ -41,6 +45,9 @@ SCRIPTS = {
     "fetch-tokenizer": ("python -c 'import os; os.kill(os.getpid(), 9)'", "exit code 137"),
     "megatron-cpt-techpulse": (STEPS, ""),
 }
+
+
+NEVER = "never-started"
 
 
 class Shared:
@@ -107,16 +114,59 @@ def gone(cluster):
     return Shared(cluster)
 
 
+@pytest.fixture(scope="module")
+def given(gone, files):
+    """Return what reads records, but for the name of a job."""
+    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
+    return lambda name: (gone, files, name, Options(), console)
+
+
+def kept(cluster, name):
+    """Return what is kept of the objects of a job."""
+    files = (cluster.shared() / "logs" / name).glob("objects-*.json")
+    return [json.loads(each.read_text()) for each in files]
+
+
+@pytest.mark.usefixtures("gone")
+def test_what_kubernetes_said_is_kept(cluster):
+    """The job, its pods to their end, and the events; by their owner alone."""
+    (found,) = kept(cluster, "fetch-tokenizer")
+    assert running.RunningJob(found["job"]).ended == "Failed"
+    (pod,) = found["pods"].values()
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == KILLED
+    assert "env" not in pod["spec"]["containers"][0]
+    assert {"Scheduled", "Started"} <= {each["reason"] for each in found["events"].values()}
+    (file,) = (cluster.shared() / "logs" / "fetch-tokenizer").glob("objects-*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_job_that_never_started_keeps_its_reason(cluster, given):
+    """No container has written a line; the events say what it waited for."""
+    objects = shipped("fetch-tokenizer")
+    job = objects[-1]
+    job["metadata"]["name"] = NEVER
+    for _, pod in running.pod_specs(job):
+        missing = {"secret": {"secretName": "nobody-has-it"}}
+        pod["volumes"].append({"name": "missing", **missing})
+    made = cluster.client.apply(job)
+
+    def told():
+        return any("nobody-has-it" in json.dumps(each["events"]) for each in kept(cluster, NEVER))
+
+    wait_for("the event in the record", told, 60)
+    jobs.delete(cluster.client, made)
+    found = saved_logs.explain(*given(NEVER), client=cluster.client)
+    assert found.code == Code.LOG_CONFIG_MISSING
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [*MISSING.items(), *((name, reason) for name, (_, reason) in SCRIPTS.items())],
 )
-def test_one_command_finds_the_reason(cluster, gone, files, name, reason):
+def test_one_command_finds_the_reason(cluster, files, given, name, reason):
     """From the record alone; `status` shows it too, with the command that explains it."""
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
-    given = gone, files, name, Options(), console
-    found = saved_logs.explain(*given, client=cluster.client)
-    record = partial(saved_logs.read, *given, both=True)
+    found = saved_logs.explain(*given(name), client=cluster.client)
+    record = partial(saved_logs.read, *given(name), both=True)
     state = status.read(cluster.client, files, name, record=record)
     lines = "\n".join(status_view.lines(state))
     if not reason:

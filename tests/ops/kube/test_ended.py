@@ -46,7 +46,8 @@ REASON = "error /shared/x: missing - bring it"
 )
 def test_a_rank_ends_as_its_record_says(own, phase, reason):
     """Beside it, a rank of which nothing is known stays without a pod."""
-    known = ended.ranks([Rank(0, None, None), Rank(1, None, None)], [f"[0] {each}" for each in own])
+    there = [Rank(0, None, None), Rank(1, None, None)]
+    known = ended.ranks(None, there, [f"[0] {each}" for each in own])
     assert known[0].pod is not None
     assert (known[0].pod.phase, known[0].pod.reason) == (phase, reason)
     assert known[1].pod is None

@@ -95,6 +95,7 @@ def _table() -> tuple[Image, ...]:
         torch("fsdp"),
         torch("pytorch/pytorch"),
         _small("busybox", "busybox"),
+        _small("docker/library/python", "python"),
         _small("nvcr.io/nvidia/cuda", "cuda"),
         # What these would find out is in the node's description already.
         _small("nvidia/k8s-device-plugin", "idle", "nvidia-device-plugin"),

@@ -1,0 +1,240 @@
+"""Keeps what Kubernetes says of jobs beside their logs, for when it does not know them any more.
+
+job_objects.py --namespace NAMESPACE --volumes DIR
+
+Runs once in a cluster, as a pod with rights to read a namespace. Of each job there it writes
+DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job, "pods": every
+pod it has had, by uid, "events": those about the job and its pods, by uid}, each as it was last
+seen. Kubernetes forgets events within the hour, and pods with their ends as soon as the operator
+or a lost node takes them. What a file already holds stays when this starts again; record.py removes
+files that are older than their job's days.
+
+It has the standard library alone: its image is Python's own.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import queue
+import signal
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+Object = dict[str, Any]
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_PATHS = {
+    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Event": "/api/v1/namespaces/{}/events",
+}
+_METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences")
+_POD = ("nodeName", "initContainers", "containers")
+_WATCH_SECONDS, _AGAIN_SECONDS = 300, 10.0
+# A file holds some seconds' changes; a job of a thousand pods makes thousands at once.
+_WRITE_SECONDS = 2.0
+_MOST_EVENTS, _MOST_WAITING = 1000, 5000
+_FORGET_SECONDS = 3600.0
+
+
+class Api:
+    """The API server, as pods reach it."""
+
+    def __init__(self) -> None:
+        self._context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+
+    def follow(self, kind: str, namespace: str, out: "queue.Queue[Object]") -> NoReturn:
+        """Hand over objects of a kind, all there are and then each change, for good."""
+        path = _PATHS[kind].format(namespace)
+        while True:
+            try:
+                listed = json.loads(b"".join(self._read(path)))
+                for each in listed["items"]:
+                    out.put({**each, "kind": kind})
+                version = listed["metadata"]["resourceVersion"]
+                watched = f"{path}?watch=1&resourceVersion={version}"
+                for line in self._read(f"{watched}&timeoutSeconds={_WATCH_SECONDS}"):
+                    change = json.loads(line)
+                    if change["type"] == "ERROR":
+                        # The version is too old: the list says what was missed.
+                        break
+                    gone = {"gone": True} if change["type"] == "DELETED" else {}
+                    out.put({**change["object"], "kind": kind, **gone})
+            except (OSError, ValueError, http.client.HTTPException) as problem:
+                _say(f"{kind}: {problem}")
+                time.sleep(_AGAIN_SECONDS)
+
+    def _read(self, path: str) -> Iterator[bytes]:
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        connection = http.client.HTTPSConnection(
+            host, int(port), timeout=_WATCH_SECONDS + _AGAIN_SECONDS, context=self._context
+        )
+        # The kubelet renews the file.
+        token = (_ACCOUNT / "token").read_text()
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            if answer.status != http.client.OK:
+                raise OSError(f"{path}: {answer.status} {answer.reason}")
+            yield from answer
+        finally:
+            connection.close()
+
+
+class Record:
+    """What is kept of one job."""
+
+    def __init__(self, volumes: Path, job: Object) -> None:
+        """Take up what its file holds."""
+        metadata, claims = job["metadata"], _claims(job)
+        claim = next((each for each in claims if (volumes / each).is_dir()), None)
+        self._directory = volumes / claim / "logs" / metadata["name"] if claim else None
+        self._name = f"objects-{metadata['uid']}.json"
+        self._content: Object = {"job": {}, "pods": {}, "events": {}}
+        if self._directory and (file := self._directory / self._name).exists():
+            self._content = json.loads(file.read_text())
+        self._changed, self._gone, self._dirty = time.monotonic(), False, False
+
+    def take(self, found: Object) -> None:
+        """Keep an object instead of what was kept of it."""
+        kept, uid = _kept(found), found["metadata"]["uid"]
+        match found["kind"]:
+            case "Event":
+                events = self._content["events"]
+                events[uid] = kept
+                for oldest in list(events)[:-_MOST_EVENTS]:
+                    del events[oldest]
+            case "Pod":
+                self._content["pods"][uid] = kept
+            case _:
+                self._content["job"], self._gone = kept, "gone" in found
+        self._changed, self._dirty = time.monotonic(), True
+
+    def is_over(self) -> bool:
+        """Say whether nothing more is to come."""
+        quiet = time.monotonic() - self._changed > _FORGET_SECONDS
+        return self._directory is None or (self._gone and quiet and not self._dirty)
+
+    def write(self) -> None:
+        """Write the file if something has changed. Raises OSError."""
+        if self._dirty and self._directory:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            days = self._directory / "keep-days"
+            if not days.exists():
+                days.write_text(f"{_keep_days(self._content['job'])}\n")
+            partial = self._directory / f".{self._name}"
+            with open(partial, "w", opener=_private) as file:
+                json.dump(self._content, file)
+            partial.replace(self._directory / self._name)
+        self._dirty = False
+
+
+class Records:
+    """The records of all jobs, and what came before the job that it is about."""
+
+    def __init__(self, volumes: Path) -> None:
+        self._volumes = volumes
+        self._of: dict[str, Record] = {}
+        self._waiting: dict[str, list[Object]] = {}
+
+    def take(self, found: Object) -> None:
+        """Keep an object in the record of its job."""
+        metadata = found["metadata"]
+        uid, owners = metadata["uid"], metadata.get("ownerReferences") or ()
+        match found["kind"]:
+            case "Event":
+                about = found["involvedObject"].get("uid", "")
+            case "Pod":
+                about = next((each["uid"] for each in owners if each.get("controller")), "")
+            case _:
+                about = uid
+                if uid not in self._of:
+                    self._of[uid] = Record(self._volumes, found)
+        record = self._of.get(about)
+        if record is None:
+            self._waiting.setdefault(about, []).append(found)
+            for oldest in list(self._waiting)[:-_MOST_WAITING]:
+                del self._waiting[oldest]
+            return
+        record.take(found)
+        if found["kind"] != "Event":
+            self._of[uid] = record
+            for each in self._waiting.pop(uid, ()):
+                self.take(each)
+
+    def write(self) -> None:
+        """Write what has changed; what a full or hanging file system does not take, later."""
+        for record in set(self._of.values()):
+            try:
+                record.write()
+            except OSError as problem:
+                _say(str(problem))
+        self._of = {uid: each for uid, each in self._of.items() if not each.is_over()}
+
+
+def main() -> NoReturn:
+    """Follow a namespace until told to end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--namespace", required=True, help="of the jobs")
+    parser.add_argument("--volumes", type=Path, required=True, help="file systems, by their claims")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    changes: queue.Queue[Object] = queue.Queue()
+    api, records = Api(), Records(options.volumes)
+    for kind in _PATHS:
+        given = kind, options.namespace, changes
+        threading.Thread(target=api.follow, args=given, daemon=True).start()
+    try:
+        while True:
+            time.sleep(_WRITE_SECONDS)
+            while not changes.empty():
+                records.take(changes.get())
+            records.write()
+    finally:
+        records.write()
+
+
+def _kept(found: Object) -> Object:
+    """Return an object without what nobody reads, variables of pods above all."""
+    kept = {key: each for key, each in found.items() if key not in {"metadata", "gone"}}
+    metadata = found["metadata"]
+    kept["metadata"] = {key: metadata[key] for key in _METADATA if key in metadata}
+    if found["kind"] == "Pod":
+        spec = {key: found["spec"][key] for key in _POD if key in found["spec"]}
+        for key in {"initContainers", "containers"} & spec.keys():
+            spec[key] = [{"name": each["name"]} for each in spec[key]]
+        kept["spec"] = spec
+    return kept
+
+
+def _claims(job: Object) -> list[str]:
+    """Return the claims that a job's pods mount."""
+    replicas = job["spec"].get("pytorchReplicaSpecs", {"": job["spec"]}).values()
+    volumes = [each for one in replicas for each in one["template"]["spec"].get("volumes", ())]
+    claims = (each.get("persistentVolumeClaim") or {} for each in volumes)
+    return [each["claimName"] for each in claims if each]
+
+
+def _keep_days(job: Object) -> int:
+    """Return how many days a job is kept, as its controller has it in seconds."""
+    policy = job["spec"].get("runPolicy", job["spec"])
+    return max(1, int(policy.get("ttlSecondsAfterFinished") or 0) // (24 * 3600))
+
+
+def _say(problem: str) -> None:
+    sys.stderr.write(f"{problem} - tried again\n")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+if __name__ == "__main__":
+    main()

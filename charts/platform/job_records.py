@@ -1,0 +1,131 @@
+"""What keeps the end of jobs, their pods and their events beside their logs."""
+
+import hashlib
+
+import cdk8s
+from cdk8s_plus_27 import k8s
+from constructs import Construct
+
+from charts.network import addresses, policy, ports
+from charts.pods import quantity, unprivileged_container, unprivileged_pod
+from megatron_eks.catalog import pins
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.project import ROOT
+
+_NAME = "job-records"
+_PROGRAM = "job_objects.py"
+_PROGRAM_DIRECTORY = "/opt/job-records"
+_VOLUMES = "/volumes"
+_RBAC = "rbac.authorization.k8s.io"
+
+
+class JobRecords(cdk8s.Chart):
+    """A pod on the system nodes that reads the jobs' namespace, and writes on their file systems.
+
+    Pods of jobs have no way to the API server and no token, so none of them could.
+    """
+
+    def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        self._plan, self._platform = plan, plan.platform
+        self._rights()
+        # The API server is reached by its Service, and answers from addresses of the VPC.
+        reached = (*self._platform.service_cidrs, *self._platform.vpc_cidrs)
+        to = [addresses(cidr) for cidr in reached]
+        policy(
+            self,
+            "network",
+            name=_NAME,
+            namespace=self._platform.system_namespace,
+            pods=k8s.LabelSelector(match_labels={"app": _NAME}),
+            egress=[k8s.NetworkPolicyEgressRule(to=to, ports=ports(443, "TCP"))],
+        )
+        self._deployment()
+
+    def _own(self, namespace: str | None = None) -> k8s.ObjectMeta:
+        namespace = namespace or self._platform.system_namespace
+        return k8s.ObjectMeta(name=_NAME, namespace=namespace)
+
+    def _rights(self) -> None:
+        namespace = self._platform.system_namespace
+        k8s.KubeServiceAccount(
+            self, "account", metadata=self._own(), automount_service_account_token=False
+        )
+        jobs, verbs = self._own(self._platform.namespace), ["list", "watch"]
+        kinds = {"": ["pods", "events"], "batch": ["jobs"], "kubeflow.org": ["pytorchjobs"]}
+        rules = [
+            k8s.PolicyRule(api_groups=[group], resources=resources, verbs=verbs)
+            for group, resources in kinds.items()
+        ]
+        k8s.KubeRole(self, "role", metadata=jobs, rules=rules)
+        k8s.KubeRoleBinding(
+            self,
+            "role-binding",
+            metadata=jobs,
+            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=_NAME),
+            subjects=[k8s.Subject(kind="ServiceAccount", name=_NAME, namespace=namespace)],
+        )
+
+    def _deployment(self) -> None:
+        program = (ROOT / "assets" / "programs" / _PROGRAM).read_text()
+        k8s.KubeConfigMap(self, "program", metadata=self._own(), data={_PROGRAM: program})
+        # The program is read once, so a new one must be a new pod.
+        digest = hashlib.sha256(program.encode()).hexdigest()
+        metadata = k8s.ObjectMeta(
+            labels={"app": _NAME}, annotations={"megatron-eks/template": digest[:16]}
+        )
+        k8s.KubeDeployment(
+            self,
+            "deployment",
+            metadata=self._own(),
+            spec=k8s.DeploymentSpec(
+                # Two would write the same files.
+                replicas=1,
+                strategy=k8s.DeploymentStrategy(type="Recreate"),
+                selector=k8s.LabelSelector(match_labels={"app": _NAME}),
+                template=k8s.PodTemplateSpec(metadata=metadata, spec=self._pod()),
+            ),
+        )
+
+    def _pod(self) -> k8s.PodSpec:
+        claims = [each.claim for each in self._plan.storage.file_systems]
+        volumes = [
+            k8s.Volume(
+                name=claim,
+                persistent_volume_claim=k8s.PersistentVolumeClaimVolumeSource(claim_name=claim),
+            )
+            for claim in claims
+        ]
+        source = k8s.ConfigMapVolumeSource(name=_NAME)
+        return k8s.PodSpec(
+            containers=[self._container(claims)],
+            volumes=[*volumes, k8s.Volume(name="program", config_map=source)],
+            service_account_name=_NAME,
+            automount_service_account_token=True,
+            security_context=unprivileged_pod(self._platform.pod_uid),
+        )
+
+    def _container(self, claims: list[str]) -> k8s.Container:
+        mounts = [
+            k8s.VolumeMount(
+                name=claim,
+                mount_path=f"{_VOLUMES}/{claim}",
+                # Of an existing file system jobs have a folder, and this claim is on the whole.
+                sub_path=self._plan.storage.subfolder or None,
+            )
+            for claim in claims
+        ]
+        program = k8s.VolumeMount(name="program", mount_path=_PROGRAM_DIRECTORY, read_only=True)
+        return k8s.Container(
+            name=_NAME,
+            image=self._platform.egress.image(pins.PYTHON_IMAGE),
+            image_pull_policy="IfNotPresent",
+            command=["python3", f"{_PROGRAM_DIRECTORY}/{_PROGRAM}"],
+            args=[f"--namespace={self._platform.namespace}", f"--volumes={_VOLUMES}"],
+            resources=k8s.ResourceRequirements(
+                requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
+                limits={"memory": quantity("1Gi")},
+            ),
+            security_context=unprivileged_container(),
+            volume_mounts=[*mounts, program],
+        )
