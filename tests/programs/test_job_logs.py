@@ -1,6 +1,8 @@
 """job_logs prints what record has kept, so that it comes through a pod's log whole."""
 
+import json
 import os
+import shutil
 import zlib
 from datetime import UTC, datetime
 
@@ -109,3 +111,16 @@ def test_what_a_long_log_has_lost_is_counted(folder):
     assert printed(folder, "--rank", 0) == [
         *("[0] one", "[0] record: 100 bytes are left out here", "[0] two"),
     ]
+
+
+def test_what_kubernetes_said_comes_first_unless_it_was_of_an_earlier_job(folder):
+    """Also where no rank has written a line."""
+    kept = {"job": {"kind": "Job"}, "pods": {"a": {"kind": "Pod"}}, "events": {}}
+    (folder / "objects-1.json").write_text(json.dumps(kept))
+    (folder / "0001" / "rank-00000.log").write_text("record: start 0001, 2026-11-22T10:00:00Z\n")
+    lines = printed(folder, "--objects", "--tail", 1)
+    assert lines[:2] == ['[object] {"kind": "Job"}', '[object] {"kind": "Pod"}']
+    os.utime(folder / "objects-1.json", (0, 0))
+    assert not [line for line in printed(folder, "--objects") if "object" in line]
+    shutil.rmtree(folder / "0001")
+    assert printed(folder, "--objects") == lines[:2]
