@@ -24,32 +24,32 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
         run=lambda given: validate.run(given.files, given.cluster, given.output, today())
     )
 
-    parser = command(
+    planning = command(
         commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
     )
-    parser.add_argument(
+    planning.add_argument(
         "--search",
         nargs="?",
         const="",
         metavar="JOB",
         help="the fastest layouts that fit, of one Megatron job or of all",
     )
-    parser.add_argument(
+    planning.add_argument(
         "--write", type=Path, metavar="FILE", help="with --search JOB: the job with the best layout"
     )
-    parser.add_argument(
+    planning.add_argument(
         "--png", type=Path, metavar="FILE", help="with --search JOB: memory against step time"
     )
-    cluster(parser)
-    output(parser, "tables, or everything")
+    cluster(planning)
+    output(planning, "tables, or everything")
 
-    @runs(parser)
+    @runs(planning)
     def run(given: argparse.Namespace) -> int:
         if given.search is not None:
             wanted = (given.write, given.png)
             return search.run(given.cluster, given.search, wanted, given.output, today())
         if given.write or given.png:
-            parser.error("--write and --png go with --search JOB")
+            planning.error("--write and --png go with --search JOB")
         return plan.run(given.cluster, given.output, today())
 
     parser = command(

@@ -42,10 +42,15 @@ _KINDS_OF_VALUES = {
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
 
+COMMAND_LINE = "command line"
+"""Where a value stands that is in no file."""
+
+
 class Place(NamedTuple):
     """Where a value stands, and how it was written."""
 
     line: int
+    """0 where it is in no file."""
     raw: str | None = None
     """The text of a plain (unquoted) scalar."""
 
@@ -70,7 +75,8 @@ class Document:
     def locate(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Put file and line on findings about this document."""
         for finding in findings:
-            yield finding.at(self.file, self.line(finding.path))
+            line = self.line(finding.path)
+            yield finding.at(self.file if line else COMMAND_LINE, line)
 
 
 def read_documents(

@@ -30,7 +30,7 @@ def parse(options: Sequence[str]) -> dict[Path, Json]:
 
 
 def applied(document: Document, overrides: Overrides) -> Document:
-    """Return a job file's content with other values in it, each at the line of what it replaces."""
+    """Return a job file's content with other values in it, which are at no line of it."""
     if document.findings or not overrides:
         return document
     changed = replace(document, value=deepcopy(document.value), places=dict(document.places))
@@ -70,11 +70,10 @@ def _put(document: Document, path: Path, value: Json) -> None:
         else:
             at = dotted(path[:depth])
             raise _wrong(dotted(path), f"nothing to set in {at}", f"set {at} as a whole")
-    line = document.line(path)
     document.places = {
         place: at for place, at in document.places.items() if place[: len(path)] != path
     }
-    document.places[path] = Place(line)
+    document.places[path] = Place(0)
 
 
 def _wrong(option: str, found: str, remedy: str) -> Failure:

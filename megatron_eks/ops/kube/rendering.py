@@ -12,7 +12,7 @@ from pathlib import Path
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.load import Document, Json, read_mapping
+from megatron_eks.config.load import COMMAND_LINE, Document, Json, read_mapping
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.ops.endings import NOT_FOUND
@@ -23,6 +23,8 @@ from megatron_eks.project import OUTPUTS, Files, check_files, job_files
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
 """Of everything that was rendered for a job, on the object that runs it."""
+JOB_ANNOTATION = "megatron-eks/job"
+"""What the job file said, with what the command line set, on the same object."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,10 @@ def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
     if has_errors(files.findings):
         raise ConfigError(files.findings)
     document, job = files.jobs[paths.index(file)]
-    own = [each for each in files.findings if each.file == document.file]
+    own = [each for each in files.findings if each.file in {document.file, COMMAND_LINE}]
     warnings = tuple(each for each in own if each.level is Level.WARNING)
-    return _rendered(_objects(wish.cluster_file, files, job.name, images), job, warnings)
+    objects = _objects(wish.cluster_file, files, job.name, images)
+    return _rendered(objects, job, document.value, warnings)
 
 
 def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
@@ -102,11 +105,14 @@ def _with_images(text: str, images: Mapping[str, str]) -> str:
     return json.dumps(changed)
 
 
-def _rendered(found: Sequence[Object], job: AnyJob, warnings: tuple[Finding, ...]) -> Rendered:
+def _rendered(
+    found: Sequence[Object], job: AnyJob, written: Json, warnings: tuple[Finding, ...]
+) -> Rendered:
     text = json.dumps(found, sort_keys=True)
     (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
     annotations = workload["metadata"].setdefault("annotations", {})
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
+    annotations[JOB_ANNOTATION] = json.dumps(written, sort_keys=True)
     beside = tuple(each for each in found if each is not workload)
     return Rendered(workload, beside, warnings, plan_data_access([job]), job)
 

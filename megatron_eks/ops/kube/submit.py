@@ -1,12 +1,15 @@
 """`meks submit`: starts a job once, whatever happens to the command, and says what it waits for."""
 
+import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Path, dotted
 from megatron_eks.config.job import TrainingJob
+from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError
@@ -18,10 +21,8 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.look import look
-from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
+from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.kube.status import changes, ranks_of, summary
-from megatron_eks.ops.support.arguments import Hide
-from megatron_eks.ops.support.objects import shown_object
 from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.project import Project
@@ -81,7 +82,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         found = _create(client, rendered)
         resume.remember(client, project.cluster, rendered.job)
     if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
-        raise _differs(client, found, rendered, options)
+        raise _differs(found, rendered, options)
     if "deletionTimestamp" in found.manifest["metadata"]:
         message = f"{found.name} is being deleted"
         remedy = f"wait for that: meks cancel {found.name}, then the same command again"
@@ -161,31 +162,40 @@ def _create(client: Client, rendered: Rendered) -> RunningJob:
         return jobs.get(client, metadata["namespace"], metadata["name"])
 
 
-def _numbering() -> Hide:
-    """Return what writes values of others as numbers: the message ends in logs, and still tells."""
-    numbers: dict[str, int] = {}
-
-    def hide(value: str, variable: str = "") -> str:  # noqa: ARG001 -- what a variable is called
-        return f"(redacted {numbers.setdefault(value, len(numbers) + 1)})"
-
-    return hide
-
-
-def _differs(client: Client, found: RunningJob, rendered: Rendered, options: Options) -> Failure:
-    try:
-        after = client.apply(rendered.workload, dry_run=True)
-        hide = _numbering()
-        before, after = (shown_object(each, hide) for each in (found.manifest, after))
-        lines = [each.strip() for each in objects.differences(before, after)]
-        changed = [each for each in lines if each[:1] in "+-" and HASH_ANNOTATION not in each]
-    except ApiError:
-        # A Job's template cannot be changed, not even to see what would change.
-        changed = []
-    shown = f" ({'; '.join(changed[:4])}{'; ...' if changed[4:] else ''})" if changed else ""
+def _differs(found: RunningJob, rendered: Rendered, options: Options) -> Failure:
+    """Say in the keys of the job file what is not as it was submitted."""
+    annotations = (
+        each["metadata"].get("annotations") or {} for each in (found.manifest, rendered.workload)
+    )
+    written = [json.loads(each.get(JOB_ANNOTATION, "{}")) for each in annotations]
+    before, after = ({dotted(key): value for key, value in _flat(each)} for each in written)
+    changed = [
+        # Values of a job's own variables stay out of a message that ends in logs.
+        key
+        if key.startswith("runtime.env.")
+        else f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
+        for key in dict.fromkeys([*before, *after])
+        if before and before.get(key) != after.get(key)
+    ]
+    if not changed:
+        changed = ["not by its own file: by the cluster's, an image, or this version"]
     again = shlex.join(options.command)
-    message = f"{found.name} is there already, with another specification{shown}"
+    message = f"{found.name} is there already, with another specification: {'; '.join(changed)}"
     remedy = f"leave it, or replace it: meks cancel {found.name} && {again}"
     return Failure(Code.JOB_DIFFERS, message, remedy)
+
+
+def _flat(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Yield every key that has a value of its own."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _flat(inner, (*path, key))
+
+
+def _shown(values: Mapping[str, Json], key: str) -> str:
+    return json.dumps(values[key]) if key in values else "not set"
 
 
 def _come_back(job: RunningJob, options: Options, console: Console) -> int:

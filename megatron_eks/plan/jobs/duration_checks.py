@@ -133,7 +133,7 @@ def _interval(
         )
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, f"use about {enough}")
     elif between > best and (wasteful or between > max(_HOUR_SECONDS, _FAR * best)):
-        found = f"{interval} steps take about {_shown(between)}, and a failure loses up to all"
+        found = f"{interval} steps take about {_shown(between)}, and a failure can lose all of them"
         remedy = f"use about {enough}, every {_shown(best)}: saves and failures then cost least"
         yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
 
