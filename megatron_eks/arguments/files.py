@@ -3,16 +3,18 @@
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from megatron_eks.arguments.reach import console_here, on_cluster, reach
 from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
+from megatron_eks.config.cluster import MOUNT_PATH
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.ckpt import listing, target, transfers
 from megatron_eks.ops.ckpt.target import Target
 from megatron_eks.ops.endings import INTERRUPTED
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.programs import Here, Place, environment_for
-from megatron_eks.project import Project, load_project
+from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 
 _WHAT = "a job of jobs/, a directory (with a /), or s3://BUCKET/PREFIX"
 
@@ -46,7 +48,8 @@ def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
         "Say which checkpoints are whole, which are not, and what a restart would take.",
         "  meks ckpt ls megatron-cpt-techpulse     on /shared and in S3\n"
         "  meks ckpt ls /shared/checkpoints/techpulse-cpt\n"
-        "  meks ckpt ls s3://BUCKET/runs/techpulse -o json   needs no cluster\n",
+        "  meks ckpt ls s3://BUCKET/runs/techpulse -o json   needs no cluster\n"
+        "  meks ckpt ls ./checkpoints                        nor does this\n",
     )
     parser.add_argument("what", metavar="JOB|DIR|S3_URI", help=_WHAT)
     reach(parser)
@@ -165,22 +168,33 @@ def _act(
     given: argparse.Namespace, act: Callable[[Target, Place, Console], int], again: str
 ) -> int:
     """Find out what was named and act where that is: in the cluster, or on this machine."""
-    project = load_project(given.cluster, today())
-    found = _target(given, project)
-    where = target.claim_of(found, project) if found.is_shared else None
-    return at(given, project, where, lambda place, console: act(found, place, console), again)
+    # What is in S3 or on this machine needs no cluster.
+    alone = given.cluster == Path(DEFAULT_CLUSTER) and not given.cluster.exists()
+    project = None if alone and _is_place(given.what) else load_project(given.cluster, today())
+    found = _target(given, project.cluster.platform.mount_path if project else MOUNT_PATH)
+    if found.is_shared:
+        project = project or load_project(given.cluster, today())
+        where = target.claim_of(found, project)
+        return at(given, project, where, lambda place, console: act(found, place, console), again)
+    return at(given, project, None, lambda place, console: act(found, place, console), again)
 
 
-def _target(given: argparse.Namespace, project: Project) -> Target:
-    found = target.resolve(given.what, project, given.cluster, today())
+def _is_place(word: str) -> bool:
+    return "/" in word or word in {".", ".."}
+
+
+def _target(given: argparse.Namespace, mount: str) -> Target:
+    found = target.resolve(given.what, mount, given.cluster, today())
     if given.action == "pull":
-        return target.to_pull(found, given.to, given.local, project)
+        return target.to_pull(found, given.to, given.local, mount)
     if given.action == "push":
         return target.to_push(found, given.uri)
     return found
 
 
-def at(given: argparse.Namespace, project: Project, claim: str | None, act: Act, again: str) -> int:
+def at(
+    given: argparse.Namespace, project: Project | None, claim: str | None, act: Act, again: str
+) -> int:
     """Act where the file system of a claim is mounted, or here; say what an interruption left."""
 
     def there(found: Access, opened: Project, console: Console) -> int:
@@ -192,7 +206,7 @@ def at(given: argparse.Namespace, project: Project, claim: str | None, act: Act,
     try:
         if claim is not None:
             return on_cluster(given, there)
-        here = Here(environment_for(project.cluster.region))
+        here = Here(environment_for(project.cluster.region if project else None))
         return act(here, console_here(yes=getattr(given, "yes", False)))
     except KeyboardInterrupt:
         sys.stderr.write(f"\ninterrupted: {again}\n")

@@ -109,7 +109,10 @@ def _checkpoint_in(
     from megatron_eks.ops.ckpt import listing, target  # noqa: PLC0415 -- seldom needed
     from megatron_eks.ops.kube.shared_pod import SharedPod  # noqa: PLC0415
 
-    found = replace(target.at_directory(job.checkpoint.directory, project), pool=job.pool)
+    found = replace(
+        target.at_directory(job.checkpoint.directory, project.cluster.platform.mount_path),
+        pool=job.pool,
+    )
     claim = target.claim_of(found, project)
     place = SharedPod(access, project, given.cluster, console, claim)
     return listing.holds_one(job.checkpoint.directory, place, console)

@@ -38,6 +38,9 @@ from megatron_eks.config.model import (
     Zone,
 )
 
+MOUNT_PATH = "/shared"
+"""Where pods see the shared file system, if nothing else is said."""
+
 
 class Access(Model):
     """Who administers the cluster, and from where its API endpoint can be reached."""
@@ -180,7 +183,7 @@ class Lustre(Model):
     """1200, 2400, or a multiple of 2400; with `efa` of 4,800,000 divided by the throughput."""
     throughput_mbps_per_tib: Literal[125, 250, 500, 1000] = 500
     """MB/s for each TiB of capacity; `scratch_2` always has 200."""
-    mount_path: AbsolutePath = "/shared"
+    mount_path: AbsolutePath = MOUNT_PATH
     """Where every pod of a job sees it."""
     deployment: Literal["persistent_2", "scratch_2"] = "persistent_2"
     """Replicated inside the zone, or not at all."""

@@ -179,9 +179,9 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def environment_for(region: str) -> dict[str, str]:
+def environment_for(region: str | None) -> dict[str, str]:
     """Return this process's variables, with the cluster's region where no other is named."""
     found = dict(os.environ)
-    if not (found.get("AWS_REGION") or found.get("AWS_DEFAULT_REGION")):
+    if region and not (found.get("AWS_REGION") or found.get("AWS_DEFAULT_REGION")):
         found["AWS_DEFAULT_REGION"] = region
     return found

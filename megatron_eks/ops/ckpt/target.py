@@ -28,7 +28,7 @@ class Target:
     """Whether the directory is on the shared file system."""
 
 
-def to_pull(found: Target, shared: str | None, local: str | None, project: Project) -> Target:
+def to_pull(found: Target, shared: str | None, local: str | None, mount: str) -> Target:
     """Return where a pull fetches from and to. Raises Failure if one of both is not said."""
     if found.uri is None:
         raise _no_copy(found, "pull")
@@ -36,14 +36,12 @@ def to_pull(found: Target, shared: str | None, local: str | None, project: Proje
         here = str(Path(local).absolute())
         return replace(found, directory=here, is_shared=False)
     if shared is not None:
-        place = at_directory(shared, project)
+        place = at_directory(shared, mount)
         if not place.is_shared:
-            mount = project.cluster.platform.mount_path
             text, remedy = f"{shared} is not below {mount}", f"--local {shared} fetches to here"
             raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
         return replace(place, word=found.word, uri=found.uri, pool=found.pool)
     if found.directory is None:
-        mount = project.cluster.platform.mount_path
         text = f"nobody says where {found.uri} goes to"
         remedy = f"add a directory below {mount}, or --local DIR"
         raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
@@ -60,12 +58,12 @@ def to_push(found: Target, uri: str | None) -> Target:
     return replace(found, uri=_checked(uri or str(found.uri)))
 
 
-def resolve(word: str, project: Project, cluster_file: Path, today: date) -> Target:
+def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
     """Say where a job, a directory or an S3 URI leads; raise Failure with what is allowed."""
     if word.startswith(S3):
         return Target(word, uri=_checked(word))
     if "/" in word or word in {".", ".."}:
-        return at_directory(word, project)
+        return at_directory(word, mount)
     files = check_files(cluster_file, job_files(cluster_file), today)
     if has_errors(files.findings):
         raise ConfigError(files.findings)
@@ -76,18 +74,16 @@ def resolve(word: str, project: Project, cluster_file: Path, today: date) -> Tar
         remedy = f"there: {names}; or name a directory (with a /) or an S3 URI"
         raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
     job = jobs[word]
-    place = at_directory(job.checkpoint.directory, project)
+    place = at_directory(job.checkpoint.directory, mount)
     if not place.is_shared:
         found = f"{word} saves to {job.checkpoint.directory}, which goes with its pods"
-        mount = project.cluster.platform.mount_path
         remedy = f"let checkpoint.directory be below {mount}"
         raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
     return replace(place, word=word, uri=job.checkpoint.s3_uri, pool=job.pool)
 
 
-def at_directory(word: str, project: Project) -> Target:
+def at_directory(word: str, mount: str) -> Target:
     """Return a directory: below the mount path it is the cluster's, else this machine's."""
-    mount = project.cluster.platform.mount_path
     is_shared = PurePosixPath(normpath(word)).is_relative_to(mount)
     directory = word if is_shared else str(Path(word).absolute())
     return Target(word, directory=directory.rstrip("/") or "/", is_shared=is_shared)

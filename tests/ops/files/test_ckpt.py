@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from megatron_eks.__main__ import main
+from megatron_eks.ops.endings import USAGE
 from tests import hostile
 from tests.programs import saved
 from tests.programs.s3_world import BUCKET, URI
@@ -34,6 +36,15 @@ def test_ls_tells_the_state_of_each_and_what_a_restart_takes(meks, near):
     assert newest == "newest whole: iter_0000500, local"
     assert restart == "a restart takes: iter_0000500 (the tracker file names it)"
     assert done.stderr == ""
+
+
+def test_a_directory_here_needs_no_cluster_file(near, monkeypatch, capsys):
+    """A checkpoint that was copied to a laptop."""
+    monkeypatch.chdir(near)
+    monkeypatch.delenv("CLUSTER_CONFIG", raising=False)
+    assert main(["ckpt", "ls", "."]) == 0
+    assert "newest whole: iter_0000500" in capsys.readouterr().out
+    assert main(["ckpt", "ls", "/shared/checkpoints/run"]) == USAGE
 
 
 def test_ls_of_s3_shows_unfinished_pushes_and_lost_objects(as_json, meks, s3, near):
