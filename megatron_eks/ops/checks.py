@@ -30,6 +30,16 @@ class Check(Generic[_Read]):
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """Something that could not be looked up."""
+
+    check: str
+    """The name of the check that would have needed it."""
+    found: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Result:
     """What a check found."""
 
@@ -53,14 +63,19 @@ class Result:
 
 
 def judged(
-    checks: Iterable[Check[_Read]], read: _Read, unknown: Sequence[tuple[str, Finding]] = ()
+    checks: Iterable[Check[_Read]], read: _Read, unknown: Sequence[Unknown] = (), file: str = AWS
 ) -> list[Result]:
     """Make all checks; one that lacks what it needs says so, by what is unknown to it."""
+    code, level = Code.NOT_CHECKED, Level.WARNING
     results: list[Result] = []
     for check in checks:
         applies = check.applies(read)
         findings = check.judge(read) if applies else ()
-        lacking = (finding for name, finding in unknown if name == check.name)
+        lacking = (
+            Finding(code, (each.check,), each.found, each.remedy, level, file=file)
+            for each in unknown
+            if each.check == check.name
+        )
         found = tuple(dict.fromkeys((*findings, *lacking)))
         results.append(Result(check.name, found, skipped=not applies))
     return results

@@ -24,8 +24,8 @@ def account(
 ) -> tuple[list[Result], bool]:
     """Check the account; say too whether there is a cluster to look into."""
     from megatron_eks.ops.aws.preflight import checks  # noqa: PLC0415 -- boto3
+    from megatron_eks.ops.aws.preflight.facts import Subject  # noqa: PLC0415 -- boto3
     from megatron_eks.ops.aws.preflight.read import read  # noqa: PLC0415 -- boto3
-    from megatron_eks.ops.aws.preflight.subject import Subject  # noqa: PLC0415 -- boto3
 
     plan, outputs = tools.plan, tools.project.outputs
     facts = read(tools.aws, plan, outputs, reach=reach, own_address=own_address)

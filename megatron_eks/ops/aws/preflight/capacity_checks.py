@@ -6,8 +6,7 @@ from datetime import timedelta
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.console import duration
-from megatron_eks.ops.aws.preflight.facts import Reservation
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import Reservation, Subject
 from megatron_eks.ops.aws.reservation import OVER
 from megatron_eks.plan.pools import PoolPlan
 

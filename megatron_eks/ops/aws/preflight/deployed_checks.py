@@ -9,8 +9,7 @@ from megatron_eks.catalog.pins import bad_releases, newest_release_command
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.job_access import REMEDY
-from megatron_eks.ops.aws.preflight.facts import EksCluster
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import EksCluster, Subject
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.plan.cluster import EVENT_TTL
 
