@@ -7,6 +7,7 @@ from megatron_eks.arguments.account import on_aws
 from megatron_eks.arguments.reach import on_cluster, opened, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, runs, yes
 from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.checks import report
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.verify import CHECKS
@@ -55,7 +56,8 @@ def _preflight(commands: "Commands[argparse.ArgumentParser]") -> None:
 def _cluster(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
     from megatron_eks.ops import preflight  # noqa: PLC0415 -- few commands need it
 
-    return preflight.show(preflight.cluster(access, project), project, given.output, console)
+    found = preflight.cluster(access, project)
+    return report(project.cluster, found, given.output, console)
 
 
 def _both(given: argparse.Namespace, tools: "Tools") -> int:
@@ -77,7 +79,7 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
     finally:
         if not isinstance(way, Failure):
             way.client.close()
-    return preflight.show(results, tools.project, given.output, tools.console)
+    return report(tools.plan, results, given.output, tools.console)
 
 
 def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:

@@ -8,9 +8,9 @@ read on 2026-11-24.
 import re
 from collections.abc import Iterator
 
-# The recipes of each model. A bare number is of GPUs of the kind that most recipes are for: `peft_8`
-# is MODEL_peft_8gpu_h100_bf16_config. A recipe for a number of GPUs has a second name without them,
-# except where that is listed below.
+# The recipes of each model; a bare number is of GPUs of the kind that most recipes are for: MODEL's
+# `peft_8` is MODEL_peft_8gpu_h100_bf16_config. A recipe for a number of GPUs has a second name
+# without them, except where that is listed below.
 _TABLE = """
 deepseek_v2_lite: pretrain_8
 deepseek_v2: pretrain_128

@@ -9,7 +9,8 @@ from megatron_eks.config.errors import Finding, Level, Path, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE
-from megatron_eks.ops.output import counted, structured, table
+from megatron_eks.ops.output import counted, formatted, table
+from megatron_eks.plan.cluster import ClusterPlan
 
 SCHEMA_VERSION = 1
 
@@ -93,21 +94,29 @@ def in_kubernetes(
     return Finding(code, path, found, remedy, level, file=KUBERNETES)
 
 
-def report(title: dict[str, Json], results: Sequence[Result], output: str, console: Console) -> int:
+def report(
+    plan: ClusterPlan, results: Sequence[Result], output: str, console: Console, **about: str
+) -> int:
     """Print all checks and findings; return the exit code that they make."""
     findings = [finding for result in results for finding in result.findings]
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(results)))
-    else:
-        checks: list[Json] = [_as_json(result) for result in results]
-        passed = not has_errors(findings)
-        shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, **title, "passed": passed}
-        console.write(structured({**shown, "checks": checks}, output))
+    console.write(formatted(output, _lines(results), lambda: as_json(plan, results, **about)))
     console.say(f"{len(results)} checks: {counted(findings)}")
     return CHECK_FAILED if has_errors(findings) else DONE
 
 
-def _as_json(result: Result) -> dict[str, Json]:
+def as_json(plan: ClusterPlan, results: Sequence[Result], **about: str) -> dict[str, Json]:
+    """Return all checks as plain values; `about` is what they are of besides the cluster."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cluster": plan.name,
+        "region": plan.region,
+        **about,
+        "passed": not any(has_errors(each.findings) for each in results),
+        "checks": [_result_as_json(each) for each in results],
+    }
+
+
+def _result_as_json(result: Result) -> dict[str, Json]:
     return {
         "name": result.name,
         "verdict": result.verdict,

@@ -12,7 +12,7 @@ from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.cost_json import as_json
 from megatron_eks.ops.endings import DONE
 from megatron_eks.ops.kube.holdings import Holdings, JobHoldings
-from megatron_eks.ops.output import count, structured, table
+from megatron_eks.ops.output import count, formatted, table, usd
 from megatron_eks.plan.cost import standing_cost
 from megatron_eks.plan.spending import (
     JobSpending,
@@ -89,10 +89,7 @@ def run(
         jobs=None if holdings is None else tuple(_job(each, project) for each in holdings.jobs),
         notes=(*notes, *_notes(project, nodes)),
     )
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(found)))
-    else:
-        console.write(structured(as_json(found, list(idle(found))), output))
+    console.write(formatted(output, _lines(found), lambda: as_json(found, idle(found))))
     for finding in idle(found):
         # On stderr in any case: this is what nobody should have to look for.
         console.say(str(finding))
@@ -191,15 +188,15 @@ def _lines(found: CostNow) -> Iterator[str]:
         (
             f"{each.instance_type} ({each.pool or 'system'}){_kind(each)}",
             str(each.count),
-            _usd(each.usd_each, 5),
-            _usd(each.usd_per_hour),
+            usd(each.usd_each, 5),
+            usd(each.usd_per_hour),
             duration((found.at - each.since).total_seconds()),
-            _usd(each.usd_so_far),
+            usd(each.usd_so_far),
         )
         for each in found.nodes
     ]
     rows += [
-        (each.item, f"{each.count:g}", _usd(each.usd_per_hour, 5), _usd(each.total), "", "")
+        (each.item, f"{each.count:g}", usd(each.usd_per_hour, 5), usd(each.total), "", "")
         for each in found.standing
     ]
     rows.append(("Sum", "", "", _sum(found), "", ""))
@@ -222,7 +219,7 @@ def _kind(each: NodeCost) -> str:
 
 def _sum(found: CostNow) -> str:
     known = found.usd_per_hour
-    return _usd(known) if known is not None else f"> {found.known_usd_per_hour:,.2f}"
+    return usd(known) if known is not None else f"> {found.known_usd_per_hour:,.2f}"
 
 
 def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
@@ -231,10 +228,10 @@ def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
             each.holdings.name,
             each.holdings.phase,
             f"{each.spending.node_hours:,.1f}",
-            _usd(each.spending.usd_per_hour),
-            _usd(each.spending.usd_so_far),
+            usd(each.spending.usd_per_hour),
+            usd(each.spending.usd_so_far),
             "" if each.seconds_left is None else f"{_about(each)}{duration(each.seconds_left)}",
-            "" if each.usd_left is None else f"{_about(each)}{_usd(each.usd_left)}",
+            "" if each.usd_left is None else f"{_about(each)}{usd(each.usd_left)}",
         )
         for each in jobs
     ]
@@ -245,7 +242,3 @@ def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
 
 def _about(job: JobCostNow) -> str:
     return "" if job.measured else "~"
-
-
-def _usd(price: float | None, digits: int = 2) -> str:
-    return "unknown" if price is None else f"{price:,.{digits}f}"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.checks import KUBERNETES, Result, report
+from megatron_eks.ops.checks import KUBERNETES, Result
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access, explained
 from megatron_eks.ops.kube.preflight import checks as kube_checks
@@ -63,9 +62,3 @@ def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
         )
         for result in results
     ]
-
-
-def show(results: Sequence[Result], project: Project, output: str, console: Console) -> int:
-    """Print all checks; return the exit code."""
-    title = {"cluster": project.cluster.name, "region": project.cluster.region}
-    return report({**title}, results, output, console)

@@ -3,29 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import objects, pods
+from megatron_eks.ops.kube import apply, objects, pods
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.objects import key
 from megatron_eks.ops.kube.preflight import checks
-from megatron_eks.ops.kube.preflight.facts import (
-    EFA_PLUGIN,
-    NVIDIA_PLUGIN,
-    OPERATOR,
-    SET_UP,
-    Live,
-)
+from megatron_eks.ops.kube.preflight.facts import EFA_PLUGIN, NVIDIA_PLUGIN, SET_UP, Live
 from megatron_eks.ops.kube.preflight.read import read
-from megatron_eks.project import Project, synth_command
+from megatron_eks.project import Project
 
 _POLL_SECONDS = 2
 _APPS = "apps/v1"
@@ -71,7 +63,9 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
         return DONE
     for finding in found:
         console.say(str(finding))
-    platform = _platform(access, project, options) if code in _FROM_PLATFORM else ()
+    platform: Sequence[Object] = ()
+    if code in _FROM_PLATFORM:
+        platform = apply.read([options.folder], access, project, previews=options.previews)
     steps = _REMEDIES[code](Patient(access.client, live, found, platform))
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
@@ -84,17 +78,6 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
     for step in steps:
         step.act()
     return _checked(access, project, code, options, console)
-
-
-def _platform(access: Access, project: Project, options: Options) -> list[Object]:
-    """Read what `make synth` wrote; raise Failure where it holds placeholders."""
-    found = objects.read([options.folder], synth_command(project.file))
-    refuse_unfit(found, access, project, previews=options.previews)
-    for each in found:
-        objects.mark(each, project.cluster.name)
-    # On a local cluster the operator is a process of this machine.
-    is_operator = f"Deployment {project.cluster.platform.operator_namespace}/{OPERATOR}"
-    return [each for each in found if not (access.is_local and str(key(each)) == is_operator)]
 
 
 def _code(wanted: str) -> Code:
@@ -132,18 +115,12 @@ def _checked(
 
 def _missing(patient: Patient) -> list[Step]:
     """Bring what the cluster lacks of the platform, and leave the rest as it is."""
-    steps = []
-    for each in patient.platform:
-        try:
-            there = objects.find_own(patient.client, each, patient.live.plan.name)
-        except ApiError as error:
-            # A kind whose definition is missing too.
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            there = None
-        if there is None:
-            steps.append(Step(f"apply {key(each)}", partial(patient.client.apply, each)))
-    return steps
+    client, name = patient.client, patient.live.plan.name
+    return [
+        Step(f"apply {key(each)}", partial(client.apply, each))
+        for each in patient.platform
+        if objects.find_own(client, each, name) is None
+    ]
 
 
 def _taint(patient: Patient) -> list[Step]:

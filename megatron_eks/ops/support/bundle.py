@@ -17,7 +17,7 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, CommandError
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
-from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.support import parts
 from megatron_eks.ops.support.parts import FILES, Part
 from megatron_eks.ops.support.redaction import Redactor
@@ -79,10 +79,8 @@ def run(wish: Wish, output: str, console: Console) -> int:
             contents = _contents(bundle, f"{now:%Y-%m-%dT%H:%M:%SZ}")
             bundle.add(_CONTENTS, structured(contents, "json"))
         partial_file.flush()
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(bundle, file)))
-    else:
-        console.write(structured({"file": str(file), **contents}, output))
+    shown: Json = {"file": str(file), **contents}
+    console.write(formatted(output, _lines(bundle, file), lambda: shown))
     return CHECK_FAILED if any(each.name.startswith(FILES) for each in bundle.missing) else DONE
 
 

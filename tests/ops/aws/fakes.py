@@ -105,9 +105,9 @@ class FakeKubernetes(Client):
         self.objects: dict[str, list[dict[str, Any]]] = {}
         self.deleted: list[str] = []
 
-    def list(self, api_version, kind, namespace=None, *, labels="", fields=""):
+    def list(self, api_version, kind, namespace=None, *, labels="", fields="", missing_ok=False):
         """Return the objects of a kind that carry the labels."""
-        del api_version, namespace, fields
+        del api_version, namespace, fields, missing_ok
         wanted = dict(pair.split("=") for pair in labels.split(",") if pair)
         return [
             each
