@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.account import on_aws
-from megatron_eks.arguments.reach import on_cluster, opened, preview, reach, timeout
+from megatron_eks.arguments.reach import acts, on_cluster, opened, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, runs, yes
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.checks import report
@@ -62,7 +62,7 @@ def _cluster(given: argparse.Namespace, access: Access, project: Project, consol
 
 def _both(given: argparse.Namespace, tools: "Tools") -> int:
     from megatron_eks.ops import preflight  # noqa: PLC0415 -- few commands need it
-    from megatron_eks.ops.aws.address import public_address  # noqa: PLC0415 -- with it
+    from megatron_eks.ops.aws.identity import public_address  # noqa: PLC0415 -- with it
     from megatron_eks.ops.aws.preflight.reach import why_not  # noqa: PLC0415 -- with it
 
     try:
@@ -96,16 +96,13 @@ def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 2)
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
         from megatron_eks.ops.kube import fix  # noqa: PLC0415 -- few commands need it
 
         folder = given.cluster.with_name(MANIFESTS) / "platform"
         options = fix.Options(folder, previews=given.preview, wait_seconds=given.timeout * 60)
-        return on_cluster(
-            given,
-            lambda access, project, console: fix.run(access, project, given.code, options, console),
-        )
+        return fix.run(access, project, given.code, options, console)
 
 
 def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -131,22 +128,17 @@ def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 30)
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
         from megatron_eks.ops.kube import checklist, verify  # noqa: PLC0415 -- few need it
 
-        def act(access: Access, project: Project, console: Console) -> int:
-            if given.job:
-                return checklist.run(
-                    access.client, project.cluster, given.job, given.output, console
-                )
-            options = verify.Options(
-                given.cluster.with_name(MANIFESTS) / "validation",
-                pools=given.pools,
-                checks=[each for each in CHECKS if not given.check or each in given.check],
-                previews=given.preview,
-                wait_seconds=given.timeout * 60,
-            )
-            return verify.run(access, project, options, given.output, console)
-
-        return on_cluster(given, act)
+        if given.job:
+            return checklist.run(access.client, project.cluster, given.job, given.output, console)
+        options = verify.Options(
+            given.cluster.with_name(MANIFESTS) / "validation",
+            pools=given.pools,
+            checks=[each for each in CHECKS if not given.check or each in given.check],
+            previews=given.preview,
+            wait_seconds=given.timeout * 60,
+        )
+        return verify.run(access, project, options, given.output, console)

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.arguments.shared import cluster, today
@@ -13,6 +14,8 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import NoJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import Project, load_project
+
+Act = Callable[[argparse.Namespace, Access, Project, Console], int]
 
 
 def reach(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +73,16 @@ def opened(given: argparse.Namespace, plan: ClusterPlan) -> Access:
         return access.open_access(plan, given.kubeconfig, given.context, os.environ, Path.home())
     except access.ERRORS as error:
         raise access.explained(error) from error
+
+
+def acts(parser: argparse.ArgumentParser) -> Callable[[Act], Act]:
+    """Let the decorated function carry a command out in the configured cluster."""
+
+    def keep(act: Act) -> Act:
+        parser.set_defaults(run=lambda given: on_cluster(given, partial(act, given)))
+        return act
+
+    return keep
 
 
 def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Console], int]) -> int:

@@ -59,18 +59,9 @@ class Client:
         """Return a client whose requests the server judges as another user's."""
         return Client(self.connection.acting_as(user))
 
-    def apply(
-        self,
-        manifest: Object,
-        *,
-        manager: str = _MANAGER,
-        force: bool = True,
-        dry_run: bool = False,
-    ) -> Object:
+    def apply(self, manifest: Object, *, manager: str = _MANAGER, dry_run: bool = False) -> Object:
         """Apply an object on the server's side; an unknown field is an error, not ignored."""
-        query = {"fieldManager": manager, "fieldValidation": "Strict"}
-        if force:
-            query["force"] = "true"
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
         if dry_run:
             query["dryRun"] = "All"
         path = self._path_of(manifest, manifest["metadata"]["name"])

@@ -11,7 +11,7 @@ from megatron_eks.ops.aws import following, retained
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandError
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import count, table
@@ -114,7 +114,7 @@ def _end_jobs(tools: Tools, connect: Callable[[], Client]) -> None:
         for job in jobs.everything(kubernetes, namespace):
             jobs.delete(kubernetes, job)
             tools.console.say(f"ended {job.kind} {job.name}")
-    except (ApiError, CommandError, OSError) as error:
+    except (ApiError, Failure, OSError) as error:
         # Paying for nodes is worse: what cannot be told to end goes with them.
         tools.console.say(f"note: jobs end with their nodes: {error}")
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import USAGE
@@ -16,20 +16,8 @@ _FIRST_PAUSE = 0.5
 _LONGER = 1.5
 
 
-class Clock(Protocol):
-    """The time, and how to wait for it."""
-
-    def now(self) -> datetime:
-        """Return the time, in UTC."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock; tests have others."""
 
     def now(self) -> datetime:
         """Return the time, in UTC."""
@@ -47,7 +35,7 @@ class Console:
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
-    clock: Clock
+    clock: SystemClock
     yes: bool = False
     """Every question has been answered with yes, by a flag."""
 

@@ -186,14 +186,11 @@ def _foreign_plugins(patient: Patient) -> list[Step]:
     plugins = patient.live.plugins
     ours = {plugin.device for plugin in plugins if plugin.ours}
     return [
-        Step(
+        _delete(
+            patient.client,
             f"delete DaemonSet {plugin} (an operator or Helm release that made it may bring it "
             "back: remove it there)",
-            partial(
-                patient.client.delete,
-                *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
-                missing_ok=True,
-            ),
+            *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
         )
         for plugin in plugins
         if not plugin.ours and plugin.device in ours
@@ -203,16 +200,10 @@ def _foreign_plugins(patient: Patient) -> list[Step]:
 def _set_up(patient: Patient) -> list[Step]:
     """Let the Job run again that gives the directories to the pods' user."""
     client, namespace = patient.client, patient.live.plan.platform.system_namespace
+    found = client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
     steps = [
-        Step(
-            f"delete Job {namespace}/{each['metadata']['name']}",
-            partial(
-                client.delete,
-                *("batch/v1", "Job", each["metadata"]["name"], namespace),
-                missing_ok=True,
-            ),
-        )
-        for each in client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
+        _delete(client, f"delete Job {namespace}/{name}", "batch/v1", "Job", name, namespace)
+        for name in (each["metadata"]["name"] for each in found)
     ]
     wanted = [
         each
@@ -226,10 +217,12 @@ def _restart(client: Client, pod: Object) -> Step:
     metadata = pod["metadata"]
     name, namespace = str(metadata["name"]), str(metadata["namespace"])
     where = pod["spec"].get("nodeName", "no node")
-    return Step(
-        f"delete pod {namespace}/{name} on {where}, which its owner makes again",
-        lambda: client.delete("v1", "Pod", name, namespace, missing_ok=True),
-    )
+    text = f"delete pod {namespace}/{name} on {where}, which its owner makes again"
+    return _delete(client, text, "v1", "Pod", name, namespace)
+
+
+def _delete(client: Client, text: str, *place: str) -> Step:
+    return Step(text, partial(client.delete, *place, missing_ok=True))
 
 
 def _nodes(found: Sequence[Finding]) -> list[str]:

@@ -9,6 +9,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, room
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import newest_step
+from megatron_eks.ops.kube.pods import moment
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.pools import POOL_LABEL, CapacityKind
@@ -194,8 +195,7 @@ def _span(
 
 def _started(pod: Object | None) -> datetime | None:
     """Return when a node was first held: once the kubelet has it."""
-    started = (pod or {}).get("status", {}).get("startTime")
-    return datetime.fromisoformat(started) if started else None
+    return moment((pod or {}).get("status", {}).get("startTime"))
 
 
 def _began(job: RunningJob) -> datetime | None:
@@ -206,8 +206,7 @@ def _began(job: RunningJob) -> datetime | None:
     # A condition that no longer holds has changed at the end, so its time says nothing.
     if running and running[-1]["status"] != "True":
         found = None
-    start = found or job.manifest.get("status", {}).get("startTime")
-    return datetime.fromisoformat(start) if start else None
+    return moment(found or job.manifest.get("status", {}).get("startTime"))
 
 
 def _ended(job: RunningJob) -> datetime | None:
@@ -220,8 +219,7 @@ def _ended(job: RunningJob) -> datetime | None:
         for kind in ("Failed", "Complete", "Succeeded")
         if (found := job.condition(kind))
     ]
-    found_time = next((time for time in times if time), None)
-    return datetime.fromisoformat(found_time) if found_time else None
+    return moment(next(filter(None, times), None))
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:

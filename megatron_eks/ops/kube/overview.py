@@ -22,7 +22,6 @@ _GPU = "nvidia.com/gpu"
 _PLATFORM = (
     ("apps/v1", "Deployment"),
     ("apps/v1", "DaemonSet"),
-    ("apps/v1", "StatefulSet"),
     ("v1", "PersistentVolumeClaim"),
     ("batch/v1", "Job"),
 )

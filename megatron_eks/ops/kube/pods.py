@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.support.text import without_secrets
@@ -55,6 +56,11 @@ def when(event: Object) -> str:
     return str(
         (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or first
     )
+
+
+def moment(text: str | None) -> datetime | None:
+    """Read a time of the API server's; None where it gives none."""
+    return datetime.fromisoformat(text) if text else None
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, CommandError
+from megatron_eks.ops.endings import CHECK_FAILED, DONE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.output import count, formatted, structured
@@ -98,7 +98,7 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
     yield from parts.of_project(project)
     try:
         access = wish.access(project)
-    except CommandError as error:
+    except Failure as error:
         bundle.missing.append(Missing("kubernetes/", bundle.redactor.text(str(error))))
         return
     try:
@@ -117,7 +117,7 @@ def _of_cluster(wish: Wish, access: Access, project: Project, bundle: _Bundle) -
     if wish.job is not None:
         try:
             yield from parts.of_job(access.client, project, wish.job)
-        except (CommandError, *ERRORS) as error:
+        except (Failure, *ERRORS) as error:
             bundle.missing.append(Missing(f"logs/{wish.job}/", bundle.redactor.text(str(error))))
 
 
@@ -126,7 +126,7 @@ def _put(part: Part, bundle: _Bundle, console: Console) -> None:
         found = part.read()
     except UnreachableError as error:
         why = f"{_NOT_ANSWERED}: {error}"
-    except (CommandError, *ERRORS, OSError, LookupError, ValueError) as error:
+    except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
         why = str(error) or type(error).__name__
     else:
         bundle.add(part.name, bundle.redactor.part(found, part.kind))

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.client import BaseClient
 
 from megatron_eks.kubernetes.client import Client
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.project import load_project
@@ -25,7 +25,7 @@ CLUSTER = (
 )
 
 
-class FakeClock:
+class FakeClock(SystemClock):
     """A clock on which waiting takes no time; `after` says what happens meanwhile."""
 
     def __init__(self) -> None:

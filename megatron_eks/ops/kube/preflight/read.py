@@ -193,11 +193,8 @@ def _set_up(client: Client, live: Live) -> str | None:
 def _secrets(client: Client, project: Project) -> list[tuple[str, str, str]]:
     namespace = project.cluster.platform.namespace
     wanted = [(job.name, each.secret, each.key) for job in project.jobs for each in job.secrets]
-    names = dict.fromkeys(secret for _, secret, _ in wanted)
-    keys = {name: _keys(client, name, namespace) for name in names}
-    return [each for each in wanted if each[2] not in keys[each[1]]]
-
-
-def _keys(client: Client, name: str, namespace: str) -> set[str]:
-    found = client.find("v1", "Secret", name, namespace)
-    return set((found or {}).get("data") or {})
+    found = {
+        name: client.find("v1", "Secret", name, namespace) or {}
+        for name in {secret for _, secret, _ in wanted}
+    }
+    return [each for each in wanted if each[2] not in (found[each[1]].get("data") or {})]
