@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.arguments.account import kubernetes, on_aws, with_console
+from megatron_eks.arguments.account import on_aws, with_console
+from megatron_eks.arguments.reach import opened
 from megatron_eks.arguments.shared import (
     Commands,
     OrNothing,
@@ -240,7 +241,9 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
             when_idle=given.when_idle,
             minutes=given.minutes,
         )
-        return on_aws(given, lambda tools: scale.run(wish, tools, kubernetes(tools)))
+        return on_aws(
+            given, lambda tools: scale.run(wish, tools, lambda: opened(tools.plan).client)
+        )
 
 
 def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -268,7 +271,9 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
         from megatron_eks.ops.aws import cleanup  # noqa: PLC0415 -- boto3
 
         wish = cleanup.Wish(given.delete_storage, given.delete_images, given.confirm)
-        return on_aws(given, lambda tools: cleanup.run(wish, tools, kubernetes(tools)))
+        return on_aws(
+            given, lambda tools: cleanup.run(wish, tools, lambda: opened(tools.plan).client)
+        )
 
 
 def _moment(text: str) -> "datetime | str":

@@ -66,7 +66,7 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
     from megatron_eks.ops.aws.preflight.reach import why_not  # noqa: PLC0415 -- with it
 
     try:
-        way: Access | Failure = opened(given, tools.plan)
+        way: Access | Failure = opened(tools.plan, given.kubeconfig, given.context)
     except Failure as failure:
         way = failure
     # In a rehearsal the cluster of this machine stands for the one that AWS knows.

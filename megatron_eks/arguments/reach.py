@@ -67,10 +67,10 @@ def console_here(*, yes: bool = False) -> Console:
     return Console(sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=yes)
 
 
-def opened(given: argparse.Namespace, plan: ClusterPlan) -> Access:
+def opened(plan: ClusterPlan, file: Path | None = None, context: str | None = None) -> Access:
     """Open the way to the API server of a cluster. Raises Failure if there is none."""
     try:
-        return access.open_access(plan, given.kubeconfig, given.context, os.environ, Path.home())
+        return access.open_access(plan, file, context, os.environ, Path.home())
     except access.ERRORS as error:
         raise access.explained(error) from error
 
@@ -89,7 +89,7 @@ def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Consol
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
     project = load_project(given.cluster, today())
     console = console_here(yes=getattr(given, "yes", False))
-    found = opened(given, project.cluster)
+    found = opened(project.cluster, given.kubeconfig, given.context)
     try:
         return act(found, project, console)
     except NoJob as error:

@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Sequence
-from typing import NoReturn
 
 from megatron_eks.arguments.reach import acts, console_here, opened, reach
 from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
@@ -28,14 +27,13 @@ class _Discreet(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse what is left over here, before the parser above shows it."""
         found, left = super().parse_known_args(args, namespace)
-        return (found, left) if not left else self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        self.error(
-            "there are arguments that are not known here, and not shown, for one may be the "
-            "value: that is read from standard input, or asked for. One that was typed is in the "
-            "shell's history now; make a new one"
-        )
+        if left:
+            self.error(
+                "there are arguments that are not known here, and not shown, for one may be the "
+                "value: that is read from standard input, or asked for. One that was typed is in "
+                "the shell's history now; make a new one"
+            )
+        return found, left
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -82,7 +80,7 @@ def _holdings(
 ) -> tuple[holdings.Holdings | None, Failure | None, bool]:
     """Ask the API server; say why not where it cannot be asked."""
     try:
-        found = opened(given, project.cluster)
+        found = opened(project.cluster, given.kubeconfig, given.context)
     except Failure as failure:
         if failure.finding is Code.OTHER_KUBERNETES:
             raise

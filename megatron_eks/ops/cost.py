@@ -60,13 +60,16 @@ class CostNow:
     @property
     def usd_per_hour(self) -> float | None:
         """The sum; None where a price is not known."""
-        return total([*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)])
+        return total(self._parts)
 
     @property
     def known_usd_per_hour(self) -> float:
         """The sum of what is known."""
-        parts = [*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)]
-        return sum(part for part in parts if part is not None)
+        return sum(part for part in self._parts if part is not None)
+
+    @property
+    def _parts(self) -> list[float | None]:
+        return [*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)]
 
 
 def run(
@@ -149,12 +152,10 @@ def _nodes(
 
 def _job(held: JobHoldings, project: Project) -> JobCostNow:
     seconds, measured = None, False
-    if held.remaining is not None:
-        pace = held.remaining.seconds_per_step
-        measured = pace is not None
-        if pace is None:
-            pace = _predicted(held.name, project)
-        seconds = None if pace is None else pace * held.remaining.steps
+    if (newest := held.newest) is not None:
+        measured = newest.seconds is not None
+        pace = newest.seconds if measured else _predicted(held.name, project)
+        seconds = None if pace is None else pace * max(0, newest.steps - newest.step)
     return JobCostNow(held, job_spending(held.ranks), seconds, measured)
 
 

@@ -63,12 +63,12 @@ def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> I
             if not secret.get("optional") and client.find("v1", "Secret", name, namespace) is None:
                 remedy = f"meks secret set {name} < FILE"
                 yield Obstacle(f"there is no Secret {name}", remedy, is_final=True)
-    account = pod.get("serviceAccountName")
-    if account and client.find("v1", "ServiceAccount", account, namespace) is None:
-        yield Obstacle(f"there is no ServiceAccount {account}", _APPLY, is_final=True)
-    priority = pod.get("priorityClassName")
-    if priority and client.find("scheduling.k8s.io/v1", "PriorityClass", priority) is None:
-        yield Obstacle(f"there is no PriorityClass {priority}", _APPLY, is_final=True)
+    for version, kind, name, place in (
+        ("v1", "ServiceAccount", pod.get("serviceAccountName"), namespace),
+        ("scheduling.k8s.io/v1", "PriorityClass", pod.get("priorityClassName"), None),
+    ):
+        if name and client.find(version, kind, name, place) is None:
+            yield Obstacle(f"there is no {kind} {name}", _APPLY, is_final=True)
     for job in client.list(
         "batch/v1", "Job", plan.platform.system_namespace, labels=f"app={SET_UP}"
     ):

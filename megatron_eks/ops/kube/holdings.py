@@ -1,6 +1,6 @@
 """What runs in a cluster and is paid for: nodes, and how long ranks of jobs have held them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +10,7 @@ from megatron_eks.ops.kube import jobs, room
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import newest_step
 from megatron_eks.ops.kube.pods import moment
+from megatron_eks.ops.kube.run_log import Step
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.pools import POOL_LABEL, CapacityKind
@@ -19,15 +20,6 @@ _AT_ONCE = 8
 _TYPE = "node.kubernetes.io/instance-type"
 _CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 _CAPACITY: Mapping[str, CapacityKind] = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity_block"}
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """How much of a run is to come, as its log says."""
-
-    steps: int
-    seconds_per_step: float | None
-    """As the last line says it; None where it does not."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,8 @@ class JobHoldings:
     ranks: tuple[RankTime, ...]
     started: datetime | None
     ended: datetime | None
-    remaining: Remaining | None
+    newest: Step | None
+    """That its log tells of, while it runs."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +126,16 @@ class _Reader:
         selector = job.pod_specs[0][1].get("nodeSelector") or {}
         pool = _pool_of(selector, self._plan)
         # A task on the system nodes costs nothing: they run anyway.
+        starts = (_started(rank.manifest) for rank in ranks)
         times = tuple(self._rank(job, rank, pool) for rank in ranks) if pool else ()
         return JobHoldings(
             name=job.name,
             phase=phase,
             pool=pool,
             ranks=times,
-            started=_first([_started(rank.manifest) for rank in ranks]) or _began(job),
+            started=min(filter(None, starts), default=None) or _began(job),
             ended=_ended(job),
-            remaining=self._remaining(job, ranks) if phase == "Running" else None,
+            newest=newest_step(self._client, job.namespace, ranks) if phase == "Running" else None,
         )
 
     def _rank(self, job: RunningJob, rank: Rank, pool: str) -> RankTime:
@@ -168,11 +162,6 @@ class _Reader:
             return node_price(planned.instance.name, planned.capacity.kind, self._plan)
         found = _node(node, self._plan, self.busy)
         return node_price(found.instance_type, found.capacity, self._plan)
-
-    def _remaining(self, job: RunningJob, ranks: Sequence[Rank]) -> Remaining | None:
-        """Say how much is to come after the newest step; without a log it stays unknown."""
-        found = newest_step(self._client, job.namespace, ranks)
-        return Remaining(max(0, found.steps - found.step), found.seconds) if found else None
 
 
 def _span(
@@ -220,7 +209,3 @@ def _ended(job: RunningJob) -> datetime | None:
         if (found := job.condition(kind))
     ]
     return moment(next(filter(None, times), None))
-
-
-def _first(times: Iterable[datetime | None]) -> datetime | None:
-    return min((time for time in times if time is not None), default=None)

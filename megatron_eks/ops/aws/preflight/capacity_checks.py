@@ -35,9 +35,9 @@ def offered(subject: Subject) -> Iterator[Finding]:
         yield Finding(Code.TYPE_NOT_OFFERED, path, found, remedy)
     system = subject.plan.system_nodes.instance_type
     zones = offers.get(system)
-    without = [each for each in subject.plan.availability_zones if each not in (zones or ())]
     # One zone is enough for them.
-    if "Cluster" in subject.plan.stacks and zones is not None and not set(zones) - set(without):
+    elsewhere = zones is not None and set(zones).isdisjoint(subject.plan.availability_zones)
+    if "Cluster" in subject.plan.stacks and elsewhere:
         found = f"none of the cluster's zones offers {system}"
         remedy = "use another type of the same size"
         yield Finding(Code.TYPE_NOT_OFFERED, ("system_nodes", "instance_type"), found, remedy)
