@@ -19,7 +19,8 @@ from megatron_eks.arguments import (
     upkeep,
 )
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandError
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.validate import print_findings
 from megatron_eks.printable import drop, guarded
 
@@ -58,7 +59,7 @@ def _run(words: Sequence[str]) -> int:
     except ConfigError as error:
         print_findings(error.findings, getattr(options, "output", "table"))
         return USAGE
-    except CommandError as error:
+    except Failure as error:
         sys.stderr.write(f"error: {error}\n")
         return error.code
     except KeyboardInterrupt:

@@ -1,14 +1,12 @@
-"""How commands open the account of a cluster, and its Kubernetes where they need it."""
+"""How commands open the account of a cluster."""
 
 import argparse
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.reach import console_here
 from megatron_eks.arguments.shared import today
-from megatron_eks.kubernetes.client import Client
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.console import Console
@@ -32,17 +30,3 @@ def with_console(given: argparse.Namespace, act: "Callable[[Console], int]") -> 
         return act(console_here(yes=getattr(given, "yes", False)))
     except ERRORS as error:
         raise explained(error) from error
-
-
-def kubernetes(tools: "Tools") -> Callable[[], Client]:
-    """Return how to reach the cluster's API server, when somebody needs it."""
-
-    def connect() -> Client:
-        from megatron_eks.ops.kube import access  # noqa: PLC0415 -- few commands need it
-
-        try:
-            return access.open_access(tools.plan, None, None, os.environ, Path.home()).client
-        except access.ERRORS as error:
-            raise access.explained(error) from error
-
-    return connect

@@ -7,12 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.arguments.account import kubernetes, on_aws, with_console
+from megatron_eks.arguments.account import on_aws, with_console
+from megatron_eks.arguments.reach import opened
 from megatron_eks.arguments.shared import (
     Commands,
     OrNothing,
     cluster,
     command,
+    count,
     output,
     runs,
     today,
@@ -48,13 +50,13 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument("--name", help="of the cluster")
     parser.add_argument("--instance-type", metavar="TYPE", help="of the GPU nodes: p4d.24xlarge")
     parser.add_argument("--zone", help="of the GPU nodes")
-    parser.add_argument("--max-nodes", type=_count, metavar="N", help="the most GPU nodes ever")
+    parser.add_argument("--max-nodes", type=count, metavar="N", help="the most GPU nodes ever")
     parser.add_argument(
         "--capacity",
         metavar="KIND|ID",
         help="on_demand (default), spot, or the id of a reservation or Capacity Block",
     )
-    parser.add_argument("--lustre-gib", type=_count, metavar="N", help="of the file system")
+    parser.add_argument("--lustre-gib", type=count, metavar="N", help="of the file system")
     parser.add_argument(
         "--admin-role-arn", metavar="ARN", help="who administers it; default: your role"
     )
@@ -69,7 +71,7 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
 
     @runs(parser)
     def run(given: argparse.Namespace) -> int:
-        from megatron_eks.ops.aws import address, init  # noqa: PLC0415 -- boto3
+        from megatron_eks.ops.aws import identity, init  # noqa: PLC0415 -- boto3
         from megatron_eks.ops.aws.session import open_session, region_of  # noqa: PLC0415 -- boto3
 
         wish = init.Wish(
@@ -87,7 +89,7 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
 
         def act(console: "Console") -> int:
             aws = open_session(region_of(given.region, os.environ), os.environ)
-            return init.run(wish, aws, console, today(), address.public_address)
+            return init.run(wish, aws, console, today(), identity.public_address)
 
         return with_console(given, act)
 
@@ -176,7 +178,7 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument(
         "--retries",
-        type=_count,
+        type=count,
         default=0,
         metavar="N",
         help="starts again after failures that may pass, of a registry or a machine; default: 0",
@@ -207,7 +209,7 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
         "  meks scale p4d 0 --when-idle     when the last job's pod has ended\n",
     )
     parser.add_argument("pool", metavar="POOL", help="of the cluster file")
-    parser.add_argument("nodes", type=_count, metavar="N", help="how many, up to max_nodes")
+    parser.add_argument("nodes", type=count, metavar="N", help="how many, up to max_nodes")
     parser.add_argument(
         "--at",
         type=_moment,
@@ -219,7 +221,7 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument(
         "--minutes",
-        type=_count,
+        type=count,
         default=30,
         metavar="M",
         help="how long to wait for nodes before they are given back (default: 30)",
@@ -239,7 +241,9 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
             when_idle=given.when_idle,
             minutes=given.minutes,
         )
-        return on_aws(given, lambda tools: scale.run(wish, tools, kubernetes(tools)))
+        return on_aws(
+            given, lambda tools: scale.run(wish, tools, lambda: opened(tools.plan).client)
+        )
 
 
 def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -267,13 +271,9 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
         from megatron_eks.ops.aws import cleanup  # noqa: PLC0415 -- boto3
 
         wish = cleanup.Wish(given.delete_storage, given.delete_images, given.confirm)
-        return on_aws(given, lambda tools: cleanup.run(wish, tools, kubernetes(tools)))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
-    return int(text)
+        return on_aws(
+            given, lambda tools: cleanup.run(wish, tools, lambda: opened(tools.plan).client)
+        )
 
 
 def _moment(text: str) -> "datetime | str":

@@ -4,9 +4,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.account import on_aws
-from megatron_eks.arguments.reach import on_cluster, opened, preview, reach, timeout
+from megatron_eks.arguments.reach import acts, on_cluster, opened, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, runs, yes
 from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.checks import report
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.verify import CHECKS
@@ -55,16 +56,17 @@ def _preflight(commands: "Commands[argparse.ArgumentParser]") -> None:
 def _cluster(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
     from megatron_eks.ops import preflight  # noqa: PLC0415 -- few commands need it
 
-    return preflight.show(preflight.cluster(access, project), project, given.output, console)
+    found = preflight.cluster(access, project)
+    return report(project.cluster, found, given.output, console)
 
 
 def _both(given: argparse.Namespace, tools: "Tools") -> int:
     from megatron_eks.ops import preflight  # noqa: PLC0415 -- few commands need it
-    from megatron_eks.ops.aws.address import public_address  # noqa: PLC0415 -- with it
+    from megatron_eks.ops.aws.identity import public_address  # noqa: PLC0415 -- with it
     from megatron_eks.ops.aws.preflight.reach import why_not  # noqa: PLC0415 -- with it
 
     try:
-        way: Access | Failure = opened(given, tools.plan)
+        way: Access | Failure = opened(tools.plan, given.kubeconfig, given.context)
     except Failure as failure:
         way = failure
     # In a rehearsal the cluster of this machine stands for the one that AWS knows.
@@ -77,7 +79,7 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
     finally:
         if not isinstance(way, Failure):
             way.client.close()
-    return preflight.show(results, tools.project, given.output, tools.console)
+    return report(tools.plan, results, given.output, tools.console)
 
 
 def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -94,16 +96,13 @@ def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 2)
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
         from megatron_eks.ops.kube import fix  # noqa: PLC0415 -- few commands need it
 
         folder = given.cluster.with_name(MANIFESTS) / "platform"
         options = fix.Options(folder, previews=given.preview, wait_seconds=given.timeout * 60)
-        return on_cluster(
-            given,
-            lambda access, project, console: fix.run(access, project, given.code, options, console),
-        )
+        return fix.run(access, project, given.code, options, console)
 
 
 def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -129,22 +128,17 @@ def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 30)
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
         from megatron_eks.ops.kube import checklist, verify  # noqa: PLC0415 -- few need it
 
-        def act(access: Access, project: Project, console: Console) -> int:
-            if given.job:
-                return checklist.run(
-                    access.client, project.cluster, given.job, given.output, console
-                )
-            options = verify.Options(
-                given.cluster.with_name(MANIFESTS) / "validation",
-                pools=given.pools,
-                checks=[each for each in CHECKS if not given.check or each in given.check],
-                previews=given.preview,
-                wait_seconds=given.timeout * 60,
-            )
-            return verify.run(access, project, options, given.output, console)
-
-        return on_cluster(given, act)
+        if given.job:
+            return checklist.run(access.client, project.cluster, given.job, given.output, console)
+        options = verify.Options(
+            given.cluster.with_name(MANIFESTS) / "validation",
+            pools=given.pools,
+            checks=[each for each in CHECKS if not given.check or each in given.check],
+            previews=given.preview,
+            wait_seconds=given.timeout * 60,
+        )
+        return verify.run(access, project, options, given.output, console)

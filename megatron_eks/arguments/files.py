@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from megatron_eks.arguments.reach import console_here, on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
+from megatron_eks.arguments.shared import Commands, command, one_or_more, output, runs, today, yes
 from megatron_eks.config.cluster import MOUNT_PATH
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.ckpt import listing, target, transfers
@@ -148,7 +148,7 @@ def _prune(actions: "Commands[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("what", metavar="JOB|DIR|S3_URI", help=_WHAT)
     parser.add_argument(
-        "--keep-last", type=_above_zero, required=True, metavar="N", help="whole ones to keep"
+        "--keep-last", type=one_or_more, required=True, metavar="N", help="whole ones to keep"
     )
     parser.add_argument("--dry-run", action="store_true", help="show it, and remove nothing")
     yes(parser)
@@ -223,9 +223,3 @@ def _name(text: str) -> str:
     if not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not an iteration such as 500")
     return f"iter_{int(number):07d}"
-
-
-def _above_zero(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
-    return int(text)

@@ -4,8 +4,8 @@ import argparse
 import os
 from pathlib import Path
 
-from megatron_eks.arguments.account import on_aws
-from megatron_eks.arguments.reach import console_here, on_cluster, preview, reach, timeout
+from megatron_eks.arguments.account import on_aws, with_console
+from megatron_eks.arguments.reach import acts, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, cluster, command, runs, yes
 from megatron_eks.kubernetes.kubeconfig import files
 from megatron_eks.ops.aws.console import Console
@@ -68,11 +68,11 @@ def _token(commands: "Commands[argparse.ArgumentParser]") -> None:
         from megatron_eks.ops.aws import session  # noqa: PLC0415 -- with it
         from megatron_eks.ops.kube import token  # noqa: PLC0415 -- with it
 
-        try:
+        def act(console: Console) -> int:
             aws = session.Aws(boto3.Session(region_name=given.region), given.region)
-            return token.run(given.cluster_name, given.role_arn, aws, console_here())
-        except session.ERRORS as error:
-            raise session.explained(error) from error
+            return token.run(given.cluster_name, given.role_arn, aws, console)
+
+        return with_console(given, act)
 
 
 def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -97,8 +97,8 @@ def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 10)
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
         options = apply.Options(
             platform=given.cluster.with_name(MANIFESTS) / "platform",
             paths=given.paths,
@@ -106,8 +106,4 @@ def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
             previews=given.preview,
             wait_seconds=given.timeout * 60,
         )
-
-        def act(access: Access, project: Project, console: Console) -> int:
-            return apply.run(access, project, options, console)
-
-        return on_cluster(given, act)
+        return apply.run(access, project, options, console)

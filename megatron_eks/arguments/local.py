@@ -2,7 +2,7 @@
 
 import argparse
 
-from megatron_eks.arguments.shared import Commands, cluster, command, output, today
+from megatron_eks.arguments.shared import Commands, cluster, command, one_or_more, output, today
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -20,7 +20,7 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument(
         "--nodes",
-        type=_node_count,
+        type=one_or_more,
         default=0,
         metavar="N",
         help="run pods as processes here, on N nodes of each pool; default: simulate all nodes",
@@ -45,9 +45,3 @@ def _local(given: argparse.Namespace) -> int:
 
     wish = local.Wish(given.cluster, today(), given.nodes, given.empty, given.yes)
     return local.run(given.action, wish, given.output)
-
-
-def _node_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes, 1 or more")
-    return int(text)

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.arguments.shared import cluster, today
@@ -13,6 +14,8 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import NoJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import Project, load_project
+
+Act = Callable[[argparse.Namespace, Access, Project, Console], int]
 
 
 def reach(parser: argparse.ArgumentParser) -> None:
@@ -64,19 +67,29 @@ def console_here(*, yes: bool = False) -> Console:
     return Console(sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=yes)
 
 
-def opened(given: argparse.Namespace, plan: ClusterPlan) -> Access:
+def opened(plan: ClusterPlan, file: Path | None = None, context: str | None = None) -> Access:
     """Open the way to the API server of a cluster. Raises Failure if there is none."""
     try:
-        return access.open_access(plan, given.kubeconfig, given.context, os.environ, Path.home())
+        return access.open_access(plan, file, context, os.environ, Path.home())
     except access.ERRORS as error:
         raise access.explained(error) from error
+
+
+def acts(parser: argparse.ArgumentParser) -> Callable[[Act], Act]:
+    """Let the decorated function carry a command out in the configured cluster."""
+
+    def keep(act: Act) -> Act:
+        parser.set_defaults(run=lambda given: on_cluster(given, partial(act, given)))
+        return act
+
+    return keep
 
 
 def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Console], int]) -> int:
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
     project = load_project(given.cluster, today())
     console = console_here(yes=getattr(given, "yes", False))
-    found = opened(given, project.cluster)
+    found = opened(project.cluster, given.kubeconfig, given.context)
     try:
         return act(found, project, console)
     except NoJob as error:

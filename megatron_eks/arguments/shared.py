@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.ops.output import FORMATS
@@ -70,11 +71,14 @@ def yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="answer every question with yes")
 
 
-def count(text: str) -> int:
+def count(text: str, least: int = 0) -> int:
     """Read how many of something are wanted."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, {least} or more")
     return int(text)
+
+
+one_or_more = partial(count, least=1)
 
 
 def today() -> date:

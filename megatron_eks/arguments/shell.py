@@ -168,7 +168,7 @@ def _support_bundle(commands: "Commands[argparse.ArgumentParser]") -> None:
             job=given.job,
             file=given.file,
             project=lambda: load_project(given.cluster, today()),
-            access=lambda project: opened(given, project.cluster),
+            access=lambda project: opened(project.cluster, given.kubeconfig, given.context),
             home=Path.home(),
         )
         return bundle.run(wish, given.output, console_here())

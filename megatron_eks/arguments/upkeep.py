@@ -3,10 +3,8 @@
 import argparse
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
 
-from megatron_eks.arguments.reach import console_here, on_cluster, reach
+from megatron_eks.arguments.reach import acts, console_here, opened, reach
 from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
 from megatron_eks.config.codes import Code
 from megatron_eks.ops import cost
@@ -29,14 +27,13 @@ class _Discreet(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse what is left over here, before the parser above shows it."""
         found, left = super().parse_known_args(args, namespace)
-        return (found, left) if not left else self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        self.error(
-            "there are arguments that are not known here, and not shown, for one may be the "
-            "value: that is read from standard input, or asked for. One that was typed is in the "
-            "shell's history now; make a new one"
-        )
+        if left:
+            self.error(
+                "there are arguments that are not known here, and not shown, for one may be the "
+                "value: that is read from standard input, or asked for. One that was typed is in "
+                "the shell's history now; make a new one"
+            )
+        return found, left
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -83,23 +80,20 @@ def _holdings(
 ) -> tuple[holdings.Holdings | None, Failure | None, bool]:
     """Ask the API server; say why not where it cannot be asked."""
     try:
-        found = access.open_access(
-            project.cluster, given.kubeconfig, given.context, os.environ, Path.home()
-        )
-        try:
-            now = console.clock.now()
-            held = holdings.read(found.client, project.cluster, now, given.job)
-            return held, None, found.is_local
-        finally:
-            found.client.close()
-    except access.ERRORS as error:
-        return None, access.explained(error), False
-    except NoJob as failure:
-        raise failure.beside([job.name for job in project.jobs]) from failure
+        found = opened(project.cluster, given.kubeconfig, given.context)
     except Failure as failure:
         if failure.finding is Code.OTHER_KUBERNETES:
             raise
         return None, failure, False
+    try:
+        held = holdings.read(found.client, project.cluster, console.clock.now(), given.job)
+    except NoJob as failure:
+        raise failure.beside([job.name for job in project.jobs]) from failure
+    except access.ERRORS as error:
+        return None, access.explained(error), False
+    finally:
+        found.client.close()
+    return held, None, found.is_local
 
 
 def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:
@@ -144,12 +138,9 @@ def _set(actions: "Commands[argparse.ArgumentParser]") -> None:
     )
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
-        def act(access: Access, project: Project, console: Console) -> int:
-            return secrets.set_value(access.client, project, given.name, given.key, console)
-
-        return on_cluster(given, act)
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
+        return secrets.set_value(access.client, project, given.name, given.key, console)
 
 
 def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -162,12 +153,9 @@ def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "a table, or the same as data")
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
-        def act(access: Access, project: Project, console: Console) -> int:
-            return secrets.show(access.client, project, given.output, console)
-
-        return on_cluster(given, act)
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
+        return secrets.show(access.client, project, given.output, console)
 
 
 def _rm(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -181,9 +169,6 @@ def _rm(actions: "Commands[argparse.ArgumentParser]") -> None:
     yes(parser)
     reach(parser)
 
-    @runs(parser)
-    def run(given: argparse.Namespace) -> int:
-        def act(access: Access, project: Project, console: Console) -> int:
-            return secrets.remove(access.client, project, given.name, console)
-
-        return on_cluster(given, act)
+    @acts(parser)
+    def act(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
+        return secrets.remove(access.client, project, given.name, console)

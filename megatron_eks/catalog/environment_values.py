@@ -37,12 +37,6 @@ _SWITCHES = (
     *("NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_SET_STACK_SIZE"),
     "NCCL_SHM_DISABLE",
 )
-# topoPathTypeStr of NCCL, as far as ncclGetLevel looks.
-_DECIMAL = re.compile(r"\s*[-+]?\d+")
-_OF_TORCH = (
-    *("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_COORD_CHECK_MILSEC", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
-    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC",
-)
 _OFF = frozenset({"false", "no", "off"})
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
@@ -139,15 +133,6 @@ def _peers(value: str) -> Policy | None:
     return POLICIES["NCCL_P2P_DISABLE"] if never else None
 
 
-def _of_torch(value: str) -> Policy | None:
-    """Judge a number that torch reads by std::stoi: torch/csrc/distributed/c10d/Utils.hpp."""
-    if not value or _DECIMAL.fullmatch(value) or "$" in value or "{" in value:
-        return None
-    read = _DECIMAL.match(value)
-    taken = f"reads {read[0].strip()} of it" if read else "ends the program at it"
-    return refused(f"{value!r} is no whole number, and torch {taken}", "write the number alone")
-
-
 def _threads(value: str) -> Policy | None:
     if _THREADS.fullmatch(value):
         return None
@@ -187,8 +172,6 @@ def _async_errors(value: str) -> Policy | None:
 
 def _heartbeat(value: str) -> Policy | None:
     """Judge when torch ends a process whose watchdog no longer answers: 480 s by default."""
-    if wrong := _of_torch(value):
-        return wrong
     seconds = int(value) if value.isdigit() else _SHORT_HEARTBEAT
     if seconds < _SHORT_HEARTBEAT:
         return advised_against("loading a large model takes longer, and ranks would end in it")
@@ -213,7 +196,6 @@ def _allocator(value: str) -> Policy | None:
 BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_NUMBERS, _whole),
     **dict.fromkeys(_SWITCHES, _switch),
-    **dict.fromkeys(_OF_TORCH, _of_torch),
     "FI_LOG_LEVEL": _talk,
     "TORCH_DISTRIBUTED_DEBUG": _debug,
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": _async_errors,

@@ -117,10 +117,10 @@ def of_words(name: str, value: str) -> Policy | None:
     return known.judge(value) if known else own(value) if own else None
 
 
-def subsystem(value: str) -> Policy | None:
+def _subsystem(value: str) -> Policy | None:
     """Judge names of what NCCL is to log, of which it passes over those that it does not know."""
     names = [each.strip() for each in value.removeprefix("^").split(",")]
-    for name in names if value and not _UNKNOWN.search(value) else ():
+    for name in names:
         if name and name.upper() not in _SUBSYSTEMS:
             close = get_close_matches(name.upper(), _SUBSYSTEMS, 1, _CLOSE)
             instead = f"did you mean {close[0]}?" if close else REMOVE
@@ -138,7 +138,7 @@ def _one_of(words: tuple[str, ...]) -> str:
 
 
 def _torch_number(value: str) -> Policy | None:
-    """Judge what torch reads by std::stoi: digits as far as they go, and else it ends."""
+    """Judge what torch reads by std::stoi: torch/csrc/distributed/c10d/Utils.hpp."""
     if re.fullmatch(r"\s*[-+]?\d+", value):
         return None
     read = re.match(r"\s*[-+]?\d+", value)
@@ -200,7 +200,7 @@ _OWN: dict[str, Callable[[str], Policy | None]] = {
     ),
     "CUBLAS_WORKSPACE_CONFIG": _workspace,
     **dict.fromkeys(("HF_ENDPOINT", "WANDB_BASE_URL"), _endpoint),
-    "NCCL_DEBUG_SUBSYS": subsystem,
+    "NCCL_DEBUG_SUBSYS": _subsystem,
     "NCCL_NTHREADS": _block,
 }
 NAMES = frozenset({*_WORDS, *_OWN})

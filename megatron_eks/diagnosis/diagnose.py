@@ -27,18 +27,18 @@ class Cascade:
     first: Line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diagnosis:
     """What ended a run; without a code its cause is not in the lines."""
 
-    code: Code | None
-    certain: bool
+    code: Code | None = None
+    certain: bool = False
     """Whether the lines prove this cause and no other of the same words."""
     cause: str
     why: str
     remedy: str
-    evidence: tuple[Line, ...]
-    cascades: tuple[Cascade, ...]
+    evidence: tuple[Line, ...] = ()
+    cascades: tuple[Cascade, ...] = ()
     last_step: int | None
     lines: int
     ended_well: bool = False
@@ -154,8 +154,9 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
         more += f" Before it {doing.name}."
     if course.kept.errors:
         more += f" The first that calls itself an error: {_said(course.kept.errors[0])}"
-    return _without_code(
-        course,
+    return Diagnosis(
+        last_step=course.last_step,
+        lines=course.kept.count,
         cause=f"not in these {course.kept.count} lines, which show only what followed:"
         f" {chosen.signature.what[:1].lower()}{chosen.signature.what[1:]}{more}",
         why=chosen.signature.why,
@@ -165,48 +166,27 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
     )
 
 
-def _without_code(
-    course: Course,
-    *,
-    cause: str,
-    why: str,
-    remedy: str,
-    evidence: tuple[Line, ...] = (),
-    cascades: tuple[Cascade, ...] = (),
-    ended_well: bool = False,
-) -> Diagnosis:
-    return Diagnosis(
-        code=None,
-        certain=ended_well,
-        cause=cause,
-        why=why,
-        remedy=remedy,
-        evidence=evidence,
-        cascades=cascades,
-        last_step=course.last_step,
-        lines=course.kept.count,
-        ended_well=ended_well,
-    )
-
-
 def _well(course: Course) -> Diagnosis:
     """Explain a run that says itself that it is done, and nothing failed after that."""
     reached = endings.reached(course.ordered)
-    return _without_code(
-        course,
+    return Diagnosis(
+        last_step=course.last_step,
+        lines=course.kept.count,
         cause=f"the run ended well{', ' if reached else ''}{reached}",
         why="Its program says that it is done, and nothing failed after that.",
         remedy="nothing; what stands below did not end it" if course.signs else "nothing",
         evidence=(course.ordered[course.end],),
         cascades=_cascades(course, None, ended=False),
         ended_well=True,
+        certain=True,
     )
 
 
 def _went_on(course: Course) -> Diagnosis:
     """Explain lines of which all that they show was outlived."""
-    return _without_code(
-        course,
+    return Diagnosis(
+        last_step=course.last_step,
+        lines=course.kept.count,
         cause=f"no known trouble at the end of {course.kept.count} lines:"
         " training went on after what they show",
         why="The run goes on, or what ended it is in another log.",
@@ -221,7 +201,6 @@ def _deduced(name: str, told: str, course: Course) -> Diagnosis:
     signature = named(name)
     return Diagnosis(
         code=signature.code,
-        certain=False,
         cause=f"{signature.what.rstrip('.')}: {told}." if told else signature.what,
         why=signature.why,
         remedy=signature.remedy,
@@ -274,8 +253,9 @@ def _nothing(course: Course) -> Diagnosis:
         unknown = f"; the first that calls itself an error: {_said(course.kept.errors[0])}"
     elif course.kept.doubts:
         unknown = f"; the first that tells of something gone wrong: {_said(course.kept.doubts[0])}"
-    return _without_code(
-        course,
+    return Diagnosis(
+        last_step=course.last_step,
+        lines=course.kept.count,
         cause=f"no known trouble in {course.kept.count} lines{unknown}",
         why="The cause is in another log, or is not known yet.",
         remedy="give the logs of all ranks from their start, of the container before this one"

@@ -85,8 +85,10 @@ def tally(raw: Iterable[str]) -> Tally:
         text = places.completed(line)
         if not text:
             continue
-        read_as = _shown if places.joined else _whole
-        if signature := read_as(line.text, text, around.words):
+        # What a line shows without the exception that stood before it counts if it is exact.
+        alone = match(line.text, around.words) if places.joined else None
+        exact = alone is not None and alone.tier < Tier.GENERIC
+        if signature := alone if exact else match(text, around.words) or alone:
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
         elif _tells(shape(line.text)):
@@ -108,17 +110,6 @@ def _keep_course(kept: Tally, line: Line) -> bool:
         kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
         return True
     return False
-
-
-def _whole(_text: str, completed: str, around: str) -> Signature | None:
-    return match(completed, around)
-
-
-def _shown(text: str, joined: str, around: str) -> Signature | None:
-    """Return the trouble of a line, or of it with the exception that stood before it."""
-    alone = match(text, around)
-    exact = alone is not None and alone.tier < Tier.GENERIC
-    return alone if exact else match(joined, around) or alone
 
 
 def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None:

@@ -16,6 +16,7 @@ from megatron_eks.kubernetes.connection import (
     Connection,
     Credentials,
     UnreachableError,
+    refusal,
 )
 
 __all__ = ["ApiError", "Client", "Object", "connect", "wait_for"]
@@ -58,18 +59,9 @@ class Client:
         """Return a client whose requests the server judges as another user's."""
         return Client(self.connection.acting_as(user))
 
-    def apply(
-        self,
-        manifest: Object,
-        *,
-        manager: str = _MANAGER,
-        force: bool = True,
-        dry_run: bool = False,
-    ) -> Object:
+    def apply(self, manifest: Object, *, manager: str = _MANAGER, dry_run: bool = False) -> Object:
         """Apply an object on the server's side; an unknown field is an error, not ignored."""
-        query = {"fieldManager": manager, "fieldValidation": "Strict"}
-        if force:
-            query["force"] = "true"
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
         if dry_run:
             query["dryRun"] = "All"
         path = self._path_of(manifest, manifest["metadata"]["name"])
@@ -105,11 +97,20 @@ class Client:
         *,
         labels: str = "",
         fields: str = "",
+        missing_ok: bool = False,
     ) -> list[Object]:
-        """Return all objects of a kind, of one namespace or of all, by label and field selector."""
+        """Return all objects of a kind, of one namespace or of all, by label and field selector.
+
+        Where `missing_ok`, there are none of a kind that the server does not know.
+        """
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         query = {key: value for key, value in selectors.items() if value}
-        found = self.request("GET", self._path(api_version, kind, namespace), query=query)
+        try:
+            found = self.request("GET", self._path(api_version, kind, namespace), query=query)
+        except ApiError as error:
+            if not (missing_ok and error.status == HTTPStatus.NOT_FOUND):
+                raise
+            return []
         items: list[Object] = found["items"]
         return items
 
@@ -162,12 +163,9 @@ class Client:
         status, text = self.connection.exchange(
             method, target, data, {"Content-Type": content_type}
         )
-        try:
-            answer: Object = json.loads(text)
-        except ValueError:
-            answer = {"message": text.decode(errors="replace")}
         if status >= FIRST_ERROR:
-            raise ApiError(status, answer.get("reason", ""), answer.get("message", ""))
+            raise refusal(status, text)
+        answer: Object = json.loads(text)
         return answer
 
     def stream(

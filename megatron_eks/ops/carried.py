@@ -1,8 +1,5 @@
 """What the files in use allow on purpose: configuration, and what was rendered of it."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from megatron_eks.config.allowances import ANNOTATION
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.project import MANIFESTS, TEMPLATES, Project
@@ -20,7 +17,11 @@ def allowed(project: Project) -> list[Finding]:
     from megatron_eks.ops.check import Files  # noqa: PLC0415 -- as above
 
     checked = Files()
-    for path in _files(project):
+    templates, manifests = (project.file.with_name(each) for each in (TEMPLATES, MANIFESTS))
+    for path in (
+        *sorted(templates.glob(f"{project.cluster.name}-*.template.json")),
+        *sorted(manifests.glob("*/*.k8s.yaml")),
+    ):
         try:
             marked = any(mark in path.read_text(encoding="utf-8") for mark in _MARKS)
         except (OSError, UnicodeDecodeError):
@@ -29,10 +30,3 @@ def allowed(project: Project) -> list[Finding]:
             checked.add(path)
     rendered = [each for each in checked.findings() if each.level is Level.ALLOWED]
     return [*project.allowed, *sorted(rendered, key=lambda each: (each.file, each.line))]
-
-
-def _files(project: Project) -> Iterator[Path]:
-    yield from sorted(
-        project.file.with_name(TEMPLATES).glob(f"{project.cluster.name}-*.template.json")
-    )
-    yield from sorted(project.file.with_name(MANIFESTS).glob("*/*.k8s.yaml"))

@@ -17,7 +17,7 @@ from megatron_eks.guards.manifests import is_manifest
 from megatron_eks.guards.templates import is_template
 from megatron_eks.guards.values import Value
 from megatron_eks.ops.linters import Linter, cfn_lint, hadolint, kubernetes_validate
-from megatron_eks.ops.output import count, counted, structured
+from megatron_eks.ops.output import count, counted, formatted
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
@@ -40,10 +40,9 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     linters = files.linters()
     said = (each for linter in linters for each in linter.findings())
     findings = sorted([*files.findings(), *said], key=_order)
-    if output == "table":
-        stdout.writelines(f"{finding}\n" for finding in findings)
-    else:
-        stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
+    stdout.write(
+        formatted(output, map(str, findings), lambda: [{**each.as_json()} for each in findings])
+    )
     if files.unknown:
         sys.stderr.write(f"no opinion on {_listed(files.unknown)}\n")
     judged = ", ".join(["the guards", *(each.state for each in linters)])

@@ -9,7 +9,8 @@ from megatron_eks.config.errors import Finding, Level, Path, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE
-from megatron_eks.ops.output import counted, structured, table
+from megatron_eks.ops.output import counted, formatted, table
+from megatron_eks.plan.cluster import ClusterPlan
 
 SCHEMA_VERSION = 1
 
@@ -27,6 +28,16 @@ class Check(Generic[_Read]):
     judge: Callable[[_Read], Iterable[Finding]]
     applies: Callable[[_Read], bool] = lambda _: True
     """Whether there is anything to look at."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Something that could not be looked up."""
+
+    check: str
+    """The name of the check that would have needed it."""
+    found: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -53,14 +64,19 @@ class Result:
 
 
 def judged(
-    checks: Iterable[Check[_Read]], read: _Read, unknown: Sequence[tuple[str, Finding]] = ()
+    checks: Iterable[Check[_Read]], read: _Read, unknown: Sequence[Unknown] = (), file: str = AWS
 ) -> list[Result]:
     """Make all checks; one that lacks what it needs says so, by what is unknown to it."""
+    code, level = Code.NOT_CHECKED, Level.WARNING
     results: list[Result] = []
     for check in checks:
         applies = check.applies(read)
         findings = check.judge(read) if applies else ()
-        lacking = (finding for name, finding in unknown if name == check.name)
+        lacking = (
+            Finding(code, (each.check,), each.found, each.remedy, level, file=file)
+            for each in unknown
+            if each.check == check.name
+        )
         found = tuple(dict.fromkeys((*findings, *lacking)))
         results.append(Result(check.name, found, skipped=not applies))
     return results
@@ -78,21 +94,29 @@ def in_kubernetes(
     return Finding(code, path, found, remedy, level, file=KUBERNETES)
 
 
-def report(title: dict[str, Json], results: Sequence[Result], output: str, console: Console) -> int:
+def report(
+    plan: ClusterPlan, results: Sequence[Result], output: str, console: Console, **about: str
+) -> int:
     """Print all checks and findings; return the exit code that they make."""
     findings = [finding for result in results for finding in result.findings]
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(results)))
-    else:
-        checks: list[Json] = [_as_json(result) for result in results]
-        passed = not has_errors(findings)
-        shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, **title, "passed": passed}
-        console.write(structured({**shown, "checks": checks}, output))
+    console.write(formatted(output, _lines(results), lambda: as_json(plan, results, **about)))
     console.say(f"{len(results)} checks: {counted(findings)}")
     return CHECK_FAILED if has_errors(findings) else DONE
 
 
-def _as_json(result: Result) -> dict[str, Json]:
+def as_json(plan: ClusterPlan, results: Sequence[Result], **about: str) -> dict[str, Json]:
+    """Return all checks as plain values; `about` is what they are of besides the cluster."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cluster": plan.name,
+        "region": plan.region,
+        **about,
+        "passed": not any(has_errors(each.findings) for each in results),
+        "checks": [_result_as_json(each) for each in results],
+    }
+
+
+def _result_as_json(result: Result) -> dict[str, Json]:
     return {
         "name": result.name,
         "verdict": result.verdict,

@@ -12,7 +12,7 @@ from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.cost_json import as_json
 from megatron_eks.ops.endings import DONE
 from megatron_eks.ops.kube.holdings import Holdings, JobHoldings
-from megatron_eks.ops.output import count, structured, table
+from megatron_eks.ops.output import count, formatted, table, usd
 from megatron_eks.plan.cost import standing_cost
 from megatron_eks.plan.spending import (
     JobSpending,
@@ -60,13 +60,16 @@ class CostNow:
     @property
     def usd_per_hour(self) -> float | None:
         """The sum; None where a price is not known."""
-        return total([*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)])
+        return total(self._parts)
 
     @property
     def known_usd_per_hour(self) -> float:
         """The sum of what is known."""
-        parts = [*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)]
-        return sum(part for part in parts if part is not None)
+        return sum(part for part in self._parts if part is not None)
+
+    @property
+    def _parts(self) -> list[float | None]:
+        return [*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)]
 
 
 def run(
@@ -89,10 +92,7 @@ def run(
         jobs=None if holdings is None else tuple(_job(each, project) for each in holdings.jobs),
         notes=(*notes, *_notes(project, nodes)),
     )
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(found)))
-    else:
-        console.write(structured(as_json(found, list(idle(found))), output))
+    console.write(formatted(output, _lines(found), lambda: as_json(found, idle(found))))
     for finding in idle(found):
         # On stderr in any case: this is what nobody should have to look for.
         console.say(str(finding))
@@ -152,12 +152,10 @@ def _nodes(
 
 def _job(held: JobHoldings, project: Project) -> JobCostNow:
     seconds, measured = None, False
-    if held.remaining is not None:
-        pace = held.remaining.seconds_per_step
-        measured = pace is not None
-        if pace is None:
-            pace = _predicted(held.name, project)
-        seconds = None if pace is None else pace * held.remaining.steps
+    if (newest := held.newest) is not None:
+        measured = newest.seconds is not None
+        pace = newest.seconds if measured else _predicted(held.name, project)
+        seconds = None if pace is None else pace * max(0, newest.steps - newest.step)
     return JobCostNow(held, job_spending(held.ranks), seconds, measured)
 
 
@@ -191,15 +189,15 @@ def _lines(found: CostNow) -> Iterator[str]:
         (
             f"{each.instance_type} ({each.pool or 'system'}){_kind(each)}",
             str(each.count),
-            _usd(each.usd_each, 5),
-            _usd(each.usd_per_hour),
+            usd(each.usd_each, 5),
+            usd(each.usd_per_hour),
             duration((found.at - each.since).total_seconds()),
-            _usd(each.usd_so_far),
+            usd(each.usd_so_far),
         )
         for each in found.nodes
     ]
     rows += [
-        (each.item, f"{each.count:g}", _usd(each.usd_per_hour, 5), _usd(each.total), "", "")
+        (each.item, f"{each.count:g}", usd(each.usd_per_hour, 5), usd(each.total), "", "")
         for each in found.standing
     ]
     rows.append(("Sum", "", "", _sum(found), "", ""))
@@ -222,7 +220,7 @@ def _kind(each: NodeCost) -> str:
 
 def _sum(found: CostNow) -> str:
     known = found.usd_per_hour
-    return _usd(known) if known is not None else f"> {found.known_usd_per_hour:,.2f}"
+    return usd(known) if known is not None else f"> {found.known_usd_per_hour:,.2f}"
 
 
 def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
@@ -231,10 +229,10 @@ def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
             each.holdings.name,
             each.holdings.phase,
             f"{each.spending.node_hours:,.1f}",
-            _usd(each.spending.usd_per_hour),
-            _usd(each.spending.usd_so_far),
+            usd(each.spending.usd_per_hour),
+            usd(each.spending.usd_so_far),
             "" if each.seconds_left is None else f"{_about(each)}{duration(each.seconds_left)}",
-            "" if each.usd_left is None else f"{_about(each)}{_usd(each.usd_left)}",
+            "" if each.usd_left is None else f"{_about(each)}{usd(each.usd_left)}",
         )
         for each in jobs
     ]
@@ -245,7 +243,3 @@ def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
 
 def _about(job: JobCostNow) -> str:
     return "" if job.measured else "~"
-
-
-def _usd(price: float | None, digits: int = 2) -> str:
-    return "unknown" if price is None else f"{price:,.{digits}f}"

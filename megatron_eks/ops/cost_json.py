@@ -56,7 +56,7 @@ def _node_json(each: NodeCost) -> Json:
 
 
 def _job_json(each: "JobCostNow") -> Json:
-    held = each.holdings
+    held, basis = each.holdings, "measured" if each.measured else "predicted"
     return {
         "name": held.name,
         "phase": held.phase,
@@ -69,9 +69,5 @@ def _job_json(each: "JobCostNow") -> Json:
         "usd_so_far": each.spending.usd_so_far,
         "seconds_left": each.seconds_left,
         "usd_left": each.usd_left,
-        "left_is": None if each.seconds_left is None else _basis(each),
+        "left_is": basis if each.seconds_left is not None else None,
     }
-
-
-def _basis(each: "JobCostNow") -> str:
-    return "measured" if each.measured else "predicted"

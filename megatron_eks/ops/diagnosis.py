@@ -3,7 +3,6 @@
 import contextlib
 import io
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE, NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.pods import one_line
-from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.output import count, formatted, paragraph
 from megatron_eks.ops.support.text import without_secrets
 from megatron_eks.printable import plain
 
 SCHEMA_VERSION = 1
-_WIDTH = 80
 _SHOWN = 300
 """Characters of a line of evidence that people are shown; programs get all."""
 
@@ -34,10 +32,7 @@ def of_files(paths: Sequence[Path], output: str, console: Console) -> int:
 
 def report(found: Diagnosis, output: str, console: Console) -> int:
     """Print a diagnosis; return the exit code."""
-    if output == "table":
-        console.write("\n".join(_text(found)) + "\n")
-    else:
-        console.write(structured(as_json(found), output))
+    console.write(formatted(output, _text(found), lambda: as_json(found)))
     return DONE if found.code or found.ended_well else NOT_FOUND
 
 
@@ -90,15 +85,7 @@ def _text(found: Diagnosis) -> Iterator[str]:
 
 
 def _paragraph(head: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        plain(text),
-        _WIDTH,
-        initial_indent=f"{head:9}",
-        subsequent_indent=" " * 9,
-        break_long_words=False,
-        # An option or a path in two halves cannot be copied.
-        break_on_hyphens=False,
-    )
+    return paragraph(plain(text), f"{head:9}", " " * 9)
 
 
 def _lines(path: Path, stack: contextlib.ExitStack) -> Iterator[str]:

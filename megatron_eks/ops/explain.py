@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TextIO
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.explanations import Explanation, explanations, removed
-from megatron_eks.ops.output import structured
+from megatron_eks.config.explanations import explanations, removed
+from megatron_eks.ops.output import formatted
 
 RULES = Path(__file__).parents[2] / "docs" / "rules.md"
 
@@ -35,16 +35,10 @@ def run(code: str, output: str, stdout: TextIO) -> int:
     if found is None:
         sys.stderr.write(f"unknown code {code!r}; docs/rules.md lists all of them\n")
         return _REFUSED
-    meaning = explanations()[found]
-    if output == "table":
-        stdout.writelines(f"{key:8}{value}\n" for key, value in _rows(found, meaning).items())
-    else:
-        stdout.write(structured({**_rows(found, meaning)}, output))
+    rows: dict[str, str] = {"code": found.value, **vars(explanations()[found])}
+    lines = (f"{key:8}{value}" for key, value in rows.items())
+    stdout.write(formatted(output, lines, lambda: {**rows}))
     return _DONE
-
-
-def _rows(code: Code, meaning: Explanation) -> dict[str, str]:
-    return {"code": code.value, **vars(meaning)}
 
 
 def rules(text: str) -> str:

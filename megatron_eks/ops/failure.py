@@ -1,11 +1,11 @@
 """Why a command ended without doing what it was asked, with a code that `meks explain` knows."""
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.endings import FAILED, CommandError
+from megatron_eks.ops.endings import FAILED
 from megatron_eks.printable import plain
 
 
-class Failure(CommandError):  # noqa: N818 -- it reads as what happened, like Finding
+class Failure(Exception):  # noqa: N818 -- it reads as what happened, like Finding
     """An ending with a stable code: where, what was found, and what to do."""
 
     def __init__(
@@ -13,6 +13,6 @@ class Failure(CommandError):  # noqa: N818 -- it reads as what happened, like Fi
     ) -> None:
         line = f"{code} {where}: {found}" if where else f"{code} {found}"
         # What AWS or a file says may hold line ends and terminal codes; a failure stays one line.
-        super().__init__(plain(line), plain(remedy), exit_code)
-        self.finding = code
+        self.finding, self.code = code, exit_code
         self.found, self.remedy = plain(found), plain(remedy)
+        super().__init__(f"{plain(line)} - {self.remedy}")

@@ -25,7 +25,7 @@ from megatron_eks.local.kubernetes.state import (
     read_state,
     shared_files,
 )
-from megatron_eks.ops.output import structured
+from megatron_eks.ops.output import formatted, structured
 from megatron_eks.project import load_project
 
 _DONE, _FAILED, _NOT_FOUND = 0, 1, 3
@@ -199,11 +199,8 @@ def _status(folder: Path, output: str) -> int:
 
 
 def _limits(output: str) -> int:
-    if output != "table":
-        sys.stdout.write(structured(list(NOT_CHECKED), output))
-    else:
-        sys.stdout.write("Local AWS does not check:\n")
-        sys.stdout.writelines(f"- {each}\n" for each in NOT_CHECKED)
+    lines = ("Local AWS does not check:", *(f"- {each}" for each in NOT_CHECKED))
+    sys.stdout.write(formatted(output, lines, lambda: list(NOT_CHECKED)))
     return _DONE
 
 

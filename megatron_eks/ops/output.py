@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from textwrap import wrap
 
 import yaml
 
@@ -11,6 +12,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.printable import plain, printable
 
 FORMATS = ("table", "json", "yaml")
+_WIDTH = 80
 
 
 def structured(value: Json, output: str) -> str:
@@ -20,6 +22,13 @@ def structured(value: Json, output: str) -> str:
         # What a terminal must not get, YAML can say in ASCII.
         return text if printable(text) == text else yaml.safe_dump(value, sort_keys=False)
     return json.dumps(value, indent=2) + "\n"
+
+
+def formatted(output: str, lines: Iterable[str], value: Callable[[], Json]) -> str:
+    """Write lines for people, or plain values as JSON or YAML; only one of them is made."""
+    if output == "table":
+        return "".join(f"{line}\n" for line in lines)
+    return structured(value(), output)
 
 
 def count(number: int, noun: str) -> str:
@@ -33,6 +42,23 @@ def counted(findings: Iterable[Finding]) -> str:
     written = f"{count(levels[Level.ERROR], 'error')}, {count(levels[Level.WARNING], 'warning')}"
     allowed = levels[Level.ALLOWED]
     return f"{written}, {allowed} allowed" if allowed else written
+
+
+def usd(price: float | None, digits: int = 2) -> str:
+    """Write a price."""
+    return "unknown" if price is None else f"{price:,.{digits}f}"
+
+
+def paragraph(text: str, first: str = "", rest: str = "") -> list[str]:
+    """Break a text into lines of 80 columns; an option or a path in two cannot be copied."""
+    return wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def table(

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import chain
 from pathlib import Path
-from textwrap import wrap
 
 from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH
 from megatron_eks.config.errors import Finding, dotted
 from megatron_eks.ops import carried
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.output import formatted, paragraph, table, usd
 from megatron_eks.ops.plan_jobs import job_tables
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cluster import ClusterPlan
@@ -18,17 +18,13 @@ from megatron_eks.plan.pools import CapacityPlan
 from megatron_eks.plan.storage import CHANGES, EFS_MOUNT_PATH
 from megatron_eks.project import Project, load_project
 
-_WIDTH = 80
-
 
 def run(cluster_file: Path, output: str, today: date) -> int:
     """Print the plan of a cluster and its jobs; raise ConfigError when there is none."""
     project = load_project(cluster_file, today)
     allowed = carried.allowed(project)
-    if output == "table":
-        sys.stdout.write("\n".join([*_sections(project), *_allowed(allowed)]) + "\n")
-    else:
-        sys.stdout.write(structured(plan_as_json(project, allowed), output))
+    lines = chain(_sections(project), _allowed(allowed))
+    sys.stdout.write(formatted(output, lines, lambda: plan_as_json(project, allowed)))
     sys.stderr.writelines(f"{finding}\n" for finding in (*project.warnings, *project.preview))
     return 0
 
@@ -83,15 +79,7 @@ def _allowed(findings: Sequence[Finding]) -> Iterator[str]:
     for each in findings:
         place = f"{each.code} {each.file}:{each.line} {dotted(each.path)}"
         for line in (place, each.found, each.remedy):
-            indent = "" if line is place else "  "
-            yield from wrap(
-                line,
-                _WIDTH,
-                initial_indent=indent,
-                subsequent_indent="  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            yield from paragraph(line, "" if line is place else "  ", "  ")
 
 
 def _network(plan: ClusterPlan) -> Iterator[str]:
@@ -151,17 +139,13 @@ def _capacity(capacity: CapacityPlan) -> str:
 def _cost(project: Project) -> Iterator[str]:
     cost = cluster_cost(project.cluster)
     rows = [
-        (price.item, f"{price.count:g}", _usd(price.usd_per_hour, digits=5), _usd(price.total))
+        (price.item, f"{price.count:g}", usd(price.usd_per_hour, digits=5), usd(price.total))
         for price in (*cost.standing, *cost.gpu_nodes)
     ]
-    rows.append(("Sum without GPU nodes", "", "", _usd(cost.idle_usd_per_hour)))
-    rows.append(("Sum with all GPU nodes", "", "", _usd(cost.full_usd_per_hour)))
+    rows.append(("Sum without GPU nodes", "", "", usd(cost.idle_usd_per_hour)))
+    rows.append(("Sum with all GPU nodes", "", "", usd(cost.full_usd_per_hour)))
     yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     if project.cluster.storage.efs:
         yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
     yield from cost.notes
-
-
-def _usd(price: float | None, digits: int = 2) -> str:
-    return "unknown" if price is None else f"{price:,.{digits}f}"

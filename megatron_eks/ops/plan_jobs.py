@@ -1,8 +1,9 @@
 """The tables of `meks plan` about jobs: what they are, need, reach, take and cost."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from megatron_eks.ops.output import table
+from megatron_eks.ops.output import table, usd
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import job_cost
 from megatron_eks.plan.job import JobPlan, Training
@@ -10,6 +11,7 @@ from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, WORKSPACE_BYTES
 from megatron_eks.predict.parameters import parameters
 
+_usd = partial(usd, digits=0)
 _UNITS = (("d", 24 * 3600), ("h", 3600), ("min", 60))
 
 
@@ -113,7 +115,7 @@ def _costs(jobs: Sequence[JobPlan], plan: ClusterPlan) -> Iterator[str]:
             (
                 job.name,
                 f"{cost.days:.3g}",
-                *(_usd(usd) for usd in (cost.usd_per_hour, cost.cluster_usd_per_hour, cost.usd)),
+                *(_usd(each) for each in (cost.usd_per_hour, cost.cluster_usd_per_hour, cost.usd)),
                 "" if cost.usd is None else f"{_usd(cost.usd_low)}-{_usd(cost.usd_high)}",
                 _usd(cost.usd_per_billion_tokens),
                 "" if epochs is None else f"{epochs:.3g}",
@@ -123,10 +125,6 @@ def _costs(jobs: Sequence[JobPlan], plan: ClusterPlan) -> Iterator[str]:
     yield from table(header, rows, right=range(1, 8))
     yield "USD: with failures, of its NODES and the REST of the cluster (an hour each);"
     yield "USD/G: of a billion tokens; EPOCHS: of data.corpus_tokens."
-
-
-def _usd(price: float | None) -> str:
-    return "unknown" if price is None else f"{price:,.0f}"
 
 
 def _place(job: JobPlan) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
+from megatron_eks.config.load import Json
 from megatron_eks.config.parse import parse_prediction
 from megatron_eks.config.prediction import PredictionFile
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.output import formatted, table
 from megatron_eks.ops.plan_json import memory_as_json
 from megatron_eks.plan.prediction import Prediction, check_prediction, predict, savings
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate, StageMemory
@@ -28,11 +29,7 @@ def run(file: Path, output: str) -> int:
     if wanted is None or has_errors(findings):
         raise ConfigError(findings)
     found = predict(wanted)
-    if output == "table":
-        sys.stdout.writelines(f"{line}\n" for line in _lines(wanted, found))
-    else:
-        blocks = {"memory": memory_as_json(found.memory), "throughput": dict(asdict(found.speed))}
-        sys.stdout.write(structured({**blocks}, output))
+    sys.stdout.write(formatted(output, _lines(wanted, found), lambda: _as_json(found)))
     missing = found.memory.per_gpu_bytes - found.memory.capacity_bytes
     if missing > 0:
         # What the run would take was asked for, and is answered: nothing is refused here.
@@ -42,6 +39,10 @@ def run(file: Path, output: str) -> int:
         late = Finding(Code.DOES_NOT_FIT, ("parallelism",), text, remedy, Level.WARNING)
         sys.stderr.writelines(f"{finding}\n" for finding in document.locate([late]))
     return 0
+
+
+def _as_json(found: Prediction) -> Json:
+    return {"memory": memory_as_json(found.memory), "throughput": dict(asdict(found.speed))}
 
 
 def _shown(memory: MemoryEstimate) -> list[StageMemory]:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.checks import KUBERNETES, Result, report
+from megatron_eks.ops.checks import KUBERNETES, Result
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access, explained
 from megatron_eks.ops.kube.preflight import checks as kube_checks
@@ -24,8 +23,8 @@ def account(
 ) -> tuple[list[Result], bool]:
     """Check the account; say too whether there is a cluster to look into."""
     from megatron_eks.ops.aws.preflight import checks  # noqa: PLC0415 -- boto3
+    from megatron_eks.ops.aws.preflight.facts import Subject  # noqa: PLC0415 -- boto3
     from megatron_eks.ops.aws.preflight.read import read  # noqa: PLC0415 -- boto3
-    from megatron_eks.ops.aws.preflight.subject import Subject  # noqa: PLC0415 -- boto3
 
     plan, outputs = tools.plan, tools.project.outputs
     facts = read(tools.aws, plan, outputs, reach=reach, own_address=own_address)
@@ -63,9 +62,3 @@ def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
         )
         for result in results
     ]
-
-
-def show(results: Sequence[Result], project: Project, output: str, console: Console) -> int:
-    """Print all checks; return the exit code."""
-    title = {"cluster": project.cluster.name, "region": project.cluster.region}
-    return report({**title}, results, output, console)

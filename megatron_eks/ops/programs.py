@@ -22,7 +22,7 @@ _PROGRAMS = ASSETS / "programs"
 _END_SECONDS = 60
 # What the environment of this command line does not have.
 _NEEDS = {"prepare_data": "numpy"}
-_SIGNALS = ("SIGTERM", "SIGHUP")
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 Tell = Callable[[str], None] | None
 """Gets a program's lines; None: they are kept back, and shown if its result is missing."""
@@ -164,8 +164,7 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = {}
-    for name in _SIGNALS:
-        number = getattr(signal, name)
+    for number in _SIGNALS:
         try:
             # One that is ignored (nohup) stays so.
             if signal.getsignal(number) is signal.SIG_DFL:

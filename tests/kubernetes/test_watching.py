@@ -10,14 +10,14 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, connect, wait_for
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import watching
 from megatron_eks.ops.kube.watching import Options, View
 from tests.kubernetes.answers import say
 
 
-class Clock:
+class Clock(SystemClock):
     """Waits for no time, and notes for how long it was told to."""
 
     def __init__(self):

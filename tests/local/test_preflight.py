@@ -11,7 +11,7 @@ import pytest
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes import manifests, nodes
-from megatron_eks.ops import preflight
+from megatron_eks.ops import checks, preflight
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import fix
@@ -48,7 +48,7 @@ def look(client, loaded, console):
         finally:
             asked.close_own()
         start = len(console.stdout.getvalue())
-        preflight.show(results, loaded, "json", console)
+        checks.report(loaded.cluster, results, "json", console)
         shown = json.loads(console.stdout.getvalue()[start:])
         jsonschema.validate(shown, _SCHEMA)
         found = [one for each in shown["checks"] for one in each["findings"]]
@@ -251,4 +251,4 @@ def test_an_api_server_that_is_gone_is_one_finding(loaded, console):
     failure = Failure(Code.KUBERNETES_NOT_REACHABLE, "no answer", "try again")
     (result,) = preflight.cluster_if_reached(failure, loaded)
     assert result.verdict == "failed"
-    assert preflight.show([result], loaded, "table", console) == 4
+    assert checks.report(loaded.cluster, [result], "table", console) == 4

@@ -109,9 +109,7 @@ def account(tmp_path: Any, **facts: Any) -> set[Code]:
 def file_system(state: str) -> dict[str, FileSystem]:
     """Return the file system of the outputs."""
     names = ("fs-1.fsx.us-east-2.amazonaws.com", "abcd")
-    return {
-        "fs-1": FileSystem("fs-1", state, "", "LUSTRE", 1200, "PERSISTENT_2", *names, "v", (), ())
-    }
+    return {"fs-1": FileSystem("fs-1", state, "", "LUSTRE", 1200, *names, (), ())}
 
 
 def ended(log: str, phase: str = "Failed", mark: float | None = None) -> set[Code]:

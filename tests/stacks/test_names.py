@@ -15,4 +15,4 @@ def test_every_fixed_name_is_one_that_is_looked_for(assembly):
             values = [properties.get(key) for key in keys]
             if values and all(isinstance(value, str) for value in values):
                 fixed.add((kind, *values))
-    assert fixed == {(each.kind, each.text) for each in given(assembly.plan)}
+    assert fixed == {(kind, name) for kind, name, _ in given(assembly.plan)}

@@ -1,8 +1,9 @@
 """Which instances of a cluster EC2 bills, whether they have joined it or not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from megatron_eks.plan.pools import CapacityKind
 
@@ -40,15 +41,12 @@ def instances(cluster: str, ec2: "BaseClient") -> list[Instance]:
     ]
 
 
-def _instance(told: dict[str, object]) -> Instance:
-    tags = {}
-    for tag in told.get("Tags") or ():  # type: ignore[attr-defined]
-        tags[tag["Key"]] = str(tag["Value"])
-    started = told["LaunchTime"]
+def _instance(told: Mapping[str, Any]) -> Instance:
+    tags = {tag["Key"]: tag["Value"] for tag in told.get("Tags", ())}
     return Instance(
-        instance_id=str(told["InstanceId"]),
-        instance_type=str(told["InstanceType"]),
+        instance_id=told["InstanceId"],
+        instance_type=told["InstanceType"],
         node_group=tags.get("eks:nodegroup-name", ""),
-        capacity=_CAPACITY.get(str(told.get("InstanceLifecycle", "")), "on_demand"),
-        since=started.astimezone(UTC) if isinstance(started, datetime) else datetime.now(tz=UTC),
+        capacity=_CAPACITY.get(told.get("InstanceLifecycle", ""), "on_demand"),
+        since=told["LaunchTime"].astimezone(UTC),
     )

@@ -1,7 +1,8 @@
 """`meks build`: container images made by CodeBuild, followed until their digest is known."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
@@ -34,18 +35,8 @@ _PASSING_PHASES = {"QUEUED", "PROVISIONING", "SUBMITTED"}
 _OTHERWISE = "run meks build again; if it fails again, look at the build in the console"
 
 
-@dataclass(frozen=True)
-class _Build:
-    """One run of a CodeBuild project."""
-
-    id: str
-    number: int
-    status: str
-    phase: str
-    phases: tuple[tuple[str, str, str], ...]
-    """Name, status and messages of each phase."""
-    log_group: str
-    log_stream: str
+# A build as CodeBuild describes it.
+_Build = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -148,9 +139,10 @@ class Builds:
         """Start a build and return its id; one that is under way is taken instead."""
         newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
         for running in self._describe(newest) if newest else ():
-            if running.status == "IN_PROGRESS":
-                self._console.say(f"{project}: following build {running.number}, under way")
-                return running.id
+            if running["buildStatus"] == "IN_PROGRESS":
+                number = running.get("buildNumber", 0)
+                self._console.say(f"{project}: following build {number}, under way")
+                return str(running["id"])
         overrides = [{"name": name, "value": value} for name, value in variables.items()]
         more = {"environmentVariablesOverride": overrides} if overrides else {}
         build = self._codebuild.start_build(projectName=project, **more)["build"]
@@ -184,60 +176,42 @@ class Builds:
         tail: list[str] = []
         while True:
             (build,) = self._describe([build_id])
-            for name, status, _ in build.phases:
-                if status and name not in said:
+            for phase in build.get("phases", ()):
+                name = phase.get("phaseType", "")
+                if phase.get("phaseStatus") and name not in said:
                     said.add(name)
-                    self._console.say(f"{image.name}: {name} {status}")
+                    self._console.say(f"{image.name}: {name} {phase['phaseStatus']}")
             lines, token = self._new_lines(build, token)
             for line in lines:
                 self._console.say(f"  {line}")
             tail = [*tail, *lines][-_TAIL_LINES:]
-            if build.status != "IN_PROGRESS":
+            if build["buildStatus"] != "IN_PROGRESS":
                 break
             if (self._console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
-                found = f"build {build.number} of {image.name} does not end"
+                found = f"build {build.get('buildNumber', 0)} of {image.name} does not end"
                 remedy = "look at it in the CodeBuild console"
                 return _Ended(Failure(Code.WAITED_TOO_LONG, found, remedy), passes=False)
             self._console.clock.sleep(_POLL_SECONDS)
         took = duration((self._console.clock.now() - began).total_seconds())
-        self._console.say(f"{image.name}: {build.status} after {took}")
-        return None if build.status == "SUCCEEDED" else _failure(image, build, tail)
+        self._console.say(f"{image.name}: {build['buildStatus']} after {took}")
+        return None if build["buildStatus"] == "SUCCEEDED" else _failure(image, build, tail)
 
-    def _describe(self, ids: Sequence[str]) -> Iterator[_Build]:
-        for each in self._codebuild.batch_get_builds(ids=list(ids))["builds"]:
-            logs = each.get("logs", {})
-            yield _Build(
-                id=str(each["id"]),
-                number=int(each.get("buildNumber", 0)),
-                status=str(each["buildStatus"]),
-                phase=str(each.get("currentPhase", "")),
-                phases=tuple(
-                    (
-                        str(phase.get("phaseType", "")),
-                        str(phase.get("phaseStatus", "")),
-                        "; ".join(
-                            context["message"]
-                            for context in phase.get("contexts", [])
-                            if context.get("message")
-                        ),
-                    )
-                    for phase in each.get("phases", [])
-                ),
-                log_group=str(logs.get("groupName") or ""),
-                log_stream=str(logs.get("streamName") or ""),
-            )
+    def _describe(self, ids: Sequence[str]) -> list[_Build]:
+        found: list[_Build] = self._codebuild.batch_get_builds(ids=list(ids))["builds"]
+        return found
 
     def _new_lines(self, build: _Build, token: str) -> tuple[list[str], str]:
         """Return what was logged since the last call, and where to go on."""
-        if not build.log_group or not build.log_stream:
+        logs = build.get("logs", {})
+        if not logs.get("groupName") or not logs.get("streamName"):
             return [], token
         lines: list[str] = []
         while True:
             more = {"nextToken": token} if token else {}
             try:
                 page = self._logs.get_log_events(
-                    logGroupName=build.log_group,
-                    logStreamName=build.log_stream,
+                    logGroupName=logs["groupName"],
+                    logStreamName=logs["streamName"],
                     startFromHead=True,
                     limit=_LOG_PAGE,
                     **more,
@@ -255,8 +229,17 @@ class Builds:
 
 
 def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
-    phases = [phase for phase in build.phases if phase[1] not in {"", "SUCCEEDED"}]
-    name, status, message = phases[0] if phases else (build.phase, build.status, "")
+    phase = next(
+        (
+            each
+            for each in build.get("phases", ())
+            if each.get("phaseStatus", "SUCCEEDED") != "SUCCEEDED"
+        ),
+        {"phaseType": build.get("currentPhase"), "phaseStatus": build["buildStatus"]},
+    )
+    name, status = phase.get("phaseType") or "", phase["phaseStatus"]
+    contexts = (each.get("message") for each in phase.get("contexts", ()))
+    message = "; ".join(filter(None, contexts))
     cause = cause_of([*tail, message])
     last = " | ".join(line for line in tail[-3:] if line)
     said = message or last or "CodeBuild says no more"
@@ -264,7 +247,7 @@ def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
         Code.BUILD_FAILED,
         f"{name} {status}: {cause.found if cause else said}",
         cause.remedy if cause else _REMEDIES.get(name, _OTHERWISE),
-        where=f"build {build.number} of {image.name}",
+        where=f"build {build.get('buildNumber', 0)} of {image.name}",
     )
     return _Ended(failure, name in _PASSING_PHASES or (cause is not None and cause.passes))
 

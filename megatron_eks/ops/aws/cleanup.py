@@ -11,15 +11,15 @@ from megatron_eks.ops.aws import following, retained
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandError
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import count, table
 from megatron_eks.plan.cost import stack_costs
 
 _POLL_SECONDS = 10
 _EMPTY_SECONDS = 30 * 60
 _PROTECTION_SECONDS = 15 * 60
-_JOBS = (("kubeflow.org/v1", "PyTorchJob"), ("batch/v1", "Job"))
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,10 @@ def _end_jobs(tools: Tools, connect: Callable[[], Client]) -> None:
     namespace = tools.plan.platform.namespace
     try:
         kubernetes = connect()
-        for version, kind in _JOBS:
-            for job in kubernetes.list(version, kind, namespace):
-                name = job["metadata"]["name"]
-                kubernetes.delete(version, kind, name, namespace, missing_ok=True)
-                tools.console.say(f"ended {kind} {name}")
-    except (ApiError, CommandError, OSError) as error:
+        for job in jobs.everything(kubernetes, namespace):
+            jobs.delete(kubernetes, job)
+            tools.console.say(f"ended {job.kind} {job.name}")
+    except (ApiError, Failure, OSError) as error:
         # Paying for nodes is worse: what cannot be told to end goes with them.
         tools.console.say(f"note: jobs end with their nodes: {error}")
 

@@ -1,6 +1,6 @@
 """The cluster file that `meks init` writes: short, and with a reason beside each value."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}
@@ -63,19 +63,8 @@ class Answers:
 
 def render(answers: Answers, schema: str) -> str:
     """Write the file; `schema` is what editors check it with."""
-    return _TEMPLATE.format(
-        schema=schema,
-        name=answers.name,
-        region=answers.region,
-        zones=", ".join(answers.zones),
-        kubernetes_version=answers.kubernetes_version,
-        role=answers.role,
-        cidrs=", ".join(answers.cidrs),
-        pool=answers.pool,
-        instance_type=answers.instance_type,
-        pool_zone=answers.pool_zone,
-        offers=", ".join(answers.offers),
-        max_nodes=answers.max_nodes,
-        capacity=answers.capacity,
-        capacity_gib=answers.capacity_gib,
-    )
+    shown = {
+        name: ", ".join(value) if isinstance(value, tuple) else value
+        for name, value in asdict(answers).items()
+    }
+    return _TEMPLATE.format(schema=schema, **shown)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import USAGE
@@ -16,20 +16,8 @@ _FIRST_PAUSE = 0.5
 _LONGER = 1.5
 
 
-class Clock(Protocol):
-    """The time, and how to wait for it."""
-
-    def now(self) -> datetime:
-        """Return the time, in UTC."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock; tests have others."""
 
     def now(self) -> datetime:
         """Return the time, in UTC."""
@@ -47,7 +35,7 @@ class Console:
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
-    clock: Clock
+    clock: SystemClock
     yes: bool = False
     """Every question has been answered with yes, by a flag."""
 
@@ -64,12 +52,12 @@ class Console:
         """Ask a question that `flag` would have answered; without a terminal nobody can."""
         if self.yes:
             return True
-        answer = self._read(f"{question} [y/N] ", flag)
-        return answer.lower() in {"y", "yes"}
+        answer = self._line(f"{question} [y/N] ", flag)
+        return answer.strip().lower() in {"y", "yes"}
 
     def confirm_name(self, question: str, name: str, flag: str) -> bool:
         """Ask for a name to be typed: what follows cannot be undone, so `--yes` is no answer."""
-        return self._read(f"{question}\nType {name} to go on: ", flag) == name
+        return self._line(f"{question}\nType {name} to go on: ", flag).strip() == name
 
     def ask(self, question: str, default: str, flag: str) -> str:
         """Ask for a value; return on its own the default is taken."""
@@ -83,9 +71,6 @@ class Console:
     def answers(self) -> bool:
         """Whether a question gets an answer: somebody's, or the one that `--yes` gives."""
         return self.yes or self.stdin.isatty()
-
-    def _read(self, prompt: str, flag: str) -> str:
-        return self._line(prompt, flag).strip()
 
     def _line(self, prompt: str, flag: str) -> str:
         if not self.stdin.isatty():

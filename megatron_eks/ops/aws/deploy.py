@@ -63,13 +63,11 @@ def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
         _say_how_to_come_back(deployment.executing, tools)
         return INTERRUPTED
     except Failure as failure:
-        resized = _resized(sizes, tools)
-        if resized is not None:
+        if resized := _resized(sizes, tools):
             tools.console.say(str(failure))
             raise resized from failure
         raise
-    resized = _resized(sizes, tools)
-    if resized is not None:
+    if resized := _resized(sizes, tools):
         raise resized
     if not complete:
         return FAILED

@@ -1,4 +1,7 @@
-"""Who is calling, and whether the administrators of a cluster file exist."""
+"""Who is calling and from where, and whether the administrators of a cluster file exist."""
+
+import contextlib
+import urllib.request
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.session import Aws, error_code
@@ -8,6 +11,9 @@ from megatron_eks.ops.failure import Failure
 
 _DENIED = {"AccessDenied", "AccessDeniedException"}
 _SSO_ROLE = "AWSReservedSSO_"
+_ADDRESS = "https://checkip.amazonaws.com"
+_ADDRESS_SECONDS = 5
+_LONGEST_ADDRESS = 64
 
 
 def caller_role(aws: Aws) -> str | None:
@@ -20,9 +26,17 @@ def caller_role(aws: Aws) -> str | None:
     if not rest.startswith("assumed-role/"):
         return None
     name = rest.split("/")[1]
-    found = _role(aws, name)
+    found = None
+    with contextlib.suppress(LookupError):
+        found = _role(aws, name)
     # The name of a session's role has lost its path; roles of Identity Center always have one.
     return found or f"arn:{partition}:iam::{account}:role/{_sso_path(name)}{name}"
+
+
+def public_address() -> str:
+    """Return the address under which the internet sees this machine. Raises OSError."""
+    with urllib.request.urlopen(_ADDRESS, timeout=_ADDRESS_SECONDS) as answer:
+        return str(answer.read(_LONGEST_ADDRESS).decode("ascii", "replace"))
 
 
 def check_administrators(account: str, tools: Tools) -> None:
@@ -36,7 +50,7 @@ def check_administrators(account: str, tools: Tools) -> None:
             continue
         name = arn.rsplit("/", 1)[1]
         try:
-            found = _role(tools.aws, name, must_exist=True)
+            found = _role(tools.aws, name)
         except LookupError:
             raise Failure(
                 Code.NO_ADMINISTRATOR,
@@ -57,8 +71,8 @@ def check_administrators(account: str, tools: Tools) -> None:
             )
 
 
-def _role(aws: Aws, name: str, *, must_exist: bool = False) -> str | None:
-    """Return a role's ARN; None where IAM does not say, LookupError where it must exist."""
+def _role(aws: Aws, name: str) -> str | None:
+    """Return a role's ARN; None where IAM does not say. Raises LookupError where there is none."""
     iam = aws.client("iam")
     try:
         return str(iam.get_role(RoleName=name)["Role"]["Arn"])
@@ -67,9 +81,7 @@ def _role(aws: Aws, name: str, *, must_exist: bool = False) -> str | None:
             return None
         if error_code(error) != "NoSuchEntity":
             raise
-    if must_exist:
-        raise LookupError(name)
-    return None
+        raise LookupError(name) from error
 
 
 def _sso_path(name: str) -> str:

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from botocore.client import BaseClient
 
-from megatron_eks.config.load import Json
 from megatron_eks.ops.aws import session
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.plan.data_access import POLICY_NAME, DataAccess, split
@@ -32,7 +32,7 @@ def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
         return []
     name = role.rpartition("/")[2]
     found = iam.get_role_policy(RoleName=name, PolicyName=POLICY_NAME)["PolicyDocument"]
-    statements: Sequence[Mapping[str, Json]] = found["Statement"]
+    statements: Sequence[Mapping[str, Any]] = found["Statement"]
     return [
         grant.uri
         for grant in access.grants
@@ -43,14 +43,11 @@ def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
     ]
 
 
-def _allowed(statements: Sequence[Mapping[str, Json]], action: str) -> Iterator[str]:
-    """Yield buckets with patterns of keys, as the Storage stack writes them."""
+def _allowed(statements: Sequence[Mapping[str, Any]], action: str) -> Iterator[str]:
+    """Yield buckets with patterns of keys, as the Storage stack writes them: lists of both."""
     for each in statements:
-        actions, resources = each["Action"], each["Resource"]
-        assert isinstance(actions, list)  # noqa: S101 -- stacks/policies.py
-        assert isinstance(resources, list)  # noqa: S101 -- as above
-        if action in actions:
-            yield from (str(resource).partition(":::")[2] for resource in resources)
+        if action in each["Action"]:
+            yield from (resource.partition(":::")[2] for resource in each["Resource"])
 
 
 def _covered(wanted: str, allowed: Iterator[str]) -> bool:

@@ -18,7 +18,7 @@ from megatron_eks.ops.aws.session import ERRORS
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import OUTPUTS, refuse_folder_of_another, synth_command
 
 Values = dict[str, dict[str, str]]
@@ -36,11 +36,11 @@ def run(output: str, tools: Tools) -> int:
     """Write the outputs of all stacks that exist; raise Failure where none does."""
     path = record(tools)
     values = read(path)
-    if output == "table":
-        rows = [(key, value) for outputs in values.values() for key, value in outputs.items()]
-        tools.console.write("\n".join(table(("OUTPUT", "VALUE"), rows)) + "\n")
-    else:
-        tools.console.write(structured({name: {**each} for name, each in values.items()}, output))
+    rows = [row for outputs in values.values() for row in outputs.items()]
+    lines = table(("OUTPUT", "VALUE"), rows)
+    tools.console.write(
+        formatted(output, lines, lambda: {name: {**each} for name, each in values.items()})
+    )
     tools.console.say(f"wrote {path}")
     return 0
 

@@ -1,11 +1,9 @@
 """What the API server knows of a pool: nodes that offer their devices, and job pods on them."""
 
-from typing import Any
-
-from megatron_eks.kubernetes.client import Client
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.kube import room
+from megatron_eks.ops.kube.jobs import ENDED
 from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
-
-_ENDED = {"Succeeded", "Failed"}
 
 
 def usable_nodes(kubernetes: Client, pool: PoolPlan) -> int:
@@ -18,12 +16,9 @@ def usable_nodes(kubernetes: Client, pool: PoolPlan) -> int:
         "vpc.amazonaws.com/efa": pool.instance.efa_interfaces,
     }
     return sum(
-        _is_ready(node)
-        and all(
-            int(node["status"].get("allocatable", {}).get(device, "0")) >= number
-            for device, number in wanted.items()
-        )
-        for node in _nodes(kubernetes, pool)
+        node.ready
+        and all(node.allocatable.get(device, 0) >= number for device, number in wanted.items())
+        for node in room.rooms(_nodes(kubernetes, pool), ())
     )
 
 
@@ -33,7 +28,7 @@ def job_pods(kubernetes: Client, pool: PoolPlan, namespace: str) -> list[str]:
     return sorted(
         pod["metadata"]["name"]
         for pod in kubernetes.list("v1", "Pod", namespace)
-        if pod.get("status", {}).get("phase") not in _ENDED
+        if pod.get("status", {}).get("phase") not in ENDED
         and (
             pod["spec"].get("nodeName") in nodes
             or pod["spec"].get("nodeSelector", {}).get(POOL_LABEL) == pool.name
@@ -41,10 +36,5 @@ def job_pods(kubernetes: Client, pool: PoolPlan, namespace: str) -> list[str]:
     )
 
 
-def _nodes(kubernetes: Client, pool: PoolPlan) -> list[dict[str, Any]]:
+def _nodes(kubernetes: Client, pool: PoolPlan) -> list[Object]:
     return kubernetes.list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")
-
-
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

@@ -9,7 +9,7 @@ from megatron_eks.ops.aws import pool_nodes
 from megatron_eks.ops.aws.capacity import explain
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.reservation import start_of, wait_until
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, CommandError
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import count
 
@@ -50,7 +50,7 @@ class Wish:
 
 
 def run(wish: Wish, tools: "Tools", connect: "Connect") -> int:
-    """Scale a pool; raise CommandError where that does not work."""
+    """Scale a pool; raise Failure where that does not work."""
     pool = tools.pool(wish.pool)
     if not 0 <= wish.nodes <= pool.max_nodes:
         found = f"{wish.nodes} nodes, and the cluster file allows {pool.name} {pool.max_nodes}"
@@ -252,7 +252,7 @@ def _pods_if_reachable(
     """Name the pods on a pool; an API server out of reach must not keep nodes running."""
     try:
         return pool_nodes.job_pods(connect(), pool, namespace)
-    except (CommandError, OSError) as error:
+    except (Failure, OSError) as error:
         tools.console.say(f"note: jobs on {pool.name} cannot be seen: {error}")
         if not tools.console.confirm("Give the nodes back all the same?"):
             raise

@@ -2,9 +2,9 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from botocore.client import BaseClient
 
@@ -12,6 +12,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.session import error_code, error_message, if_there
 
 Template = dict[str, "Json"]
+_Answer = Mapping[str, Any]
 
 DATA_TYPES = frozenset(
     {
@@ -51,7 +52,6 @@ class Change:
 
     action: str
     logical_id: str
-    physical_id: str
     kind: str
     replacement: str
     properties: tuple[str, ...]
@@ -90,12 +90,10 @@ class Stacks:
 
     def find(self, name: str) -> Stack | None:
         """Return a stack; None where there is none."""
-        try:
-            found = self._client.describe_stacks(StackName=name)["Stacks"][0]
-        except self._client.exceptions.ClientError as error:
-            if error_code(error) == "ValidationError" and "not exist" in error_message(error):
-                return None
-            raise
+        answer = self._existing(self._client.describe_stacks, StackName=name)
+        if answer is None:
+            return None
+        found = answer["Stacks"][0]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
         stack = Stack(name, found["StackStatus"], found.get("StackStatusReason", ""), outputs)
         return None if stack.status == "DELETE_COMPLETE" else stack
@@ -117,12 +115,8 @@ class Stacks:
 
     def holder(self, kind: str, physical_id: str) -> str | None:
         """Return the living stack that holds a thing; None where none does."""
-        try:
-            answer = self._client.describe_stack_resources(PhysicalResourceId=physical_id)
-        except self._client.exceptions.ClientError as error:
-            if error_code(error) == "ValidationError" and "not exist" in error_message(error):
-                return None
-            raise
+        ask = self._client.describe_stack_resources
+        answer = self._existing(ask, PhysicalResourceId=physical_id) or {"StackResources": ()}
         # All resources of that stack, its first hundred, and for 90 days those of a deleted one
         # (CloudFormation API Reference, DescribeStackResources).
         for name in {each["StackName"] for each in answer["StackResources"]}:
@@ -189,6 +183,15 @@ class Stacks:
         """Return the id of the newest event; nothing for a stack without a history."""
         return next((event.id for event in self._newest(name, "")), "")
 
+    def _existing(self, ask: Callable[..., _Answer], **arguments: str) -> _Answer | None:
+        """Return an answer; None where CloudFormation knows no such stack or resource."""
+        try:
+            return ask(**arguments)
+        except self._client.exceptions.ClientError as error:
+            if error_code(error) == "ValidationError" and "not exist" in error_message(error):
+                return None
+            raise
+
     def _newest(self, name: str, after: str) -> Iterator[Event]:
         pages = self._client.get_paginator("describe_stack_events").paginate(StackName=name)
         try:
@@ -214,18 +217,13 @@ def resources_of(template: Template) -> dict[str, Template]:
     return cast("dict[str, Template]", resources) if isinstance(resources, dict) else {}
 
 
-def _change(change: Mapping[str, Json]) -> Change:
-    details = change.get("Details") or []
-    names = []
-    for detail in details if isinstance(details, list) else []:
-        target = detail.get("Target") if isinstance(detail, dict) else None
-        if isinstance(target, dict):
-            names.append(str(target.get("Name") or target.get("Attribute") or ""))
+def _change(change: Mapping[str, Any]) -> Change:
+    targets = [detail.get("Target", {}) for detail in change.get("Details", ())]
+    names = (target.get("Name") or target.get("Attribute") for target in targets)
     return Change(
         action=str(change.get("Action", "")),
         logical_id=str(change.get("LogicalResourceId", "")),
-        physical_id=str(change.get("PhysicalResourceId", "")),
         kind=str(change.get("ResourceType", "")),
         replacement=str(change.get("Replacement", "")),
-        properties=tuple(dict.fromkeys(name for name in names if name)),
+        properties=tuple(dict.fromkeys(filter(None, names))),
     )

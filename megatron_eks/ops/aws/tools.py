@@ -60,14 +60,10 @@ class Tools:
 def open_tools(
     cluster_file: Path, today: date, console: Console, environ: Mapping[str, str]
 ) -> Tools:
-    """Read a project and open a session in its region; raise ConfigError or Failure."""
-    project = load_deployable(cluster_file, today)
-    aws = open_session(project.cluster.region, environ)
-    return Tools(cluster_file, project, aws, console)
+    """Read a project and open a session in its region; raise ConfigError or Failure.
 
-
-def load_deployable(cluster_file: Path, today: date) -> Project:
-    """Read a project that stands for something real; refuse values of the documentation."""
+    Values of the documentation stand for nothing real.
+    """
     project = load_project(cluster_file, today)
     remedy = "write your own, or run `meks init`, which finds your role and address"
     placeholders = [
@@ -77,4 +73,5 @@ def load_deployable(cluster_file: Path, today: date) -> Project:
     ]
     if placeholders:
         raise ConfigError(placeholders)
-    return project
+    aws = open_session(project.cluster.region, environ)
+    return Tools(cluster_file, project, aws, console)

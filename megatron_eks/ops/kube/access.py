@@ -168,9 +168,8 @@ def _refuse_others(
     where = " in ".join(part for part in cluster or () if part) or "a cluster it does not name"
     found = f"context {context.name} leads to {where}, and the cluster file says"
     found += f" {plan.eks_name} in {plan.region}"
-    other = next((each.name for each in known.values() if _is_of(each, plan)), None)
-    remedy = f"add --context {other}" if other else _WRITE_ONE
-    if cluster is None and not other:
+    remedy = _way(known, plan)
+    if cluster is None and remedy == _WRITE_ONE:
         remedy += f"; or, if it is the right one, add --context {context.name}"
     raise Failure(Code.OTHER_KUBERNETES, found, remedy, exit_code=USAGE)
 
@@ -185,6 +184,10 @@ def _no_context(
 ) -> Failure:
     files = ", ".join(map(str, paths))
     found = f"no context {name!r} in {files}" if name else f"no current context in {files}"
+    return Failure(Code.KUBECONFIG, found, _way(known, plan), exit_code=USAGE)
+
+
+def _way(known: Mapping[str, Context], plan: ClusterPlan) -> str:
+    """Return what leads to the configured cluster: another context, if there is one."""
     other = next((each.name for each in known.values() if _is_of(each, plan)), None)
-    remedy = f"add --context {other}" if other else _WRITE_ONE
-    return Failure(Code.KUBECONFIG, found, remedy, exit_code=USAGE)
+    return f"add --context {other}" if other else _WRITE_ONE

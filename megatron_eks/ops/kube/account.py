@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.kube import run_log
+from megatron_eks.ops.kube import pods, run_log
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank
 from megatron_eks.ops.kube.look import TAIL_LINES, Logs, Look
 from megatron_eks.ops.kube.pace import Pace
@@ -102,7 +102,7 @@ def goodput(look: Look, found: Pace) -> Goodput | None:
     now = _state(rank)
     options = [(look.before, before)] if before else []
     for logs, container in [*options, (look.logs, now)]:
-        begun = _start(container)
+        begun = pods.moment((container or {}).get("startedAt"))
         first = _first_step(logs, begun)
         if begun is not None and first is not None and first <= last.step:
             break
@@ -134,11 +134,6 @@ def _state(rank: Rank) -> Object:
     return found
 
 
-def _start(state: Object | None) -> datetime | None:
-    begun = (state or {}).get("startedAt")
-    return datetime.fromisoformat(begun) if begun else None
-
-
 def _first_step(logs: Logs, begun: datetime | None) -> int | None:
     """Return the step that a container went on from, if its log still has its beginning."""
     log = logs.begin
@@ -164,8 +159,7 @@ def _ended(look: Look) -> datetime | None:
     """Return when the first rank's container ended, of a job that has."""
     if not look.job.ended or not look.ranks:
         return None
-    ended = _state(look.ranks[0]).get("finishedAt")
-    return datetime.fromisoformat(ended) if ended else None
+    return pods.moment(_state(look.ranks[0]).get("finishedAt"))
 
 
 def _lost(look: Look) -> int | None:

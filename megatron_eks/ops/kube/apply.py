@@ -14,7 +14,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects, prune, readiness
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key
-from megatron_eks.ops.kube.preflight.facts import SET_UP
+from megatron_eks.ops.kube.preflight.facts import OPERATOR, SET_UP
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE
 from megatron_eks.project import Project, synth_command
 
@@ -23,7 +23,7 @@ _DRY_RUNS = 8
 _AWAITED = (1, 3)
 
 _VERBS = {"create": "created", "change": "changed", "adopt": "adopted", "remove": "removed"}
-_OPERATOR = Key("apps", "Deployment", OPERATOR_NAMESPACE, "training-operator")
+_OPERATOR = Key("apps", "Deployment", OPERATOR_NAMESPACE, OPERATOR)
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,8 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     """Show what changes, ask, apply, wait; a second run finds nothing to do."""
     plan, client = project.cluster, access.client
     is_platform = not options.paths
-    wanted = objects.read(options.paths or [options.platform], synth_command(project.file))
-    refuse_unfit(wanted, access, project, previews=options.previews, rendered=is_platform)
-    if access.is_local:
-        # There it is a process of this machine.
-        wanted = [each for each in wanted if key(each) != _OPERATOR]
-    if is_platform:
-        for each in wanted:
-            objects.mark(each, plan.name)
+    paths = options.paths or [options.platform]
+    wanted = read(paths, access, project, previews=options.previews, rendered=is_platform)
     changes = _changes(client, wanted, plan.name)
     if is_platform:
         changes += _leftovers(client, plan.name, wanted)
@@ -81,6 +75,25 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
         readiness.wait(client, wanted, console, options.wait_seconds)
         console.say("the platform is ready")
     return DONE
+
+
+def read(
+    paths: Sequence[Path],
+    access: Access,
+    project: Project,
+    *,
+    previews: bool,
+    rendered: bool = True,
+) -> list[Object]:
+    """Read what fits this cluster, and mark what was `rendered` for it; raise Failure otherwise."""
+    found = objects.read(paths, synth_command(project.file))
+    refuse_unfit(found, access, project, previews=previews, rendered=rendered)
+    if access.is_local:
+        # There it is a process of this machine.
+        found = [each for each in found if key(each) != _OPERATOR]
+    for each in found if rendered else ():
+        objects.mark(each, project.cluster.name)
+    return found
 
 
 def _note(acting: Sequence[Change], project: Project, console: Console) -> None:

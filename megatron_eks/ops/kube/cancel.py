@@ -31,8 +31,7 @@ def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: C
         if not console.confirm(f"Delete {job.kind} {name}?"):
             console.say("nothing was changed")
             return FAILED
-        version = jobs.KINDS[job.kind][0]
-        client.delete(version, job.kind, name, namespace, missing_ok=True)
+        jobs.delete(client, job)
     for version, kind in _BESIDE:
         for each in client.list(version, kind, namespace, labels=f"{JOB_LABEL}={name}"):
             client.delete(version, kind, each["metadata"]["name"], namespace, missing_ok=True)

@@ -50,8 +50,7 @@ def run(client: Client, plan: ClusterPlan, name: str, output: str, console: Cons
     log = "".join((log_of(client, job), log_of(client, job, last=True)))
     found = Run(name, plan, ranks, job.pod_specs[0][1], log)
     results = judged(CHECKLIST, found)
-    title = {"cluster": plan.name, "region": plan.region, "job": name}
-    return report({**title}, results, output, console)
+    return report(plan, results, output, console, job=name)
 
 
 def image(found: Run) -> Iterator[Finding]:

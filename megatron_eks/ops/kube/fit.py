@@ -6,12 +6,12 @@ from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, readiness, room
+from megatron_eks.ops.kube.preflight.facts import OPERATOR, SET_UP
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE
 from megatron_eks.plan.pools import POOL_LABEL
 
 _APPLY = "run: meks apply"
-_SET_UP = "shared-directories"
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,10 @@ def obstacles(client: Client, plan: ClusterPlan, workload: Object) -> list[Obsta
 def _operator(client: Client, workload: Object) -> Iterator[Obstacle]:
     if workload["kind"] != "PyTorchJob":
         return
-    name = "training-operator"
-    live = client.find("apps/v1", "Deployment", name, OPERATOR_NAMESPACE)
+    live = client.find("apps/v1", "Deployment", OPERATOR, OPERATOR_NAMESPACE)
     # Without a Deployment it may run elsewhere, as on a local cluster.
     if live is not None and (why := readiness.unready(client, live)):
-        yield Obstacle(f"{name} is not ready: {why}", "meks status", is_final=False)
+        yield Obstacle(f"{OPERATOR} is not ready: {why}", "meks status", is_final=False)
 
 
 def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> Iterator[Obstacle]:
@@ -64,14 +63,14 @@ def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> I
             if not secret.get("optional") and client.find("v1", "Secret", name, namespace) is None:
                 remedy = f"meks secret set {name} < FILE"
                 yield Obstacle(f"there is no Secret {name}", remedy, is_final=True)
-    account = pod.get("serviceAccountName")
-    if account and client.find("v1", "ServiceAccount", account, namespace) is None:
-        yield Obstacle(f"there is no ServiceAccount {account}", _APPLY, is_final=True)
-    priority = pod.get("priorityClassName")
-    if priority and client.find("scheduling.k8s.io/v1", "PriorityClass", priority) is None:
-        yield Obstacle(f"there is no PriorityClass {priority}", _APPLY, is_final=True)
+    for version, kind, name, place in (
+        ("v1", "ServiceAccount", pod.get("serviceAccountName"), namespace),
+        ("scheduling.k8s.io/v1", "PriorityClass", pod.get("priorityClassName"), None),
+    ):
+        if name and client.find(version, kind, name, place) is None:
+            yield Obstacle(f"there is no {kind} {name}", _APPLY, is_final=True)
     for job in client.list(
-        "batch/v1", "Job", plan.platform.system_namespace, labels=f"app={_SET_UP}"
+        "batch/v1", "Job", plan.platform.system_namespace, labels=f"app={SET_UP}"
     ):
         if why := readiness.unready(client, {**job, "apiVersion": "batch/v1", "kind": "Job"}):
             found = f"the directories on {plan.platform.mount_path} are not set up: {why}"

@@ -3,29 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import objects, pods
+from megatron_eks.ops.kube import apply, objects, pods
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.apply import refuse_unfit
 from megatron_eks.ops.kube.objects import key
 from megatron_eks.ops.kube.preflight import checks
-from megatron_eks.ops.kube.preflight.facts import (
-    EFA_PLUGIN,
-    NVIDIA_PLUGIN,
-    OPERATOR,
-    SET_UP,
-    Live,
-)
+from megatron_eks.ops.kube.preflight.facts import EFA_PLUGIN, NVIDIA_PLUGIN, SET_UP, Live
 from megatron_eks.ops.kube.preflight.read import read
-from megatron_eks.project import Project, synth_command
+from megatron_eks.project import Project
 
 _POLL_SECONDS = 2
 _APPS = "apps/v1"
@@ -71,7 +63,9 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
         return DONE
     for finding in found:
         console.say(str(finding))
-    platform = _platform(access, project, options) if code in _FROM_PLATFORM else ()
+    platform: Sequence[Object] = ()
+    if code in _FROM_PLATFORM:
+        platform = apply.read([options.folder], access, project, previews=options.previews)
     steps = _REMEDIES[code](Patient(access.client, live, found, platform))
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
@@ -84,17 +78,6 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
     for step in steps:
         step.act()
     return _checked(access, project, code, options, console)
-
-
-def _platform(access: Access, project: Project, options: Options) -> list[Object]:
-    """Read what `make synth` wrote; raise Failure where it holds placeholders."""
-    found = objects.read([options.folder], synth_command(project.file))
-    refuse_unfit(found, access, project, previews=options.previews)
-    for each in found:
-        objects.mark(each, project.cluster.name)
-    # On a local cluster the operator is a process of this machine.
-    is_operator = f"Deployment {project.cluster.platform.operator_namespace}/{OPERATOR}"
-    return [each for each in found if not (access.is_local and str(key(each)) == is_operator)]
 
 
 def _code(wanted: str) -> Code:
@@ -132,18 +115,12 @@ def _checked(
 
 def _missing(patient: Patient) -> list[Step]:
     """Bring what the cluster lacks of the platform, and leave the rest as it is."""
-    steps = []
-    for each in patient.platform:
-        try:
-            there = objects.find_own(patient.client, each, patient.live.plan.name)
-        except ApiError as error:
-            # A kind whose definition is missing too.
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            there = None
-        if there is None:
-            steps.append(Step(f"apply {key(each)}", partial(patient.client.apply, each)))
-    return steps
+    client, name = patient.client, patient.live.plan.name
+    return [
+        Step(f"apply {key(each)}", partial(client.apply, each))
+        for each in patient.platform
+        if objects.find_own(client, each, name) is None
+    ]
 
 
 def _taint(patient: Patient) -> list[Step]:
@@ -209,14 +186,11 @@ def _foreign_plugins(patient: Patient) -> list[Step]:
     plugins = patient.live.plugins
     ours = {plugin.device for plugin in plugins if plugin.ours}
     return [
-        Step(
+        _delete(
+            patient.client,
             f"delete DaemonSet {plugin} (an operator or Helm release that made it may bring it "
             "back: remove it there)",
-            partial(
-                patient.client.delete,
-                *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
-                missing_ok=True,
-            ),
+            *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
         )
         for plugin in plugins
         if not plugin.ours and plugin.device in ours
@@ -226,16 +200,10 @@ def _foreign_plugins(patient: Patient) -> list[Step]:
 def _set_up(patient: Patient) -> list[Step]:
     """Let the Job run again that gives the directories to the pods' user."""
     client, namespace = patient.client, patient.live.plan.platform.system_namespace
+    found = client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
     steps = [
-        Step(
-            f"delete Job {namespace}/{each['metadata']['name']}",
-            partial(
-                client.delete,
-                *("batch/v1", "Job", each["metadata"]["name"], namespace),
-                missing_ok=True,
-            ),
-        )
-        for each in client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
+        _delete(client, f"delete Job {namespace}/{name}", "batch/v1", "Job", name, namespace)
+        for name in (each["metadata"]["name"] for each in found)
     ]
     wanted = [
         each
@@ -249,10 +217,12 @@ def _restart(client: Client, pod: Object) -> Step:
     metadata = pod["metadata"]
     name, namespace = str(metadata["name"]), str(metadata["namespace"])
     where = pod["spec"].get("nodeName", "no node")
-    return Step(
-        f"delete pod {namespace}/{name} on {where}, which its owner makes again",
-        lambda: client.delete("v1", "Pod", name, namespace, missing_ok=True),
-    )
+    text = f"delete pod {namespace}/{name} on {where}, which its owner makes again"
+    return _delete(client, text, "v1", "Pod", name, namespace)
+
+
+def _delete(client: Client, text: str, *place: str) -> Step:
+    return Step(text, partial(client.delete, *place, missing_ok=True))
 
 
 def _nodes(found: Sequence[Finding]) -> list[str]:

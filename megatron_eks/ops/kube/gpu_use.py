@@ -79,27 +79,20 @@ class Use:
         return ", ".join(self.networks)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A rank that is to be asked."""
-
-    namespace: str
-    pod: str
-
-
 def ask(
     client: Client,
-    ranks: Sequence[Asked],
+    namespace: str,
+    ranks: Sequence[str],
     *,
     rank_seconds: float = RANK_SECONDS,
     all_seconds: float = ALL_SECONDS,
     devices: str = DEVICES,
-) -> Mapping[Asked, Use]:
-    """Ask ranks, so many at once; what has not answered in time says so."""
-    waiting: queue.SimpleQueue[Asked] = queue.SimpleQueue()
+) -> Mapping[str, Use]:
+    """Ask ranks by their pods, so many at once; what has not answered in time says so."""
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for rank in ranks:
         waiting.put(rank)
-    done: queue.SimpleQueue[tuple[Asked, Use]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[str, Use]] = queue.SimpleQueue()
     deadline = time.monotonic() + all_seconds
 
     def work() -> None:
@@ -109,12 +102,12 @@ def ask(
             except queue.Empty:
                 return
             left = min(rank_seconds, deadline - time.monotonic())
-            done.put((rank, _ask(client, rank, left, devices)))
+            done.put((rank, _ask(client, namespace, rank, left, devices)))
 
     for _ in range(min(AT_ONCE, len(ranks))):
         # Opening a connection has a time limit of its own, for which nobody waits.
         threading.Thread(target=work, daemon=True).start()
-    found: dict[Asked, Use] = {}
+    found: dict[str, Use] = {}
     while len(found) < len(ranks):
         try:
             rank, use = done.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -157,12 +150,12 @@ def read(text: str) -> Use:
     )
 
 
-def _ask(client: Client, rank: Asked, seconds: float, devices: str) -> Use:
+def _ask(client: Client, namespace: str, pod: str, seconds: float, devices: str) -> Use:
     from megatron_eks.kubernetes import execution  # noqa: PLC0415 -- slow to import, seldom needed
 
     command = ["sh", "-c", SCRIPT, "sh", devices]
     try:
-        ended = execution.run(client, rank.namespace, rank.pod, CONTAINER, command, timeout=seconds)
+        ended = execution.run(client, namespace, pod, CONTAINER, command, timeout=seconds)
     except TimeoutError:
         return Use(note=f"no answer within {seconds:.0f} s")
     except (UnreachableError, GoneError) as error:

@@ -1,6 +1,6 @@
 """What runs in a cluster and is paid for: nodes, and how long ranks of jobs have held them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +9,8 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, room
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import newest_step
+from megatron_eks.ops.kube.pods import moment
+from megatron_eks.ops.kube.run_log import Step
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.pools import POOL_LABEL, CapacityKind
@@ -18,15 +20,6 @@ _AT_ONCE = 8
 _TYPE = "node.kubernetes.io/instance-type"
 _CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 _CAPACITY: Mapping[str, CapacityKind] = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity_block"}
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """How much of a run is to come, as its log says."""
-
-    steps: int
-    seconds_per_step: float | None
-    """As the last line says it; None where it does not."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,8 @@ class JobHoldings:
     ranks: tuple[RankTime, ...]
     started: datetime | None
     ended: datetime | None
-    remaining: Remaining | None
+    newest: Step | None
+    """That its log tells of, while it runs."""
 
 
 @dataclass(frozen=True)
@@ -132,15 +126,16 @@ class _Reader:
         selector = job.pod_specs[0][1].get("nodeSelector") or {}
         pool = _pool_of(selector, self._plan)
         # A task on the system nodes costs nothing: they run anyway.
+        starts = (_started(rank.manifest) for rank in ranks)
         times = tuple(self._rank(job, rank, pool) for rank in ranks) if pool else ()
         return JobHoldings(
             name=job.name,
             phase=phase,
             pool=pool,
             ranks=times,
-            started=_first([_started(rank.manifest) for rank in ranks]) or _began(job),
+            started=min(filter(None, starts), default=None) or _began(job),
             ended=_ended(job),
-            remaining=self._remaining(job, ranks) if phase == "Running" else None,
+            newest=newest_step(self._client, job.namespace, ranks) if phase == "Running" else None,
         )
 
     def _rank(self, job: RunningJob, rank: Rank, pool: str) -> RankTime:
@@ -168,11 +163,6 @@ class _Reader:
         found = _node(node, self._plan, self.busy)
         return node_price(found.instance_type, found.capacity, self._plan)
 
-    def _remaining(self, job: RunningJob, ranks: Sequence[Rank]) -> Remaining | None:
-        """Say how much is to come after the newest step; without a log it stays unknown."""
-        found = newest_step(self._client, job.namespace, ranks)
-        return Remaining(max(0, found.steps - found.step), found.seconds) if found else None
-
 
 def _span(
     job: RunningJob, pod: Object | None, now: datetime
@@ -194,8 +184,7 @@ def _span(
 
 def _started(pod: Object | None) -> datetime | None:
     """Return when a node was first held: once the kubelet has it."""
-    started = (pod or {}).get("status", {}).get("startTime")
-    return datetime.fromisoformat(started) if started else None
+    return moment((pod or {}).get("status", {}).get("startTime"))
 
 
 def _began(job: RunningJob) -> datetime | None:
@@ -206,8 +195,7 @@ def _began(job: RunningJob) -> datetime | None:
     # A condition that no longer holds has changed at the end, so its time says nothing.
     if running and running[-1]["status"] != "True":
         found = None
-    start = found or job.manifest.get("status", {}).get("startTime")
-    return datetime.fromisoformat(start) if start else None
+    return moment(found or job.manifest.get("status", {}).get("startTime"))
 
 
 def _ended(job: RunningJob) -> datetime | None:
@@ -220,9 +208,4 @@ def _ended(job: RunningJob) -> datetime | None:
         for kind in ("Failed", "Complete", "Succeeded")
         if (found := job.condition(kind))
     ]
-    found_time = next((time for time in times if time), None)
-    return datetime.fromisoformat(found_time) if found_time else None
-
-
-def _first(times: Iterable[datetime | None]) -> datetime | None:
-    return min((time for time in times if time is not None), default=None)
+    return moment(next(filter(None, times), None))

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from http import HTTPStatus
 
 from megatron_eks.config.codes import Code
-from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import pods
@@ -156,7 +155,7 @@ class NoJob(Failure):
 def find(client: Client, namespace: str, name: str) -> RunningJob | None:
     """Return the job of a name, whichever kind runs it."""
     for kind, (version, _) in KINDS.items():
-        found = _found(client, version, kind, namespace, name)
+        found = client.find(version, kind, name, namespace)
         if found is not None:
             return RunningJob(found)
     return None
@@ -174,15 +173,16 @@ def everything(client: Client, namespace: str) -> list[RunningJob]:
     """Return all jobs of a namespace, by name."""
     found = []
     for kind, (version, _) in KINDS.items():
-        try:
-            items = client.list(version, kind, namespace)
-        except ApiError as error:
-            # Without the operator there is no such kind.
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            items = []
+        # Without the operator there is no such kind.
+        items = client.list(version, kind, namespace, missing_ok=True)
         found += [RunningJob({**each, "apiVersion": version, "kind": kind}) for each in items]
     return sorted(found, key=lambda job: job.name)
+
+
+def delete(client: Client, job: RunningJob) -> None:
+    """Delete a job, and so its pods; one that is gone by now is no error."""
+    version = KINDS[job.kind][0]
+    client.delete(version, job.kind, job.name, job.namespace, missing_ok=True)
 
 
 def pods_of(client: Client, job: RunningJob) -> list[Object]:
@@ -265,12 +265,3 @@ def _by_pod(events: Sequence[Object]) -> dict[str, list[Object]]:
     for each in sorted(events, key=pods.when):
         found.setdefault(each["involvedObject"].get("uid", ""), []).append(each)
     return found
-
-
-def _found(client: Client, version: str, kind: str, namespace: str, name: str) -> Object | None:
-    try:
-        return client.find(version, kind, name, namespace)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise

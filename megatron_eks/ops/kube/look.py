@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from http import HTTPStatus
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
@@ -115,13 +114,9 @@ def _workload(client: Client, job: RunningJob) -> Object | None:
     if QUEUE_LABEL not in (job.manifest["metadata"].get("labels") or {}) or job.ended:
         return None
     version, kind, label = _WORKLOAD
-    try:
-        found = client.list(version, kind, job.namespace, labels=f"{label}={job.uid}")
-    except ApiError as error:
-        # The label alone brings no Kueue.
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
+    # The label alone brings no Kueue.
+    labels = f"{label}={job.uid}"
+    found = client.list(version, kind, job.namespace, labels=labels, missing_ok=True)
     return found[0] if found else None
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import gpu_use, node_state
-from megatron_eks.ops.kube.gpu_use import Asked, Use
+from megatron_eks.ops.kube.gpu_use import Use
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.output import table
 from megatron_eks.plan.pools import POOL_LABEL
@@ -38,6 +38,7 @@ class NodeUse:
 
 def read(
     client: Client,
+    namespace: str,
     nodes: Mapping[str, Object],
     jobs: Iterable[tuple[RunningJob, Sequence[Rank]]],
     *,
@@ -47,11 +48,11 @@ def read(
     placed = [
         (job, rank, rank.pod) for job, ranks in jobs for rank in ranks if rank.pod and rank.pod.node
     ]
-    running = [Asked(job.namespace, pod.name) for job, _, pod in placed if pod.phase == "Running"]
-    uses = gpu_use.ask(client, running)
+    running = [pod.name for _, _, pod in placed if pod.phase == "Running"]
+    uses = gpu_use.ask(client, namespace, running)
     by_node: dict[str, list[Placed]] = {name: [] for name in nodes if all_nodes}
     for job, rank, pod in placed:
-        use = uses.get(Asked(job.namespace, pod.name), Use(note=pod.reason))
+        use = uses.get(pod.name, Use(note=pod.reason))
         by_node.setdefault(pod.node, []).append(
             Placed(job.name, rank.number, pod.name, pod.phase, use)
         )

@@ -12,7 +12,7 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, logs, pods, room, suspects
-from megatron_eks.ops.output import count, structured, table
+from megatron_eks.ops.output import count, formatted, structured, table
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.pools import POOL_LABEL
 
@@ -59,10 +59,7 @@ def run(client: Client, plan: ClusterPlan, pool: str | None, output: str, consol
             exit_code=NOT_FOUND,
         )
     found = [each for each in read(client, plan) if pool is None or each.pool == pool]
-    if output == "table":
-        console.write("\n".join(_lines(found)) + "\n")
-    else:
-        console.write(structured(_as_json(plan, found), output))
+    console.write(formatted(output, _lines(found), lambda: _as_json(plan, found)))
     return DONE
 
 
@@ -258,12 +255,5 @@ def _as_json(plan: ClusterPlan, found: Sequence[NodeState]) -> Json:
     return {
         "schema_version": 1,
         "cluster": plan.name,
-        "nodes": [
-            {
-                **asdict(each),
-                "jobs": [*each.jobs],
-                "failures": [asdict(failure) for failure in each.failures],
-            }
-            for each in found
-        ],
+        "nodes": [asdict(each) for each in found],
     }

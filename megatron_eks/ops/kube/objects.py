@@ -25,7 +25,7 @@ _SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTi
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # What others need goes first; a kind that is not listed is one that a CRD defines.
-_WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "Job")
+_WORKLOADS = ("Deployment", "DaemonSet", "Job")
 _STAGES: dict[str, int] = {"Namespace": 0, "CustomResourceDefinition": 1}
 _LAST_STAGE = 4
 

@@ -22,7 +22,6 @@ _GPU = "nvidia.com/gpu"
 _PLATFORM = (
     ("apps/v1", "Deployment"),
     ("apps/v1", "DaemonSet"),
-    ("apps/v1", "StatefulSet"),
     ("v1", "PersistentVolumeClaim"),
     ("batch/v1", "Job"),
 )
@@ -97,7 +96,7 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
             for each in listed.result()
             if POOL_LABEL in (each["metadata"].get("labels") or {})
         }
-        used = node_view.read(client, gpu_nodes, ranks, all_nodes=True)
+        used = node_view.read(client, namespace, gpu_nodes, ranks, all_nodes=True)
     return Overview(
         cluster=plan.name,
         kubernetes=str(version.result()["gitVersion"]),

@@ -100,5 +100,5 @@ def _job(job: JobState) -> dict[str, Json]:
         "running": job.running,
         "restarts": job.restarts,
         "progress": step,
-        "waits_for": [{**asdict(each), "ranks": [*each.ranks]} for each in job.waits_for],
+        "waits_for": [asdict(each) for each in job.waits_for],
     }

@@ -1,7 +1,8 @@
 """What state a pod is in, and why it does not run, in one line."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.support.text import without_secrets
@@ -57,6 +58,11 @@ def when(event: Object) -> str:
     )
 
 
+def moment(text: str | None) -> datetime | None:
+    """Read a time of the API server's; None where it gives none."""
+    return datetime.fromisoformat(text) if text else None
+
+
 def one_line(text: str) -> str:
     """Write a message of others on one line, without control characters."""
     plain = "".join(char if char.isprintable() else " " for char in text)
@@ -86,7 +92,8 @@ def _of_container(container: Object, pod: Object, events: Sequence[Object]) -> s
     if waiting := current.get("waiting"):
         reason, message = waiting.get("reason", "waiting"), waiting.get("message", "")
         if reason in _STARTING:
-            warning = _last_warning(pod, events)
+            last = last_about(pod, events, lambda each: each.get("type") == "Warning")
+            warning = f"{last.get('reason', '')}: {last.get('message', '')}" if last else ""
             return f"{name}: {warning or 'container is being created'}"
         last = container.get("lastState", {}).get("terminated")
         if last and reason == "CrashLoopBackOff":
@@ -111,14 +118,13 @@ def _end(terminated: Object) -> str:
     return f"exit code {terminated.get('exitCode')}{shown}{message}"
 
 
-def _last_warning(pod: Object, events: Sequence[Object]) -> str:
-    uid = pod["metadata"].get("uid")
-    own = [
-        each
-        for each in events
-        if each.get("type") == "Warning" and each["involvedObject"].get("uid") == uid
-    ]
-    return f"{own[-1].get('reason', '')}: {own[-1].get('message', '')}" if own else ""
+def last_about(
+    manifest: Object, events: Sequence[Object], wanted: Callable[[Object], bool]
+) -> Object | None:
+    """Return the last of some events that is about an object, and wanted."""
+    uid = manifest["metadata"].get("uid")
+    own = (each for each in reversed(events) if each["involvedObject"].get("uid") == uid)
+    return next(filter(wanted, own), None)
 
 
 def condition(pod: Object, kind: str) -> str:

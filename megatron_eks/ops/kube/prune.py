@@ -20,12 +20,10 @@ def owned(client: Client, cluster: str) -> list[Object]:
 
     def of_kind(kind: tuple[str, str]) -> list[Object]:
         try:
-            found = client.list(*kind, labels=f"{CLUSTER_LABEL}={cluster}")
+            found = client.list(*kind, labels=f"{CLUSTER_LABEL}={cluster}", missing_ok=True)
         except ApiError as error:
             # A kind that nobody may read, or that answers no list, holds nothing of ours.
             if error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.METHOD_NOT_ALLOWED}:
-                return []
-            if error.status == HTTPStatus.NOT_FOUND:
                 return []
             raise
         api_version, name = kind

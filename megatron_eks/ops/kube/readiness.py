@@ -81,13 +81,6 @@ def _daemon_set(client: Client, live: Object) -> str | None:
     return _with_pod(client, live, f"{min(ready, updated)} of {wanted} pods ready")
 
 
-def _stateful_set(client: Client, live: Object) -> str | None:
-    wanted, ready = live["spec"].get("replicas", 1), live.get("status", {}).get("readyReplicas", 0)
-    if _observed(live) and ready >= wanted:
-        return None
-    return _with_pod(client, live, f"{ready} of {wanted} pods ready")
-
-
 def _claim(_: Client, live: Object) -> str | None:
     phase = live.get("status", {}).get("phase", "Pending")
     return None if phase == "Bound" else f"{phase}, no volume is bound to it"
@@ -130,7 +123,6 @@ _CHECKS: Mapping[str, Callable[[Client, Object], str | None]] = {
     "CustomResourceDefinition": _definition,
     "Deployment": _deployment,
     "DaemonSet": _daemon_set,
-    "StatefulSet": _stateful_set,
     "PersistentVolumeClaim": _claim,
     "Job": _job,
 }

@@ -86,15 +86,7 @@ def show(client: Client, project: Project, output: str, console: Console) -> int
     namespace = project.cluster.platform.namespace
     found = list(_listed(client.list("v1", "Secret", namespace), uses(project)))
     if output != "table":
-        rows: list[Json] = [
-            {
-                **asdict(each),
-                "keys": [*each.keys],
-                "lacking": [*each.lacking],
-                "jobs": [*each.jobs],
-            }
-            for each in found
-        ]
+        rows: list[Json] = [asdict(each) for each in found]
         shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": rows}
         console.write(structured(shown, output))
         return DONE

@@ -21,6 +21,7 @@ from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import ERRORS, Access
+from megatron_eks.ops.kube.jobs import ENDED
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.programs import Ended, Last, Tell, interruptible
 from megatron_eks.plan.jobs.common import SHARED_APP
@@ -223,7 +224,7 @@ def _now(client: Client, pod: Object) -> Object:
 
 
 def _has_ended(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+    return pod.get("status", {}).get("phase") in ENDED
 
 
 def _patiently(client: Client, pod: Object, console: Console) -> Object:

@@ -17,7 +17,7 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import access, jobs, logs
-from megatron_eks.ops.kube.jobs import CONTAINER, Rank
+from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.ops.kube.terminal import Terminal
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.printable import log_line, printable
@@ -37,35 +37,26 @@ class Options:
     command: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The job whose containers are meant."""
-
-    client: Client
-    namespace: str
-    job: str
-
-
 def run(client: Client, plan: ClusterPlan, name: str, options: Options, console: Console) -> int:
     """Run the command and return its exit code; of all ranks 1 if it failed in one."""
     job = jobs.get(client, plan.platform.namespace, name)
-    place = _Place(client, job.namespace, name)
     ranks = jobs.ranks(job, jobs.pods_of(client, job))
     try:
         if options.all_ranks:
-            return _everywhere(place, ranks, options.command, console)
+            return _everywhere(client, job, ranks, options.command, console)
         (rank,) = logs.chosen(ranks, name, options.rank or 0)
-        return _in_one(place, rank, options.command, console)
+        return _in_one(client, job, rank, options.command, console)
     except KeyboardInterrupt:
         rank_option = "--all-ranks" if options.all_ranks else f"--rank {options.rank or 0}"
         console.say(f"\nthe command may go on: meks shell {name} {rank_option} -- ps ax")
         return INTERRUPTED
 
 
-def _in_one(place: _Place, rank: Rank, command: Sequence[str], console: Console) -> int:
+def _in_one(
+    client: Client, job: RunningJob, rank: Rank, command: Sequence[str], console: Console
+) -> int:
     terminal = Terminal(console.stdin, console.stdout)
-    pod = _pod(place, rank)
-    begun = _start(place, rank, pod, command or _SHELL, terminal)
+    begun = _start(client, job, rank, command or _SHELL, terminal)
     with contextlib.closing(begun), terminal.serve(begun):
         for channel, data in _output(begun, rank, command or _SHELL):
             _write(console.stderr if channel is Channel.STDERR else console.stdout, data, terminal)
@@ -73,14 +64,14 @@ def _in_one(place: _Place, rank: Rank, command: Sequence[str], console: Console)
 
 
 def _everywhere(
-    place: _Place, ranks: Sequence[Rank], command: Sequence[str], console: Console
+    client: Client, job: RunningJob, ranks: Sequence[Rank], command: Sequence[str], console: Console
 ) -> int:
     width, lock = len(str(len(ranks) - 1)), threading.Lock()
 
     def one(rank: Rank) -> str:
         """Run it in one rank; return what went wrong."""
         try:
-            begun = _start(place, rank, _pod(place, rank), command, None)
+            begun = _start(client, job, rank, command, None)
             with contextlib.closing(begun):
                 for channel, line in _lines(_output(begun, rank, command)):
                     stream = console.stderr if channel is Channel.STDERR else console.stdout
@@ -127,20 +118,21 @@ def _at_once(act: Callable[[Rank], str], ranks: Sequence[Rank]) -> list[str]:
     return [found[each.number] for each in ranks]
 
 
-def _pod(place: _Place, rank: Rank) -> str:
+def _pod(job: RunningJob, rank: Rank) -> str:
     """Return the pod of a rank whose container runs."""
     if rank.pod is None or rank.manifest is None:
-        raise _not_running(place, rank, "it has no pod")
+        raise _not_running(job, rank, "it has no pod")
     statuses = rank.manifest.get("status", {}).get("containerStatuses") or ()
     if not any(each["name"] == CONTAINER and "running" in each["state"] for each in statuses):
-        raise _not_running(place, rank, rank.pod.reason or f"its pod is {rank.pod.phase}")
+        raise _not_running(job, rank, rank.pod.reason or f"its pod is {rank.pod.phase}")
     return rank.pod.name
 
 
 def _start(
-    place: _Place, rank: Rank, pod: str, command: Sequence[str], terminal: Terminal | None
+    client: Client, job: RunningJob, rank: Rank, command: Sequence[str], terminal: Terminal | None
 ) -> Execution:
-    begin = partial(execution.start, place.client, place.namespace, pod, CONTAINER, command)
+    pod = _pod(job, rank)
+    begin = partial(execution.start, client, job.namespace, pod, CONTAINER, command)
     try:
         if terminal is None:
             return begin()
@@ -149,7 +141,7 @@ def _start(
         # It has ended since it was looked at.
         gone = {HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR}
         if error.status in gone:
-            raise _not_running(place, rank, str(error)) from error
+            raise _not_running(job, rank, str(error)) from error
         raise
 
 
@@ -176,9 +168,9 @@ def _lines(output: Iterator[tuple[Channel, bytes]]) -> Iterator[tuple[Channel, b
             yield channel, line
 
 
-def _not_running(place: _Place, rank: Rank, why: str) -> Failure:
-    found = f"rank {rank.number} of {place.job} does not run: {why}"
-    remedy = f"see why: meks status {place.job}; what it printed: meks logs {place.job}"
+def _not_running(job: RunningJob, rank: Rank, why: str) -> Failure:
+    found = f"rank {rank.number} of {job.name} does not run: {why}"
+    remedy = f"see why: meks status {job.name}; what it printed: meks logs {job.name}"
     return Failure(
         Code.RANK_NOT_RUNNING, found, f"{remedy} --rank {rank.number}", exit_code=NOT_FOUND
     )

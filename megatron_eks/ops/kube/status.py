@@ -71,10 +71,13 @@ def read(
         findings=tuple(
             alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
         ),
-        nodes=node_view.read(client, found.nodes, [(found.job, found.ranks)], all_nodes=False)
-        if nodes
-        else None,
+        nodes=_nodes(client, found) if nodes else None,
     )
+
+
+def _nodes(client: Client, found: Look) -> tuple[NodeUse, ...]:
+    job, ranks = found.job, found.ranks
+    return node_view.read(client, job.namespace, found.nodes, [(job, ranks)], all_nodes=False)
 
 
 def _look(client: Client, project: Project, name: str, record: Callable[[], Sequence[str]]) -> Look:

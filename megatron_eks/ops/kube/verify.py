@@ -69,8 +69,7 @@ def run(access: Access, project: Project, options: Options, output: str, console
         else:
             results.append(verdicts.verdict(ended, _mark(check.workload)))
         console.say(f"{check.name}: {results[-1].verdict}")
-    title = {"cluster": project.cluster.name, "region": project.cluster.region}
-    return report({**title}, results, output, console)
+    return report(project.cluster, results, output, console)
 
 
 def _checks(access: Access, project: Project, options: Options) -> Iterator[_Check]:
@@ -153,8 +152,7 @@ def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob
         console.say(f"{name} runs already")
         return found
     if found is not None:
-        version = jobs.KINDS[found.kind][0]
-        client.delete(version, found.kind, name, namespace, missing_ok=True)
+        jobs.delete(client, found)
         gone = console.wait(
             _GONE_SECONDS, _POLL_SECONDS, lambda: not jobs.find(client, namespace, name)
         )

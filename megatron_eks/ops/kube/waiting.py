@@ -123,13 +123,10 @@ def _of_rank(rank: Rank, nodes: Mapping[str, Object], events: Sequence[Object]) 
 
 
 def _pulling(rank: Rank, events: Sequence[Object]) -> str:
-    uid = rank.manifest["metadata"]["uid"] if rank.manifest else ""
-    own = [
-        each
-        for each in events
-        if each["involvedObject"].get("uid") == uid and each.get("reason") == "Pulling"
-    ]
-    return pods.one_line(own[-1].get("message", "")) if own else ""
+    if rank.manifest is None:
+        return ""
+    last = pods.last_about(rank.manifest, events, lambda each: each.get("reason") == "Pulling")
+    return pods.one_line(last.get("message", "")) if last else ""
 
 
 def _wait(job: RunningJob, reason: str, ranks: Sequence[Rank], now: datetime | None) -> Wait:
@@ -156,14 +153,9 @@ def _why_no_pod(job: RunningJob, events: Sequence[Object], workload: Object | No
     """Return why the controller makes no pod: a quota, Pod Security, a queue."""
     if job.phase([]) == "Suspended":
         return _suspended(job, workload)
-    own = [
-        each
-        for each in sorted(events, key=pods.when)
-        if each["involvedObject"].get("uid") == job.uid and each.get("reason") in _NO_POD
-    ]
-    if not own:
-        return "no pod yet"
-    return pods.one_line(f"no pod: {own[-1].get('message')}")
+    in_time = sorted(events, key=pods.when)
+    last = pods.last_about(job.manifest, in_time, lambda each: each.get("reason") in _NO_POD)
+    return pods.one_line(f"no pod: {last.get('message')}") if last else "no pod yet"
 
 
 def _suspended(job: RunningJob, workload: Object | None) -> str:

@@ -14,10 +14,10 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, CommandError
+from megatron_eks.ops.endings import CHECK_FAILED, DONE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
-from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.support import parts
 from megatron_eks.ops.support.parts import FILES, Part
 from megatron_eks.ops.support.redaction import Redactor
@@ -79,10 +79,8 @@ def run(wish: Wish, output: str, console: Console) -> int:
             contents = _contents(bundle, f"{now:%Y-%m-%dT%H:%M:%SZ}")
             bundle.add(_CONTENTS, structured(contents, "json"))
         partial_file.flush()
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(bundle, file)))
-    else:
-        console.write(structured({"file": str(file), **contents}, output))
+    shown: Json = {"file": str(file), **contents}
+    console.write(formatted(output, _lines(bundle, file), lambda: shown))
     return CHECK_FAILED if any(each.name.startswith(FILES) for each in bundle.missing) else DONE
 
 
@@ -100,7 +98,7 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
     yield from parts.of_project(project)
     try:
         access = wish.access(project)
-    except CommandError as error:
+    except Failure as error:
         bundle.missing.append(Missing("kubernetes/", bundle.redactor.text(str(error))))
         return
     try:
@@ -119,7 +117,7 @@ def _of_cluster(wish: Wish, access: Access, project: Project, bundle: _Bundle) -
     if wish.job is not None:
         try:
             yield from parts.of_job(access.client, project, wish.job)
-        except (CommandError, *ERRORS) as error:
+        except (Failure, *ERRORS) as error:
             bundle.missing.append(Missing(f"logs/{wish.job}/", bundle.redactor.text(str(error))))
 
 
@@ -128,7 +126,7 @@ def _put(part: Part, bundle: _Bundle, console: Console) -> None:
         found = part.read()
     except UnreachableError as error:
         why = f"{_NOT_ANSWERED}: {error}"
-    except (CommandError, *ERRORS, OSError, LookupError, ValueError) as error:
+    except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
         why = str(error) or type(error).__name__
     else:
         bundle.add(part.name, bundle.redactor.part(found, part.kind))

@@ -1,7 +1,5 @@
 """The parts of a support bundle: each a name and a function that reads it, and may fail alone."""
 
-import io
-import json
 import os
 import platform as machine
 import sys
@@ -15,8 +13,7 @@ from typing import Any, Literal
 from megatron_eks import __version__
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops import carried, preflight
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops import carried, checks, preflight
 from megatron_eks.ops.kube import diagnosis, jobs, logs, nodes
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
@@ -123,7 +120,8 @@ def of_cluster(access: Access, project: Project, job: str | None) -> Iterator[Pa
         read = partial(_objects, client, (version, kind), plan, job)
         yield Part(f"kubernetes/{kind}.json", read, "objects")
     yield Part("nodes.json", lambda: [asdict(each) for each in nodes.read(client, plan)])
-    yield Part("preflight.json", lambda: json.loads(_preflight(access, project)))
+    judged = partial(preflight.cluster, access, project)
+    yield Part("preflight.json", lambda: checks.as_json(plan, judged()))
 
 
 def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
@@ -184,10 +182,3 @@ def _concerns(found: Object, plan: ClusterPlan, job: str | None) -> bool:
     platform = plan.platform
     others = {platform.system_namespace, platform.operator_namespace, "kube-system", "default"}
     return namespace in others and found["kind"] != "ConfigMap"
-
-
-def _preflight(access: Access, project: Project) -> str:
-    out = io.StringIO()
-    console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
-    preflight.show(preflight.cluster(access, project), project, "json", console)
-    return out.getvalue()

@@ -247,10 +247,10 @@ def _rest(line: str, start: int) -> Callable[[str], bool] | None:
     """Return what tells the further lines of a value that began in a line."""
     value = line[start:].strip()
     if value.endswith("\\"):
-        return _continued()
+        return _up_to(lambda other: not other.rstrip().endswith("\\"))
     mark = value[:1]
     if mark in {'"', "'"} and value.count(mark) == 1:
-        return _until(mark)
+        return _up_to(lambda other: mark in other)
     line = _PREFIX.sub("", line)
     if value and not _LINE_KEY.match(line):
         return None
@@ -268,23 +268,13 @@ def _rest(line: str, start: int) -> Callable[[str], bool] | None:
     return deeper
 
 
-def _continued() -> Callable[[str], bool]:
-    more = True
-
-    def inside(line: str) -> bool:
-        nonlocal more
-        was_more, more = more, line.rstrip().endswith("\\")
-        return was_more
-
-    return inside
-
-
-def _until(mark: str) -> Callable[[str], bool]:
+def _up_to(ends: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Return what tells the lines of a value up to that with its end, and no further one."""
     open_ = True
 
     def inside(line: str) -> bool:
         nonlocal open_
-        was_open, open_ = open_, open_ and mark not in line
+        was_open, open_ = open_, open_ and not ends(line)
         return was_open
 
     return inside

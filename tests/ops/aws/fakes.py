@@ -8,7 +8,7 @@ from typing import Any
 from botocore.client import BaseClient
 
 from megatron_eks.kubernetes.client import Client
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.project import load_project
@@ -25,7 +25,7 @@ CLUSTER = (
 )
 
 
-class FakeClock:
+class FakeClock(SystemClock):
     """A clock on which waiting takes no time; `after` says what happens meanwhile."""
 
     def __init__(self) -> None:
@@ -105,9 +105,9 @@ class FakeKubernetes(Client):
         self.objects: dict[str, list[dict[str, Any]]] = {}
         self.deleted: list[str] = []
 
-    def list(self, api_version, kind, namespace=None, *, labels="", fields=""):
+    def list(self, api_version, kind, namespace=None, *, labels="", fields="", missing_ok=False):
         """Return the objects of a kind that carry the labels."""
-        del api_version, namespace, fields
+        del api_version, namespace, fields, missing_ok
         wanted = dict(pair.split("=") for pair in labels.split(",") if pair)
         return [
             each

@@ -37,7 +37,7 @@ def change(verb, kind, name="Thing", *properties):
     """Return a change as a change set has it."""
     action = {"add": "Add", "remove": "Remove"}.get(verb, "Modify")
     replacement = {"replace": "True", "may replace": "Conditional"}.get(verb, "False")
-    return Change(action, name, "id", kind, replacement, properties)
+    return Change(action, name, kind, replacement, properties)
 
 
 def test_an_ami_release_is_refused_while_nodes_run():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops import preflight
+from megatron_eks.ops import checks, preflight
 from megatron_eks.ops.aws import deploy, retained
 from tests.local_aws.running import local_aws
 from tests.ops.aws.fakes import console, project_in, said, tools, written
@@ -61,7 +61,7 @@ def test_a_second_cluster_takes_nothing_of_the_first(cluster, aws):
     assert retained.repositories(second) == []
     assert retained.repositories(first) == ["megatron-training", "fsdp"]
     results, _ = preflight.account(second, reach=None, own_address=lambda: "8.8.4.4")
-    assert preflight.show(results, second.project, "json", second.console) == 4
+    assert checks.report(second.project.cluster, results, "json", second.console) == 4
     (names,) = (
         each for each in json.loads(written(second.console))["checks"] if each["name"] == "names"
     )

@@ -10,7 +10,7 @@ from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import Connection, Credentials, UnreachableError
 from megatron_eks.ops.kube import gpu_use
-from megatron_eks.ops.kube.gpu_use import Asked, Gpu
+from megatron_eks.ops.kube.gpu_use import Gpu
 
 
 @pytest.fixture
@@ -49,8 +49,7 @@ def answers(monkeypatch):
 def ask(*pods, **options):
     """Ask pods by name."""
     nobody = Client(Connection("https://127.0.0.1:1", ssl.create_default_context(), Credentials()))
-    found = gpu_use.ask(nobody, [Asked("n", pod) for pod in pods], **options)
-    return {asked.pod: use for asked, use in found.items()}
+    return gpu_use.ask(nobody, "n", pods, **options)
 
 
 def test_sixteen_at_once_and_each_its_own(answers):

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.ops.aws.preflight.facts import Quota
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import Quota, Subject
 from megatron_eks.ops.checks import in_aws
 
 _SHOWN_ACTIONS = 12

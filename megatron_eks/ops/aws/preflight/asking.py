@@ -7,8 +7,8 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws.preflight.facts import Unknown
 from megatron_eks.ops.aws.session import Aws, error_code, explained
+from megatron_eks.ops.checks import Unknown
 
 _Found = TypeVar("_Found")
 
@@ -42,7 +42,7 @@ class Asking:
 
     def note(self, what: str, why: str, remedy: str) -> None:
         """Note what is not known."""
-        self._unknown.append(Unknown(self.check, what, why, remedy))
+        self._unknown.append(Unknown(self.check, f"{what}: {why}", remedy))
 
     def client(self, service: str) -> BaseClient:
         """Return the client of a service."""

@@ -6,8 +6,7 @@ from datetime import timedelta
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.console import duration
-from megatron_eks.ops.aws.preflight.facts import Reservation
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import Reservation, Subject
 from megatron_eks.ops.aws.reservation import OVER
 from megatron_eks.plan.pools import PoolPlan
 
@@ -36,9 +35,9 @@ def offered(subject: Subject) -> Iterator[Finding]:
         yield Finding(Code.TYPE_NOT_OFFERED, path, found, remedy)
     system = subject.plan.system_nodes.instance_type
     zones = offers.get(system)
-    without = [each for each in subject.plan.availability_zones if each not in (zones or ())]
     # One zone is enough for them.
-    if "Cluster" in subject.plan.stacks and zones is not None and not set(zones) - set(without):
+    elsewhere = zones is not None and set(zones).isdisjoint(subject.plan.availability_zones)
+    if "Cluster" in subject.plan.stacks and elsewhere:
         found = f"none of the cluster's zones offers {system}"
         remedy = "use another type of the same size"
         yield Finding(Code.TYPE_NOT_OFFERED, ("system_nodes", "instance_type"), found, remedy)

@@ -1,14 +1,13 @@
 """Reads what an account may take: quotas, zones that offer a type, reservations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from megatron_eks.catalog.instances import system_node_size
-from megatron_eks.ops.aws import reservation
 from megatron_eks.ops.aws.capacity import UNKNOWN_CODE, offers_of, quota_of
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Quota, Reservation
+from megatron_eks.ops.aws.reservation import described, utc
 from megatron_eks.plan.cluster import ClusterPlan
 
 _STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")
@@ -76,29 +75,17 @@ def _network(ask: Asking, plan: ClusterPlan) -> Iterator[Quota]:
         yield from _quota(ask, Quota(*_ADDRESSES, needed=needed, used=addresses))
 
 
-def reservations(ask: Asking, plan: ClusterPlan) -> Mapping[str, Reservation | None]:
-    """Return the reservations that pools name; None for one that the account does not have."""
-    found: dict[str, Reservation | None] = {}
-    for pool in plan.pools:
-        number = pool.capacity.reservation_id
-        if number is not None and number not in found:
-            answer = ask(f"the reservation {number}", partial(_find, ask, number))
-            if answer is not None:
-                (found[number],) = answer
-    return found
-
-
-def _find(ask: Asking, number: str) -> tuple[Reservation | None]:
-    each = reservation.described(number, ask.client("ec2"))
+def reservation(ask: Asking, number: str) -> Reservation | None:
+    """Return a reservation that a pool names; None for one that the account does not have."""
+    each = described(number, ask.client("ec2"))
     if each is None:
-        return (None,)
-    found = Reservation(
+        return None
+    return Reservation(
         id=number,
         state=str(each.get("State", "")),
         instance_type=str(each.get("InstanceType", "")),
         zone=str(each.get("AvailabilityZone", "")),
         count=int(each.get("TotalInstanceCount", 0)),
-        starts=reservation.utc(each.get("StartDate")),
-        ends=reservation.utc(each.get("EndDate")),
+        starts=utc(each.get("StartDate")),
+        ends=utc(each.get("EndDate")),
     )
-    return (found,)

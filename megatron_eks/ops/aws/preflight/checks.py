@@ -1,15 +1,13 @@
 """All checks of an account, in the order in which they are shown."""
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
 from megatron_eks.ops.aws.preflight import (
     account_checks,
     capacity_checks,
     deployed_checks,
     network_checks,
 )
-from megatron_eks.ops.aws.preflight.subject import Subject
-from megatron_eks.ops.checks import Check, Result, in_aws, judged
+from megatron_eks.ops.aws.preflight.facts import Subject
+from megatron_eks.ops.checks import Check, Result, judged
 
 
 def _brings(subject: Subject) -> bool:
@@ -66,9 +64,4 @@ CHECKS: tuple[Check[Subject], ...] = (
 
 def results(subject: Subject) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-    code, level = Code.NOT_CHECKED, Level.WARNING
-    unknown = [
-        (each.check, in_aws(code, (each.check,), f"{each.what}: {each.why}", each.remedy, level))
-        for each in subject.facts.unknown
-    ]
-    return judged(CHECKS, subject, unknown)
+    return judged(CHECKS, subject, subject.facts.unknown)

@@ -85,10 +85,8 @@ def file_system(ask: Asking, number: str) -> FileSystem | None:
         reason=str(found.get("FailureDetails", {}).get("Message", "")),
         kind=str(found.get("FileSystemType", "")),
         capacity_gib=int(found.get("StorageCapacity", 0)),
-        deployment=str(lustre.get("DeploymentType", "")),
         dns_name=str(found.get("DNSName", "")),
         mount_name=str(lustre.get("MountName", "")),
-        vpc=str(found.get("VpcId", "")),
         subnets=tuple(found.get("SubnetIds", ())),
         groups=tuple((groups(ask, own) if own else {}).values()),
     )

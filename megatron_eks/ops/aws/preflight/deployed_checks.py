@@ -9,8 +9,7 @@ from megatron_eks.catalog.pins import bad_releases, newest_release_command
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.job_access import REMEDY
-from megatron_eks.ops.aws.preflight.facts import EksCluster
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import EksCluster, Subject
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.plan.cluster import EVENT_TTL
 
@@ -139,7 +138,7 @@ def node_groups(subject: Subject) -> Iterator[Finding]:
 def file_systems(subject: Subject) -> Iterator[Finding]:
     """Compare file systems with their plan."""
     planned = {
-        lustre.id: plan
+        lustre.id: (lustre, plan)
         for lustre, plan in zip(
             subject.outputs.file_systems, subject.plan.storage.file_systems, strict=True
         )
@@ -159,8 +158,9 @@ def file_systems(subject: Subject) -> Iterator[Finding]:
             text = f"it is {found.state}" + (f": {found.reason}" if found.reason else "")
             remedy = "see to it in the FSx console; pods cannot rely on it"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy)
-        wanted, lustre = planned[number], _of(subject, number)
-        if (found.dns_name, found.mount_name) != lustre and found.mount_name:
+        lustre, wanted = planned[number]
+        known = (lustre.dns_name, lustre.mount_name)
+        if found.mount_name and (found.dns_name, found.mount_name) != known:
             text = f"it is {found.dns_name} with mount name {found.mount_name}"
             remedy = "write that: meks outputs, or storage.lustre.existing"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy)
@@ -168,11 +168,6 @@ def file_systems(subject: Subject) -> Iterator[Finding]:
             text = f"it has {found.capacity_gib} GiB, and the file says {wanted.capacity_gib}"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, _DEPLOY, Level.WARNING)
         yield from _zone(subject, found.subnets, wanted.zone, path)
-
-
-def _of(subject: Subject, number: str) -> tuple[str, str]:
-    each = next(each for each in subject.outputs.file_systems if each.id == number)
-    return each.dns_name, each.mount_name
 
 
 def _zone(subject: Subject, subnets: tuple[str, ...], zone: str, path: Path) -> Iterator[Finding]:

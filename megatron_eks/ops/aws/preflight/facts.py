@@ -5,18 +5,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from megatron_eks.config.errors import Finding
+from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.node_groups import NodeGroup
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Something that could not be looked up."""
-
-    check: str
-    """The name of the check that would have needed it."""
-    what: str
-    why: str
-    remedy: str
+from megatron_eks.ops.checks import Unknown
+from megatron_eks.plan.cluster import ClusterPlan
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,6 @@ class Denied:
 
     principal: str
     action: str
-    resource: str
     what_for: str
     explicit: bool
 
@@ -115,10 +106,8 @@ class FileSystem:
     reason: str
     kind: str
     capacity_gib: int
-    deployment: str
     dns_name: str
     mount_name: str
-    vpc: str
     subnets: tuple[str, ...]
     groups: tuple[Group, ...]
 
@@ -183,3 +172,13 @@ class Facts:
     addons: Mapping[str, Addon | None] = field(default_factory=dict)
     node_groups: Mapping[str, NodeGroup | None] = field(default_factory=dict)
     unknown: list[Unknown] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An account, and the cluster that is or will be in it: what checks are given."""
+
+    facts: Facts
+    plan: ClusterPlan
+    outputs: Outputs
+    now: datetime

@@ -1,8 +1,8 @@
 """Reads a VPC that exists: subnets, security groups, and the key that a file names."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Group, Rule, Subnet
 from megatron_eks.ops.aws.session import if_there
@@ -53,31 +53,27 @@ def key_state(ask: Asking, arn: str) -> str:
     return str(found["KeyMetadata"]["KeyState"]) if found else ""
 
 
-def _group(found: Mapping[str, Json]) -> Group:
+def _group(found: Mapping[str, Any]) -> Group:
     return Group(
         id=str(found["GroupId"]),
         vpc=str(found.get("VpcId", "")),
-        ingress=tuple(_rules(found.get("IpPermissions"))),
-        egress=tuple(_rules(found.get("IpPermissionsEgress"))),
+        ingress=tuple(_rules(found.get("IpPermissions", ()))),
+        egress=tuple(_rules(found.get("IpPermissionsEgress", ()))),
     )
 
 
-def _rules(permissions: Json) -> Iterator[Rule]:
-    for each in permissions if isinstance(permissions, list) else ():
-        if not isinstance(each, dict):
-            continue
+def _rules(permissions: Iterable[Mapping[str, Any]]) -> Iterator[Rule]:
+    for each in permissions:
+        # -1 is every port, too.
         first, last = (
-            int(value) if isinstance(value := each.get(name), int) and value >= 0 else default
+            default if each.get(name, -1) < 0 else each[name]
             for name, default in zip(("FromPort", "ToPort"), _ALL_PORTS, strict=True)
         )
-        protocol = str(each.get("IpProtocol", ""))
         for kind, name in (
             ("UserIdGroupPairs", "GroupId"),
             ("IpRanges", "CidrIp"),
             ("Ipv6Ranges", "CidrIpv6"),
             ("PrefixListIds", "PrefixListId"),
         ):
-            peers = each.get(kind)
-            for peer in peers if isinstance(peers, list) else ():
-                if isinstance(peer, dict):
-                    yield Rule(protocol, first, last, str(peer.get(name, "")))
+            for peer in each.get(kind, ()):
+                yield Rule(each["IpProtocol"], first, last, peer.get(name, ""))

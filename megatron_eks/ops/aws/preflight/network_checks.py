@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.ops.aws.preflight.facts import Group
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import Group, Subject
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.output import count
 from megatron_eks.plan.network import node_addresses

@@ -75,5 +75,5 @@ def _refused(ask: Asking, arn: str, needs: list[Need], plan: ClusterPlan) -> lis
                 if each["EvalDecision"] != "allowed":
                     explicit = each["EvalDecision"] == "explicitDeny"
                     action = str(each["EvalActionName"])
-                    found.append(Denied(arn, action, resource, need.what_for, explicit))
+                    found.append(Denied(arn, action, need.what_for, explicit))
     return found

@@ -1,6 +1,6 @@
 """Reads what is judged; what may not be read is noted, and the rest is read all the same."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ from megatron_eks.ops.aws import job_access
 from megatron_eks.ops.aws.names import taken
 from megatron_eks.ops.aws.preflight import deployed, network, permissions
 from megatron_eks.ops.aws.preflight.asking import Asking
-from megatron_eks.ops.aws.preflight.capacity_facts import offers, quotas, reservations
+from megatron_eks.ops.aws.preflight.capacity_facts import offers, quotas, reservation
 from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
@@ -48,7 +48,8 @@ def read(
     ask.check = "quotas"
     facts.quotas = quotas(ask, plan, made=cluster is not None)
     ask.check = "reservations and Capacity Blocks"
-    facts.reservations = reservations(ask, plan)
+    named = dict.fromkeys(filter(None, (each.capacity.reservation_id for each in plan.pools)))
+    facts.reservations = _each(ask, "the reservation {}", named, reservation)
     _network(ask, plan, facts, cluster)
     _deployed(ask, plan, outputs, facts)
     facts.cluster = cluster and _reached(cluster, reach)
@@ -124,7 +125,7 @@ def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) ->
 
 
 def _each(
-    ask: Asking, what: str, names: list[str], find: Callable[[Asking, str], _Found]
+    ask: Asking, what: str, names: Iterable[str], find: Callable[[Asking, str], _Found]
 ) -> Mapping[str, _Found]:
     """Look each of some things up; those that nobody may look up are left out."""
     found: dict[str, _Found] = {}

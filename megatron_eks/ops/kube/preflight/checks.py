@@ -1,8 +1,6 @@
 """All checks of a cluster, in the order in which they are shown."""
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
-from megatron_eks.ops.checks import Check, Result, in_kubernetes, judged
+from megatron_eks.ops.checks import KUBERNETES, Check, Result, judged
 from megatron_eks.ops.kube.preflight import node_checks, platform_checks
 from megatron_eks.ops.kube.preflight.facts import Live
 from megatron_eks.plan.pools import POOL_LABEL
@@ -33,9 +31,4 @@ CHECKS: tuple[Check[Live], ...] = (
 
 def results(live: Live) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-    code, level = Code.NOT_CHECKED, Level.WARNING
-    unknown = [
-        (each.check, in_kubernetes(code, (each.check,), each.why, each.remedy, level))
-        for each in live.unknown
-    ]
-    return judged(CHECKS, live, unknown)
+    return judged(CHECKS, live, live.unknown, KUBERNETES)

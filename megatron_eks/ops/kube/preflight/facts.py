@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from megatron_eks.ops.checks import Unknown
 from megatron_eks.ops.kube.room import NodeRoom
 from megatron_eks.plan.cluster import ClusterPlan
 
@@ -95,15 +96,6 @@ class Claim:
     name: str
     phase: str | None
     """None: there is none."""
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Something that could not be looked up."""
-
-    check: str
-    why: str
-    remedy: str
 
 
 @dataclass

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.checks import Unknown
 from megatron_eks.ops.kube import readiness, room
 from megatron_eks.ops.kube.access import Access, explained
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
@@ -18,7 +19,6 @@ from megatron_eks.ops.kube.preflight.facts import (
     Part,
     PartState,
     Plugin,
-    Unknown,
     parts,
 )
 from megatron_eks.project import Project
@@ -36,30 +36,23 @@ DEVICES = {
 }
 
 
-class _Reader:
-    """Questions to one API server."""
-
-    def __init__(self, client: Client, live: Live) -> None:
-        self.client = client
-        self._live = live
-
-    def ask(self, check: str, question: Callable[[], _Found]) -> _Found | None:
-        """Return the answer, or None where this user may not look; that is noted."""
-        try:
-            return question()
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
-            failure = explained(error)
-            self._live.unknown.append(Unknown(check, failure.found, failure.remedy))
-            return None
+def _asked(live: Live, check: str, question: Callable[[], _Found]) -> _Found | None:
+    """Return the answer, or None where this user may not look; that is noted."""
+    try:
+        return question()
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        failure = explained(error)
+        live.unknown.append(Unknown(check, failure.found, failure.remedy))
+        return None
 
 
 def read(access: Access, project: Project) -> Live:
     """Read everything; raise what the client raises where the server does not answer."""
     client, plan = access.client, project.cluster
     live = Live(plan, access.is_local)
-    ask = _Reader(client, live).ask
+    ask = partial(_asked, live)
     live.missing_namespaces = ask("namespaces", lambda: _missing_namespaces(client, live)) or ()
     nodes = ask("nodes", lambda: client.list("v1", "Node")) or []
     live.nodes = room.rooms(nodes, ())
@@ -200,11 +193,8 @@ def _set_up(client: Client, live: Live) -> str | None:
 def _secrets(client: Client, project: Project) -> list[tuple[str, str, str]]:
     namespace = project.cluster.platform.namespace
     wanted = [(job.name, each.secret, each.key) for job in project.jobs for each in job.secrets]
-    names = dict.fromkeys(secret for _, secret, _ in wanted)
-    keys = {name: _keys(client, name, namespace) for name in names}
-    return [each for each in wanted if each[2] not in keys[each[1]]]
-
-
-def _keys(client: Client, name: str, namespace: str) -> set[str]:
-    found = client.find("v1", "Secret", name, namespace)
-    return set((found or {}).get("data") or {})
+    found = {
+        name: client.find("v1", "Secret", name, namespace) or {}
+        for name in {secret for _, secret, _ in wanted}
+    }
+    return [each for each in wanted if each[2] not in (found[each[1]].get("data") or {})]

@@ -8,8 +8,7 @@ import yaml
 
 from megatron_eks.config.outputs import Image, Lustre, Outputs
 from megatron_eks.ops.aws.preflight.checks import results
-from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts
-from megatron_eks.ops.aws.preflight.subject import Subject
+from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts, Subject
 from megatron_eks.project import Project, load_project
 from tests.ops.aws.fakes import ACCOUNT, CLUSTER
 

@@ -1,6 +1,7 @@
 """Who asks, what they may do, and how much the account may have."""
 
-from megatron_eks.ops.aws.preflight.facts import Caller, Denied, Quota, Unknown
+from megatron_eks.ops.aws.preflight.facts import Caller, Denied, Quota
+from megatron_eks.ops.checks import Unknown
 from tests.ops.aws.preflight.subjects import project, subject, told
 
 _ANN = "arn:aws:iam::123456789012:user/ann"
@@ -34,7 +35,7 @@ def test_the_root_of_an_account_is_a_warning(tmp_path):
 def test_all_denied_actions_are_named_together(tmp_path):
     """One line for each purpose and principal, not one deployment for each."""
     denied = tuple(
-        Denied(_ANN, action, "*", "the cluster", explicit)
+        Denied(_ANN, action, "the cluster", explicit)
         for action, explicit in (("eks:CreateCluster", False), ("ec2:RunInstances", True))
     )
     assert told(subject(project(tmp_path), denied=denied))["permissions"] == [
@@ -73,9 +74,7 @@ def test_what_is_in_use_counts_against_a_quota(tmp_path):
 
 def test_what_could_not_be_looked_up_is_no_passed_check(tmp_path):
     """It stands at the check that lacks it."""
-    unknown = Unknown(
-        "quotas", "the quota 'X'", "not allowed: servicequotas:GetServiceQuota", "ask"
-    )
+    unknown = Unknown("quotas", "the quota 'X': not allowed: servicequotas:GetServiceQuota", "ask")
     judged = subject(project(tmp_path), unknown=[unknown])
     assert told(judged) == {
         "quotas": [

@@ -15,10 +15,8 @@ SYSTEM = FileSystem(
     "",
     "LUSTRE",
     1200,
-    "PERSISTENT_2",
     "fs-1.fsx.us-east-2.amazonaws.com",
     "abcd",
-    "vpc-1",
     (),
     (),
 )

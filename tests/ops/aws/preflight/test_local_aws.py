@@ -8,7 +8,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from megatron_eks.__main__ import main
-from megatron_eks.ops import preflight
+from megatron_eks.ops import checks, preflight
 from megatron_eks.ops.aws import deploy
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
@@ -52,7 +52,7 @@ def judged(file: Path, aws, reach=lambda *_: None):
     of = console()
     found = tools(file, aws, of)
     results, _ = preflight.account(found, reach=reach, own_address=lambda: "8.8.4.4")
-    code = preflight.show(results, found.project, "json", of)
+    code = checks.report(found.plan, results, "json", of)
     shown = json.loads(written(of))
     jsonschema.validate(shown, _SCHEMA)
     return {each["name"]: each for each in shown["checks"]}, code

@@ -118,10 +118,8 @@ def file_system(*rules):
         "",
         "LUSTRE",
         1200,
-        "PERSISTENT_2",
         EXISTING["dns_name"],
         EXISTING["mount_name"],
-        VPC,
         (),
         (own,),
     )
