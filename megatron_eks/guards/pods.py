@@ -171,17 +171,8 @@ def _tolerates_pool(toleration: Value) -> bool:
 
 @manifest_guard
 def quotas(manifests: Manifests) -> Iterator[Finding]:
-    """Count devices in whole nodes, with room for each job (Kubernetes, "Resource Quotas")."""
-    named = {v.text for e in manifests.of("DaemonSet") if "efa" in e.name for v in type_values(e)}
-    types = [INSTANCES[each] for each in named & INSTANCES.keys()]
+    """Have room for each job (Kubernetes, "Resource Quotas")."""
     for quota in manifests.of("ResourceQuota"):
-        hard = quota["spec"]["hard"]
-        gpus, efa = (hard[f"requests.{each}"].quantity or 0 for each in (GPU, EFA))
-        for node in types if len(types) == 1 else ():
-            wrong = gpus % node.gpus or gpus * node.efa_interfaces != efa * node.gpus
-            found = f"{gpus} GPUs and {efa} EFA devices are no whole nodes: the last is never used"
-            remedy = f"write {node.gpus} and {node.efa_interfaces} for each {node.name}"
-            yield from report(Code.ABOVE_QUOTA, (wrong, hard, found, remedy))
         for job in manifests.of("PyTorchJob", "Job"):
             if job.namespace == quota.namespace and job.main_pod:
                 yield from _room(quota, job, job.main_pod)

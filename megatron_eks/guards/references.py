@@ -49,9 +49,6 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
             found = f"no {kind} {value.text!r}: the pods are not made, or wait for it"
             remedy = f"use {names}" if names else f"add the {kind}"
             yield from report(Code.MISSING_OBJECT, (missing, value, found, remedy))
-            if kept and kind == "ConfigMap" and not (kept["data"].raw or kept["binaryData"].raw):
-                found = f"no data, and {pod.owner.name} reads a file from it"
-                yield kept["data"].finding(Code.MISSING_OBJECT, found, "add data, a key a file")
     for each in manifests.of("ServiceAccount"):
         token, why = each["automountServiceAccountToken"], "its pods get a token they do not need"
         yield from token.must_be(Code.NEEDLESS_PRIVILEGE, NO, why=why, level=Level.WARNING)

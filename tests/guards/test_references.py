@@ -24,7 +24,7 @@ _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
         (_FETCH, f"{_POD} serviceAccountName", "job", Code.MISSING_OBJECT),
         (_FETCH, f"{_POD} priorityClassName", "training", Code.MISSING_OBJECT),
         ("ConfigMap/ddp-llama-3-2-1b-5fb41d77", "metadata name", "ddp", Code.MISSING_OBJECT),
-        ("ConfigMap/dcgm-exporter", "data", ABSENT, Code.MISSING_OBJECT),
+        ("ConfigMap/dcgm-exporter", "data", ABSENT, Code.MONITOR),
         (_FETCH, "metadata namespace", "megatron-workshp", Code.MISSING_OBJECT),
         (_FETCH, "metadata namespace", ABSENT, Code.MISSING_OBJECT),
         (_FETCH, f"{_POD} tolerations", lambda old: [*old, old[0]], Code.DUPLICATE_IN_POD),
