@@ -126,6 +126,9 @@ BUSYBOX_IMAGE = (
     "public.ecr.aws/docker/library/busybox:1.37.0"
     "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
 )
+# The last minor version with the second interface, which torch's rendezvous speaks (Kubernetes
+# v1.35.4, cmd/kubeadm/app/constants, MinExternalEtcdVersion).
+ETCD_IMAGE = "registry.k8s.io/etcd:3.5.24-0"
 # CUDA 13.0 runs on driver 580 and later, so on every AMI release above; nobody could confirm the
 # digest in this registry.
 CUDA_IMAGE = "nvcr.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
@@ -137,6 +140,7 @@ THIRD_PARTY_IMAGES = (
     TRAINING_OPERATOR_IMAGE,
     BUSYBOX_IMAGE,
     CUDA_IMAGE,
+    ETCD_IMAGE,
 )
 
 # EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container

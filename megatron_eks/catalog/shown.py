@@ -73,7 +73,7 @@ VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
-    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Cuda|AwsEfaK8sDevicePlugin"
+    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Cuda|Etcd|AwsEfaK8sDevicePlugin"
 )
 """Keys of `outputs.json`."""
 
@@ -113,13 +113,13 @@ _OPTIONS = """
     pytorch-init-container-max-tries zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
-"""Options with a value: of Megatron-LM, our programs, torchrun and the operator."""
+"""Options with a value: of Megatron-LM, our programs, torchrun, the operator and etcd."""
 
 LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"})
 """Options with any number of values."""
 
 WORDS = re.compile(
-    r"--|-|sh|-euc|-f|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
+    r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/megatron-eks/programs/\w+\.py"
 )

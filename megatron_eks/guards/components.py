@@ -1,4 +1,4 @@
-"""Guards of the platform: device plugins, metrics and the training operator.
+"""Guards of the platform: device plugins, metrics, the training operator and etcd.
 
 Facts are those of the releases in pins.py; of the operator: main.go, pkg/cert, pkg/controller.v1.
 """
@@ -17,10 +17,10 @@ from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
 _METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
-_OPERATOR = f"Deployment {_NAME}"
+_OPERATOR, _ETCD = f"Deployment {_NAME}", "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
-_ASKED = "webhooks 0 clientConfig service"
+_ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
 _PINNED = {
     _GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
@@ -34,7 +34,7 @@ _TYPES += "nodeSelectorTerms 0 matchExpressions 0 "
 _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay empty"
 _NO_EFA, _ELSEWHERE = "the plugin cannot open the EFA devices", "it runs on no node, or on others"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
-_TWICE, _NO_START = "two act at once on each job", "the operator does not start"
+_TWICE, _NO_START = "two act at once, on each job or for each rank", "the operator does not start"
 _GOES_ON = "jobs that the operator would refuse are taken, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
 
@@ -130,12 +130,20 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_same(_RULE, _GOES_ON, {"apiVersions": ["v1"], "resources": ["pytorchjobs"]}),
         (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
     ),
+    _ETCD: (
+        *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
+        (f"{_BOX}command", (["etcd"],), "the container starts no etcd"),
+        (f"{_ARGS}--enable-v2", ("--enable-v2", "--enable-v2=true"), _MEET),
+        (f"{_ARGS}--listen-client-urls", ("--listen-client-urls=http://0.0.0.0:2379",), _MEET),
+        (f"{_ARGS}--advertise-client-urls", ("--advertise-client-urls=http://etcd:2379",), _MEET),
+    ),
 }
 _CODES = {"DaemonSet": Code.DEVICE_PLUGIN, _HOOK: Code.WEBHOOK}
 _NEEDED = (
     (_OPERATOR, "Secret", _CERTIFICATE),
     (_OPERATOR, "CustomResourceDefinition", "pytorchjobs.kubeflow.org"),
     (_OPERATOR, _HOOK, _CONFIGURATION),
+    (_ETCD, "Service", "etcd"),
 )
 _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
