@@ -80,7 +80,7 @@ def wait_for_run_id(endpoint: str, job: str) -> str:
         time.sleep(_PAUSE_SECONDS)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: list[str]) -> int:
     """Become the command, with the run id in its environment; return only if that fails."""
     try:
         run_id = wait_for_run_id(os.environ["PET_RDZV_ENDPOINT"], os.environ["PET_RDZV_ID"])

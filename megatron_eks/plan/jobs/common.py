@@ -129,7 +129,7 @@ def ranks(
     allowed = job.runtime.gang_restarts if restarts is None else restarts
     meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
     in_etcd = ("python3", f"{PROGRAMS}/{ETCD_RUN_ID}.py")
-    starter = in_etcd if job.runtime.rendezvous == "etcd" else ()
+    launcher = (*(in_etcd if job.runtime.rendezvous == "etcd" else ()), job.runtime.torchrun_path)
     checkpoint_bytes = training.checkpoint_bytes if training else 0
     shm_gib = job.runtime.shm_gib
     resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=shm_gib)
@@ -137,9 +137,7 @@ def ranks(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
         workload=workload,
-        command=_recorded(
-            job, cluster, *starter, job.runtime.torchrun_path, *meeting, program.path
-        ),
+        command=_recorded(job, cluster, *launcher, *meeting, program.path),
         restarts_in_place=allowed > 0,
         # Restarts of all containers are summed, and the job fails when the sum reaches the limit
         # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
