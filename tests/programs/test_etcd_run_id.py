@@ -1,6 +1,7 @@
 """Nodes meet in a real etcd through real torchruns, each started as a pod starts it."""
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -8,12 +9,13 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
 
 from megatron_eks.local.kubernetes.build import cache_folder
-from tests.ports import free_port
+from megatron_eks.local.kubernetes.processes import free_port
 from tests.programs.run_program import PROGRAMS, TORCHRUN, run
 
 pytestmark = pytest.mark.programs
@@ -57,6 +59,16 @@ class Etcd:
         self._process = subprocess.Popen(  # noqa: S603
             [self._program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+
+    def keys(self, directory: str) -> dict[str, int]:
+        """Return what is in a directory, with the index at which each was made."""
+        with urlopen(f"http://{self.address}/v2/keys{directory}") as answer:
+            nodes = json.load(answer)["node"].get("nodes", [])
+        return {each["key"]: each["createdIndex"] for each in nodes}
+
+    def expire(self, key: str) -> None:
+        """Remove a key, as its time to live does."""
+        urlopen(Request(f"http://{self.address}/v2/keys{key}", method="DELETE")).close()
 
     def stop(self) -> None:
         """End it."""
@@ -141,6 +153,21 @@ def test_a_job_meets_again_after_its_end(pod, tmp_path):
         (tmp_path / "end").unlink()
 
 
+def test_what_is_past_is_removed(pod, etcd, tmp_path):
+    """Torch never does; a run id whose state has expired is taken again, and its keys are new."""
+    both = [pod(name) for name in "ab"]
+    for each in both:
+        each.wait_for("job.1")
+    (tmp_path / "end").touch()
+    assert [each.process.wait(_SECONDS) for each in both] == [0, 0]
+    (tmp_path / "end").unlink()
+    newest = max(etcd.keys("/torch/elastic/store").values())
+    etcd.expire("/torch/elastic/rendezvous/job.1")
+    for each in [pod(name) for name in "cd"]:
+        each.wait_for("job.1")
+    assert min(etcd.keys("/torch/elastic/store").values()) > newest
+
+
 def test_a_lost_node_is_replaced_where_the_other_waits(pod):
     """The run id is open, so who comes instead meets the agent that lives."""
     lives, lost = pod("a", restarts=3), pod("b", restarts=3)
@@ -185,3 +212,25 @@ def test_etcd_loses_its_data(pod, etcd):
     etcd.start()
     for each in again:
         each.wait_for("job.1")
+
+
+def test_etcd_that_does_not_answer(programs_python):
+    """One line says so, after a time that is bounded."""
+    program = "import sys, etcd_run_id as it; it._PATIENCE_SECONDS = 0; sys.exit(it.main(['true']))"
+    place = {"PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "PET_RDZV_ID": "job"}
+    done = subprocess.run(  # noqa: S603
+        [programs_python, "-c", program],
+        env={**os.environ, **place, "PYTHONPATH": f"{PROGRAMS}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 5
+    (line,) = [each for each in done.stderr.splitlines() if each.startswith("error")]
+    assert line.startswith(f"error etcd at {place['PET_RDZV_ENDPOINT']}: does not answer")
+
+
+def test_an_image_without_the_client():
+    """Of the user's own, perhaps: what is missing is named."""
+    ended = run("etcd_run_id.py", "true")
+    assert (ended.code, ended.stderr.count("install python-etcd")) == (4, 1)
