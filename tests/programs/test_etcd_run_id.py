@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-import psutil
 import pytest
 
 from megatron_eks.local.kubernetes.build import cache_folder
@@ -112,10 +111,11 @@ class Pod:
 
     def end(self, number: int = signal.SIGKILL) -> None:
         """End all of it, as a lost node does."""
-        ranks = psutil.Process(self.process.pid).children(recursive=True)
+        process = self.process.pid
+        ranks = Path(f"/proc/{process}/task/{process}/children").read_text().split()
         self.process.send_signal(number)
         for each in ranks if number == signal.SIGKILL else ():
-            each.kill()
+            os.kill(int(each), signal.SIGKILL)
         self.process.wait()
 
 
