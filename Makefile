@@ -114,17 +114,17 @@ bench: setup-dev programs ## Time the project.
 lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade takes newer versions.
 	$(UV_COMPILE) $(LOCK) -o requirements.txt requirements.in
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
-	$(UV_COMPILE) $(LOCK) -o requirements-programs.txt requirements-programs.in
+	$(UV_COMPILE) $(LOCK) --config-file assets/images/fsdp/uv.toml -o requirements-programs.txt requirements-programs.in
 	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
 	$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) --no-deps --python-version 3.12 \
 		--custom-compile-command "make lock" -o requirements-bridge.txt requirements-bridge.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	$(NPM) --prefix tests/javascript install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
-		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: \
-		--custom-compile-command "make lock" requirements.in -o requirements.txt
+		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: --no-binary python-etcd \
+		--config-file uv.toml --custom-compile-command "make lock" requirements.in -o requirements.txt
 	cd assets/images/megatron && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
-		--python-version 3.12 --python-platform x86_64-manylinux_2_39 --only-binary :all: \
+		--python-version 3.12 --python-platform x86_64-manylinux_2_39 --only-binary :all: --no-binary python-etcd \
 		--config-file uv.toml --custom-compile-command "make lock" requirements.in -o requirements.txt
 
 generate: setup-dev ## Rewrite the files derived from code.
@@ -165,7 +165,8 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 			"$$($(BIN)/uv python find --managed-python --no-python-downloads 3.12 2>/dev/null)" $(PYTHON); do \
 		if "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then break; fi; \
 	done; $(BIN)/uv venv --quiet --clear --python "$$(command -v "$$python")" .venv-programs
-	$(UV_SYNC) --python .venv-programs/bin/python requirements-programs.txt
+	@# python-etcd has no wheel.
+	$(UV_SYNC) --no-binary python-etcd --python .venv-programs/bin/python requirements-programs.txt
 	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
 		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; fi
 	cp megatron_eks/local/quick_start.pth .venv-programs/lib/python3.*/site-packages/

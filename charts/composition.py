@@ -6,6 +6,7 @@ import cdk8s
 
 from charts.platform.dcgm_exporter import DcgmExporter
 from charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
+from charts.platform.etcd import Etcd
 from charts.platform.job_records import JobRecords
 from charts.platform.namespaces import Certificates, Namespaces, Quotas
 from charts.platform.network_policies import NetworkPolicies
@@ -39,6 +40,8 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
         makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
     makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
     makers["41-job-records"] = lambda name: JobRecords(app, name, plan=plan)
+    if platform.etcd:
+        makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     charts = {name: make(name) for name, make in makers.items()}
     _name_cluster(app, plan)
     return charts

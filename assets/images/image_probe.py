@@ -44,9 +44,12 @@ MODULES: dict[str, tuple[str, ...]] = {
         *("megatron.core", "megatron.training", "megatron.bridge", "transformer_engine"),
         *("nvidia_resiliency_ext.checkpointing.async_ckpt", "transformers", "psutil"),
         *("tensorboard.summary.writer", "boto3", "gigatoken", "orjson", "tokenizers", "zstandard"),
-        *("safetensors", "yaml"),
+        *("safetensors", "yaml", "etcd"),
     ),
-    "fsdp": ("torch.distributed.fsdp", "boto3", "datasets", "safetensors", "tokenizers", "yaml"),
+    "fsdp": (
+        *("torch.distributed.fsdp", "boto3", "datasets", "safetensors", "tokenizers", "yaml"),
+        "etcd",
+    ),
 }
 """What the programs of an image import."""
 OURS: dict[str, tuple[str, ...]] = {

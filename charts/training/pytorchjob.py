@@ -8,11 +8,14 @@ from constructs import Construct
 from charts.training.objects import job_object, rank_policy
 from charts.training.pod import job_pod
 from megatron_eks.plan.job import JobPlan, Rendezvous
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 
 # On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
 _JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 _REPLICAS = "/spec/pytorchReplicaSpecs"
+
+# What the operator and torchrun call the second version of etcd's rendezvous.
+_BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
 
 
 def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
@@ -52,13 +55,16 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
 
 def _elastic(name: str, rendezvous: Rendezvous) -> dict[str, object]:
     """Return how ranks meet; without metrics, which would scale a job by the CPUs of its pods."""
-    return {
-        "rdzvBackend": "c10d",
+    policy: dict[str, object] = {
+        "rdzvBackend": _BACKENDS[rendezvous.backend],
         "rdzvId": name,
         "minReplicas": rendezvous.min_nodes,
         "maxReplicas": rendezvous.max_nodes,
         "maxRestarts": rendezvous.max_restarts,
     }
+    if rendezvous.backend == "etcd":
+        policy |= {"rdzvHost": ETCD_SERVICE, "rdzvPort": ETCD_PORT}
+    return policy
 
 
 @cache

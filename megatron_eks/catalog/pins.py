@@ -131,6 +131,9 @@ PYTHON_IMAGE = (
     "public.ecr.aws/docker/library/python:3.13-slim-bookworm"
     "@sha256:01f42367a0a94ad4bc17111776fd66e3500c1d87c15bbd6055b7371d39c124fb"
 )
+# The last minor version with the second interface, which torch's rendezvous speaks (Kubernetes
+# v1.35.4, cmd/kubeadm/app/constants, MinExternalEtcdVersion).
+ETCD_IMAGE = "registry.k8s.io/etcd:3.5.24-0"
 # CUDA 13.0 runs on driver 580 and later, so on every AMI release above; nobody could confirm the
 # digest in this registry.
 CUDA_IMAGE = "nvcr.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
@@ -143,6 +146,7 @@ THIRD_PARTY_IMAGES = (
     BUSYBOX_IMAGE,
     PYTHON_IMAGE,
     CUDA_IMAGE,
+    ETCD_IMAGE,
 )
 
 # EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container

@@ -74,7 +74,7 @@ VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
-    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Cuda|AwsEfaK8sDevicePlugin"
+    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Cuda|Etcd|AwsEfaK8sDevicePlugin"
 )
 """Keys of `outputs.json`."""
 
@@ -109,18 +109,18 @@ _OPTIONS = """
     max-bytes min-bytes model on-bad-line output-prefix pass-busbw-gb-s pass-mb-s recipe s3-uri
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node
-    controller-threads enable-scheme kube-api-burst kube-api-qps name namespace
-    pytorch-init-container-image
+    advertise-client-urls controller-threads data-dir enable-scheme enable-v2 kube-api-burst
+    kube-api-qps listen-client-urls name namespace pytorch-init-container-image
     pytorch-init-container-max-tries volumes zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
-"""Options with a value: of Megatron-LM, our programs, torchrun and the operator."""
+"""Options with a value: of Megatron-LM, our programs, torchrun, the operator and etcd."""
 
 LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"})
 """Options with any number of values."""
 
 WORDS = re.compile(
-    r"--|-|sh|-euc|-f|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
+    r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/(megatron-eks/programs|job-records)/\w+\.py"
 )

@@ -266,6 +266,7 @@ class Platform(Model):
     dcgm_exporter: bool = True
     """GPU metrics for Prometheus, from every GPU node."""
     etcd: bool = False
+    """Where the ranks of jobs with `runtime.rendezvous: etcd` meet."""
     kueue: bool = False
     trainer_v2: bool = False
 

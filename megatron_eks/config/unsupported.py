@@ -12,7 +12,6 @@ from megatron_eks.config.job import AnyJob, TorchRun
 
 # By key, the value that is rendered today.
 _CLUSTER: dict[str, object] = {
-    "platform.etcd": False,
     "platform.kueue": False,
     "platform.trainer_v2": False,
     "observability.enabled": False,

@@ -1,4 +1,4 @@
-"""Guards of the platform: device plugins, metrics and the training operator.
+"""Guards of the platform: device plugins, metrics, the training operator and etcd.
 
 Facts are those of the releases in pins.py; of the operator: main.go, pkg/cert, pkg/controller.v1.
 """
@@ -18,9 +18,10 @@ from megatron_eks.guards.values import NO, YES, Row, Value, report
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
 _METRICS, _NAME, _RECORDS = "DaemonSet dcgm-exporter", "training-operator", "job-records"
 _OPERATOR, _RECORDER = f"Deployment {_NAME}", f"Deployment {_RECORDS}"
+_ETCD = "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
-_ASKED = "webhooks 0 clientConfig service"
+_ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
 _RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
 _PINNED = {
     _GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
@@ -34,8 +35,8 @@ _TYPES += "nodeSelectorTerms 0 matchExpressions 0 "
 _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay empty"
 _NO_EFA, _ELSEWHERE = "the plugin cannot open the EFA devices", "it runs on no node, or on others"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
-_TWICE, _NO_START = "two act at once on each job", "the operator does not start"
-_TWO, _NO_RECORD = "two write the same files", "no pod's end is kept"
+_TWICE, _NO_START = "two do the work of one, in each other's way", "the operator does not start"
+_NO_RECORD = "no pod's end is kept"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
 _GOES_ON = "jobs that the operator would refuse are taken, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
@@ -61,12 +62,11 @@ def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
     return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
 
 
-def _one(why: str) -> list[Row]:
-    template = "spec template metadata annotations megatron-eks/template"
-    rows = _same("spec ", why, {"replicas": 1, "strategy type": "Recreate"})
-    return [*rows, _MEMORY, (template, (), "an old one stays in use")]
-
-
+_ONE: tuple[Row, ...] = (
+    *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
+    ("spec template metadata annotations megatron-eks/template", (), "an old one stays in use"),
+    _MEMORY,
+)
 _EVERY: tuple[Row, ...] = (
     (f"{_POD}priorityClassName", ("system-node-critical",), "others push it off the node"),
     (f"{_POD}tolerations key=nvidia.com/gpu effect", ("NoSchedule", None), _ELSEWHERE),
@@ -118,7 +118,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         for key, value in {"scrape": "true", "port": "9400", "path": "/metrics"}.items()
     ),
     _OPERATOR: (
-        *_one(_TWICE),
+        *_ONE,
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         (f"{_POD}volumes name=certificate secret secretName", (_CERTIFICATE,), _NO_START),
@@ -128,7 +128,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
     ),
     _RECORDER: (
-        *_one(_TWO),
+        *_ONE,
         (f"{_POD}securityContext runAsUser", (10001,), "it may not write beside the jobs' logs"),
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), _NO_RECORD),
         (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), _NO_RECORD),
@@ -145,12 +145,20 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_same(_RULE, _GOES_ON, {"apiVersions": ["v1"], "resources": ["pytorchjobs"]}),
         (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
     ),
+    _ETCD: (
+        *_ONE[:2],
+        (f"{_BOX}command", (["etcd"],), "the container starts no etcd"),
+        (f"{_ARGS}--enable-v2", ("--enable-v2", "--enable-v2=true"), _MEET),
+        (f"{_ARGS}--listen-client-urls", ("--listen-client-urls=http://0.0.0.0:2379",), _MEET),
+        (f"{_ARGS}--advertise-client-urls", ("--advertise-client-urls=http://etcd:2379",), _MEET),
+    ),
 }
 _CODES = {"DaemonSet": Code.DEVICE_PLUGIN, _HOOK: Code.WEBHOOK}
 _NEEDED = (
     (_OPERATOR, "Secret", _CERTIFICATE),
     (_OPERATOR, "CustomResourceDefinition", "pytorchjobs.kubeflow.org"),
     (_OPERATOR, _HOOK, _CONFIGURATION),
+    (_ETCD, "Service", "etcd"),
 )
 _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
@@ -209,11 +217,6 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
             lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
             found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
             yield from report(code, (lacks, each, found, "name types with EFA"))
-    for part in [each for each in offered if plugins and each not in plugins]:
-        for pod in [each for each in manifests.pods if each.asks(offered[part])][:1]:
-            found = f"no {part} beside the other plugin: no node offers {offered[part]}"
-            place = pod.main["resources"]["limits"][offered[part]]
-            yield place.finding(code, found, f"apply the {part}")
 
 
 @manifest_guard

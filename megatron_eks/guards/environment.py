@@ -149,8 +149,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     words = [*pod.main["command"], *pod.main["args"]]
-    # `python3 record.py DIRECTORY DAYS` stands before what is started.
-    words = words[4 * (f"{_PROGRAMS}record.py" in [each.text for each in words[1:2]]) :]
+    # `python3 record.py DIRECTORY DAYS` stands before what is started, then what finds a run id.
+    for name, count in (("record.py", 4), ("etcd_run_id.py", 2)):
+        words = words[count * (f"{_PROGRAMS}{name}" in [each.text for each in words[1:2]]) :]
     at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
     name = words[at].text.removeprefix(_PROGRAMS) if words[at:] else ""
     if name not in PROGRAM_OPTIONS:

@@ -286,15 +286,10 @@ def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
     named = sorted({value.text for each in plugins for value in type_values(each)})
     known = [INSTANCES[each] for each in named if each in INSTANCES]
     # A pod has the EFA devices beside its GPUs; one that asks for no GPU takes all of them.
-    fitting = [
-        each
-        for each in known or INSTANCES.values()
-        if each.gpus >= max(gpus, 1) and (not efa or efa == _share(each, gpus))
+    wide = [each for each in known or INSTANCES.values() if each.gpus >= max(gpus, 1)]
+    share = [
+        max(e.efa_interfaces * (gpus or e.gpus) // e.gpus, bool(e.efa_interfaces)) for e in wide
     ]
+    fitting = [each for each, own in zip(wide, share, strict=True) if efa in (0, own)]
     large = [e.memory_mib for e in fitting if e.memory_mib - e.hugepages_mib > size / MIB]
     return [each for each in fitting if known or each.memory_mib == min(large, default=0)]
-
-
-def _share(node: InstanceType, gpus: int) -> int:
-    whole = node.efa_interfaces
-    return max(whole * (gpus or node.gpus) // node.gpus, min(whole, 1))

@@ -26,6 +26,7 @@ _WORDS = {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
+_RANKS: Json = {"matchLabels": {"app": "megatron-training"}}
 
 
 @manifest_guard
@@ -193,7 +194,7 @@ def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, s
 
 @manifest_guard
 def ways(manifests: Manifests) -> Iterator[Finding]:
-    """Let jobs reach names, credentials, HTTPS and their ranks; the operator the API server.
+    """Let jobs reach names, credentials, HTTPS, etcd and their ranks; the operator the API server.
 
     Ranks reach each other on every port: torch and NCCL choose theirs at random.
     """
@@ -209,10 +210,10 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
         way = _Way(0, "", [peer], "the labels of podSelector", lost)
         yield from (found for key in _PEERS for found in _blocked([policy], key, [way]))
     for pod in manifests.pods:
-        yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
+        yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone), policies)
 
 
-def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
+def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Finding]:
     spec = pod.owner["spec"]
     counts = [each["replicas"] for _, each in spec["pytorchReplicaSpecs"].items()]
     ranks = sum(each.number or 0 for each in counts or [spec["parallelism"]])
@@ -226,6 +227,12 @@ def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
     if own and "--enable-scheme" in str(pod.main["args"].raw):
         yield from _blocked(own, "egress", _NAMES)
         yield from _blocked(own, "ingress", [_WEBHOOK])
+    if policies and pod.main.at("command 0").text == "etcd":
+        chosen = [each for each in policies if each["spec"]["podSelector"].raw == _RANKS]
+        labels: Json = {"matchLabels": pod.metadata["labels"].raw}
+        for key, those, peer in (("ingress", own, _RANKS), ("egress", chosen, labels)):
+            way = _Way(2379, "TCP", [{"podSelector": peer}], f"pods of {peer}", "ranks never meet")
+            yield from _blocked([*those, pod.owner], key, [way])
 
 
 def _everyone(policy: Object) -> bool:

@@ -21,6 +21,9 @@ PROGRAMS = "/opt/megatron-eks/programs"
 RECORD = "record"
 """The program that starts all others, and keeps what they print."""
 
+ETCD_RUN_ID = "etcd_run_id"
+"""The program that starts torchrun where nodes meet in etcd."""
+
 CONFIG_DIRECTORY = "/etc/megatron-eks"
 """Where the files of a job are mounted."""
 
@@ -56,6 +59,7 @@ class SecretFile:
 class Rendezvous:
     """Ranks that meet through torchrun's agents, of which there may be more or fewer."""
 
+    backend: Literal["c10d", "etcd"]
     min_nodes: int
     max_nodes: int
     max_restarts: int

@@ -92,6 +92,10 @@ OPERATOR_NAMESPACE = "kubeflow"
 # Every pod of a job runs as it; its role is what they may do in AWS.
 SERVICE_ACCOUNT = "jobs"
 
+# Where ranks of `rendezvous: etcd` meet, and on which port.
+ETCD_SERVICE = "etcd"
+ETCD_PORT = 2379
+
 
 @dataclass(frozen=True)
 class PlatformPlan:
@@ -102,6 +106,7 @@ class PlatformPlan:
     namespace: str
     pod_security: Literal["restricted", "privileged"]
     dcgm_exporter: bool
+    etcd: bool
     claim: str
     mount_path: str
     capacity_gib: int
@@ -140,6 +145,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         namespace=config.platform.namespace,
         pod_security=config.platform.pod_security,
         dcgm_exporter=config.platform.dcgm_exporter,
+        etcd=config.platform.etcd,
         claim=CLAIM,
         mount_path=config.storage.lustre.mount_path,
         capacity_gib=config.storage.lustre.capacity_gib,

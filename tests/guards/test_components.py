@@ -1,4 +1,4 @@
-"""Device plugins, the metrics exporter and the training operator."""
+"""Device plugins, the metrics exporter, the training operator and etcd."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from megatron_eks.config.codes import Code
 from tests.guards.slips import ABSENT, in_manifest, without
 
 _GPU, _EFA = "DaemonSet/nvidia-device-plugin", "DaemonSet/aws-efa-k8s-device-plugin"
-_METRICS, _NAME = "DaemonSet/dcgm-exporter", "training-operator"
+_METRICS, _NAME, _ETCD = "DaemonSet/dcgm-exporter", "training-operator", "Deployment/etcd"
 _OPERATOR, _RECORDS = f"Deployment/{_NAME}", "Deployment/job-records"
 _HOOK = "ValidatingWebhookConfiguration/validator.training-operator.kubeflow.org"
 _POD, _BOX = "spec template spec", "spec template spec containers 0"
@@ -52,6 +52,12 @@ def test_a_wrong_part_is_reported(name, path, value, code):
 def test_old_plugin_of_p6():
     """Old plugins take the NVLink controllers of P6 nodes for EFA devices."""
     assert in_manifest(_EFA, f"{_BOX} image", _OLD, "p6-b200") == {Code.DEVICE_PLUGIN.name}
+
+
+@pytest.mark.parametrize(("path", "value"), [("spec replicas", 2), (f"{_BOX} command", ["sh"])])
+def test_etcd(path, value):
+    """Ranks meet in one etcd."""
+    assert Code.OPERATOR.name in in_manifest(_ETCD, path, value, "without_a_way_out")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_pods_of_an_indexed_job_know_their_rank(client, submit):
 
 def test_ranks_without_a_master_are_told_where_to_meet(client, submit):
     """Everything torchrun needs for c10d, and no rank."""
-    meeting = Rendezvous(1, 2, max_restarts=3)
+    meeting = Rendezvous("c10d", 1, 2, max_restarts=3)
     plan = replace(rendered.training_job(), name="elastic", rendezvous=meeting)
     job = rendered.only(rendered.jobs(plan), "PyTorchJob")
     submit(job)
@@ -70,6 +70,20 @@ def test_ranks_without_a_master_are_told_where_to_meet(client, submit):
         assert "PET_NODE_RANK" not in variables
         names = [each["name"] for each in pod["spec"]["initContainers"]]
         assert names == ["wait-for-policies"]
+
+
+def test_etcd_gets_its_pod(client, submit):
+    """In the namespace of jobs, under its level."""
+    found = rendered.platform(rendered.other_platform(etcd=True))
+    for each in found:
+        if "etcd" in each["metadata"]["name"]:
+            submit(each)
+    wait_for(
+        "etcd",
+        lambda: client.get("apps/v1", "Deployment", "etcd", "megatron-workshop")["status"].get(
+            "readyReplicas"
+        ),
+    )
 
 
 def wait_for_success(client: Client, job: Object) -> None:

@@ -203,6 +203,17 @@ def test_elastic_ranks_meet_at_the_first_worker(plan):
     assert (job.workers, job.backoff_limit) == (1, 7)
 
 
+def test_etcd_is_named_by_its_service(plan):
+    """Without bounds as many nodes as the file says."""
+    job = plan(
+        "fsdp-llama-2-7b", **{"sharding: full": "sharding: full\nruntime: {rendezvous: etcd}"}
+    )
+    assert job.rendezvous is not None
+    assert job.rendezvous.backend == "etcd"
+    assert job.command[4:7] == ("python3", f"{PROGRAMS}/etcd_run_id.py", "torchrun")
+    assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (2, 2)
+
+
 @pytest.mark.parametrize(
     "name",
     ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", "ddp-llama-3-2-1b"],

@@ -48,7 +48,7 @@ _runtime = st.fixed_dictionaries(
         ),
         "shm_gib": st.sampled_from([1, 16, 128]),
         "gang_restarts": st.integers(0, 5),
-        "rendezvous": st.sampled_from(["static", "c10d"]),
+        "rendezvous": st.sampled_from(["static", "c10d", "etcd"]),
         "host_network": st.booleans(),
         "ipc_lock": st.booleans(),
         "keep_days": st.integers(1, 365),

@@ -14,6 +14,7 @@ from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import (
     CONFIG_DIRECTORY,
+    ETCD_RUN_ID,
     MASTER_PORT,
     PROGRAMS,
     RECORD,
@@ -69,7 +70,7 @@ def log_directory(job: Job, cluster: ClusterPlan) -> str:
 def guard_args(job: GpuJob, cluster: ClusterPlan) -> tuple[str, ...]:
     """Return what a training program on several nodes has to know about network and peers.
 
-    The nodes of a job that meets anew by itself, through c10d, come and go.
+    The nodes of a job that meets anew by itself, through c10d or etcd, come and go.
     """
     if job.nodes == 1:
         return ()
@@ -127,6 +128,8 @@ def ranks(
     gpus = gpus_per_node(job, pool.instance)
     allowed = job.runtime.gang_restarts if restarts is None else restarts
     meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
+    in_etcd = ("python3", f"{PROGRAMS}/{ETCD_RUN_ID}.py")
+    launcher = (*(in_etcd if job.runtime.rendezvous == "etcd" else ()), job.runtime.torchrun_path)
     checkpoint_bytes = training.checkpoint_bytes if training else 0
     shm_gib = job.runtime.shm_gib
     resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=shm_gib)
@@ -134,7 +137,7 @@ def ranks(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
         workload=workload,
-        command=_recorded(job, cluster, job.runtime.torchrun_path, *meeting, program.path),
+        command=_recorded(job, cluster, *launcher, *meeting, program.path),
         restarts_in_place=allowed > 0,
         # Restarts of all containers are summed, and the job fails when the sum reaches the limit
         # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
@@ -218,6 +221,7 @@ def _rendezvous(job: GpuJob) -> Rendezvous | None:
         return None
     elastic = runtime.elastic
     return Rendezvous(
+        backend=runtime.rendezvous,
         min_nodes=elastic.min_nodes if elastic else job.nodes,
         max_nodes=_most_nodes(job),
         max_restarts=runtime.gang_restarts,

@@ -49,6 +49,10 @@ def hugging_face(token: SecretFile | None) -> Mapping[str, str]:
 def environment(job: Job, *parts: Mapping[str, str]) -> Mapping[str, str]:
     """Return every variable of a pod, in order; torchrun's own come from elsewhere."""
     env = {name: value for part in parts for name, value in part.items()}
+    if job.runtime.rendezvous != "static":
+        # Otherwise an agent that was the first before does not say again where its store is, and
+        # who takes a lost node's place waits for it in vain (torch 2.15, dynamic_rendezvous.py).
+        env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     return dict(sorted((env | job.runtime.env).items()))
 
 

@@ -30,7 +30,7 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from _nodes(job, pool)
         yield from check_capacity(pool, job.runtime.gang_restarts)
         yield from _shm(job, pool)
-        yield from _rendezvous(job, pool)
+        yield from _rendezvous(job, pool, cluster)
     yield from _patience(job)
 
 
@@ -98,14 +98,13 @@ def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
         yield warning(Code.SHM, ("runtime", "shm_gib"), found, remedy)
 
 
-def _rendezvous(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
+def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
     runtime, elastic = job.runtime, job.runtime.elastic
     path: Path = ("runtime", "rendezvous")
-    if runtime.rendezvous == "etcd":
-        # Tried with torch 2.15, python-etcd 0.4.5 and etcd 3.5.24: the end of a torchrun closes the
-        # meeting of that name, and EtcdStore keeps it so for two hours.
-        found = "a job meets in etcd only once: who starts again, ends with RendezvousClosedError"
-        yield Finding(Code.RENDEZVOUS, path, found, "use c10d, which needs no server")
+    if runtime.rendezvous == "etcd" and not cluster.platform.etcd:
+        found = "the cluster has no etcd"
+        remedy = "use c10d, which needs none, or set platform.etcd: true"
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
     if elastic is None:
         return
     path = ("runtime", "elastic")
