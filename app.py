@@ -6,10 +6,36 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 
 gc.disable()  # a million objects of the imports below live until the end: nothing to look for
 
+from megatron_eks import node
+
+# A resource of each service that the stacks use, the quickest to load first.
+_SERVICES = {
+    "kms": "CfnKey",
+    "ec2": "CfnVPC",
+    "iam": "CfnRole",
+    "s3": "CfnBucket",
+    "eks": "CfnCluster",
+    "logs": "CfnLogGroup",
+    "codebuild": "CfnProject",
+    "fsx": "CfnFileSystem",
+    "ecr": "CfnRepository",
+}
+
+
+def _load_cdk() -> None:
+    """Import the CDK; Node loads a service once it is asked for a constant of it."""
+    for service, kind in _SERVICES.items():
+        _ = getattr(import_module(f"aws_cdk.aws_{service}"), kind).CFN_RESOURCE_TYPE_NAME
+
+
+_cdk = node.load_in_background(_load_cdk)
+
+# ruff: noqa: E402 -- Node is started before the imports that take as long as its start
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
@@ -17,9 +43,8 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
 
-entry.use_bundled_node()
+_cdk.join()
 
-# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import aws_cdk as cdk
 
 from stacks.compose import build, refused_by_schema
@@ -69,4 +94,6 @@ def remove_stale(outdir: Path) -> list[Path]:
 
 if __name__ == "__main__":
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
-    sys.exit(entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config")))
+    status = entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
+    gc.freeze()  # or Python looks through all of them once more before it ends
+    sys.exit(status)
