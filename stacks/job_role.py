@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.data_access import PUSHED_DATA, BucketAccess
 from stacks.policies import (
+    PARTITION,
     POD_IDENTITY,
     POD_IDENTITY_ACTIONS,
     Condition,
@@ -82,7 +82,7 @@ def _only_jobs(plan: ClusterPlan) -> Condition:
 
 
 def _statements(access: BucketAccess) -> Iterator[Statement]:
-    bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{access.bucket}"
+    bucket = f"arn:{PARTITION}:s3:::{access.bucket}"
     if access.write:
         yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
         yield _listing(bucket, access.write)

@@ -12,6 +12,9 @@ from constructs import Construct, IConstruct
 
 from megatron_eks.plan.data_access import POLICY_NAME
 
+# Each is a question to Node, and the answer is the same for every stack.
+ACCOUNT, PARTITION = cdk.Aws.ACCOUNT_ID, cdk.Aws.PARTITION
+
 # A part of a policy document: `iam.CfnRole` takes it as it stands.
 Statement = dict[str, object]
 Document = dict[str, object]
@@ -44,9 +47,9 @@ def document(statements: Sequence[Statement]) -> Document:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def same_account(account: str) -> Condition:
+def same_account() -> Condition:
     """Let a service act for this account only."""
-    return {"StringEquals": {"aws:SourceAccount": account}}
+    return {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
 
 
 def role(
@@ -90,9 +93,7 @@ def role_of_managed_policies(
         construct_id,
         description=description,
         assume_role_policy_document=_trust(service, actions, None),
-        managed_policy_arns=[
-            f"arn:{cdk.Aws.PARTITION}:iam::aws:policy/{name}" for name in policies
-        ],
+        managed_policy_arns=[f"arn:{PARTITION}:iam::aws:policy/{name}" for name in policies],
     )
     finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
     acknowledge(made, reason, *(finding.format(name) for name in policies))
