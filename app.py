@@ -13,29 +13,32 @@ gc.disable()  # a million objects of the imports below live until the end: nothi
 
 from megatron_eks import node
 
-# A resource of each service that the stacks use, the quickest to load first.
-_SERVICES = {
-    "kms": "CfnKey",
-    "ec2": "CfnVPC",
-    "iam": "CfnRole",
-    "s3": "CfnBucket",
-    "eks": "CfnCluster",
-    "logs": "CfnLogGroup",
-    "codebuild": "CfnProject",
-    "fsx": "CfnFileSystem",
-    "ecr": "CfnRepository",
-}
+# A resource of each service that the stacks use.
+_SERVICES = (
+    "aws_ec2.CfnVPC",
+    "aws_iam.CfnRole",
+    "aws_s3.CfnBucket",
+    "aws_kms.CfnKey",
+    "aws_logs.CfnLogGroup",
+    "aws_eks.CfnCluster",
+    "aws_fsx.CfnFileSystem",
+    "aws_codebuild.CfnProject",
+    "aws_ecr.CfnRepository",
+)
 
 
 def _load_cdk() -> None:
-    """Import the CDK; Node loads a service once it is asked for a constant of it."""
-    for service, kind in _SERVICES.items():
-        _ = getattr(import_module(f"aws_cdk.aws_{service}"), kind).CFN_RESOURCE_TYPE_NAME
+    """Let Node load the CDK and these services: it does so when it is asked for a constant."""
+    import_module("aws_cdk")
+    jsii = import_module("jsii")
+    for kind in _SERVICES:
+        service = type(kind, (), {"__jsii_type__": f"aws-cdk-lib.{kind}"})
+        jsii.sget(service, "CFN_RESOURCE_TYPE_NAME")
 
 
 _cdk = node.load_in_background(_load_cdk)
 
-# ruff: noqa: E402 -- Node is started before the imports that take as long as its start
+# ruff: noqa: E402 -- Node starts before the imports that take as long, and the CDK's come last
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
@@ -43,8 +46,7 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
 
-_cdk.join()
-
+# isort: split
 import aws_cdk as cdk
 
 from stacks.compose import build, refused_by_schema
@@ -54,6 +56,7 @@ _OF_A_STACK = (".template.json", ".assets.json", ".metadata.json")
 
 def render(project: Project, outdir: Path) -> Iterable[Finding]:
     """Write the cloud assembly, and apply the guards to its templates."""
+    _cdk.join()
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
     contexts: dict[str, ImageContext] = {

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.network import NetworkPlan
-from stacks.policies import ACCOUNT, PARTITION, document, statement
+from stacks.policies import account, document, partition, statement
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class BaseStack(cdk.Stack):
         log_groups: str | None = None,
     ) -> str:
         """Make a rotated key and return its ARN; it serves the log groups of that name too."""
-        root = f"arn:{PARTITION}:iam::{ACCOUNT}:root"
+        root = f"arn:{partition()}:iam::{account()}:root"
         # IAM policies decide who uses the key (KMS Developer Guide, "Default key policy").
         statements = [statement(["kms:*"], ["*"], principal={"AWS": root})]
         if log_groups is not None:
             # CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using KMS", step 2.
-            groups = f"arn:{PARTITION}:logs:{self._region}:{ACCOUNT}:log-group:{log_groups}"
+            groups = f"arn:{partition()}:logs:{self._region}:{account()}:log-group:{log_groups}"
             statements.append(
                 statement(
                     [

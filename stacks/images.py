@@ -19,7 +19,7 @@ from megatron_eks.plan.images import (
 )
 from stacks.base import BaseStack, log_group
 from stacks.image_source import source, source_access, triggers
-from stacks.policies import ACCOUNT, PARTITION, acknowledge, role, same_account, statement
+from stacks.policies import account, acknowledge, partition, role, same_account, statement
 
 # The tag that a build moves; jobs name images by digest.
 _MOVING_TAG = "latest"
@@ -183,7 +183,7 @@ class ImageBuild(Construct):
                 statement(["logs:CreateLogStream", "logs:PutLogEvents"], [self._logs.attr_arn]),
                 statement(
                     _REPORT,
-                    [f"arn:{PARTITION}:codebuild:{self._stack.region}:{ACCOUNT}:{reports}"],
+                    [f"arn:{partition()}:codebuild:{self._stack.region}:{account()}:{reports}"],
                 ),
                 # CodeBuild encrypts what it keeps of a build with the project's key.
                 statement(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], [self._key]),

@@ -8,12 +8,12 @@ from constructs import Construct
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.data_access import PUSHED_DATA, BucketAccess
 from stacks.policies import (
-    PARTITION,
     POD_IDENTITY,
     POD_IDENTITY_ACTIONS,
     Condition,
     Statement,
     acknowledge,
+    partition,
     role,
     statement,
 )
@@ -82,7 +82,7 @@ def _only_jobs(plan: ClusterPlan) -> Condition:
 
 
 def _statements(access: BucketAccess) -> Iterator[Statement]:
-    bucket = f"arn:{PARTITION}:s3:::{access.bucket}"
+    bucket = f"arn:{partition()}:s3:::{access.bucket}"
     if access.write:
         yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
         yield _listing(bucket, access.write)

@@ -5,15 +5,13 @@ policy is a JSON document in both forms.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IConstruct
 
 from megatron_eks.plan.data_access import POLICY_NAME
-
-# Each is a question to Node, and the answer is the same for every stack.
-ACCOUNT, PARTITION = cdk.Aws.ACCOUNT_ID, cdk.Aws.PARTITION
 
 # A part of a policy document: `iam.CfnRole` takes it as it stands.
 Statement = dict[str, object]
@@ -23,6 +21,18 @@ Condition = dict[str, dict[str, object]]
 # EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
 POD_IDENTITY = "pods.eks.amazonaws.com"
 POD_IDENTITY_ACTIONS = ("sts:AssumeRole", "sts:TagSession")
+
+
+@cache
+def account() -> str:
+    """Return what stands for the account; the CDK would ask Node for it each time."""
+    return cdk.Aws.ACCOUNT_ID
+
+
+@cache
+def partition() -> str:
+    """Return what stands for the partition, as above."""
+    return cdk.Aws.PARTITION
 
 
 def statement(
@@ -49,7 +59,7 @@ def document(statements: Sequence[Statement]) -> Document:
 
 def same_account() -> Condition:
     """Let a service act for this account only."""
-    return {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
+    return {"StringEquals": {"aws:SourceAccount": account()}}
 
 
 def role(
@@ -93,7 +103,7 @@ def role_of_managed_policies(
         construct_id,
         description=description,
         assume_role_policy_document=_trust(service, actions, None),
-        managed_policy_arns=[f"arn:{PARTITION}:iam::aws:policy/{name}" for name in policies],
+        managed_policy_arns=[f"arn:{partition()}:iam::aws:policy/{name}" for name in policies],
     )
     finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
     acknowledge(made, reason, *(finding.format(name) for name in policies))
