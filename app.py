@@ -13,27 +13,28 @@ gc.disable()  # a million objects of the imports below live until the end: nothi
 
 from megatron_eks import node
 
-# A resource of each service that the stacks use.
-_SERVICES = (
-    "aws_ec2.CfnVPC",
-    "aws_iam.CfnRole",
-    "aws_s3.CfnBucket",
-    "aws_kms.CfnKey",
-    "aws_logs.CfnLogGroup",
-    "aws_eks.CfnCluster",
-    "aws_fsx.CfnFileSystem",
-    "aws_codebuild.CfnProject",
-    "aws_ecr.CfnRepository",
-)
+# What Node loads a part of the CDK for: the assembly's, and a resource of each service.
+_CONSTANTS = {
+    "cx_api.EnvironmentPlaceholders": "CURRENT_ACCOUNT",
+    "aws_ec2.CfnVPC": "CFN_RESOURCE_TYPE_NAME",
+    "aws_iam.CfnRole": "CFN_RESOURCE_TYPE_NAME",
+    "aws_s3.CfnBucket": "CFN_RESOURCE_TYPE_NAME",
+    "aws_kms.CfnKey": "CFN_RESOURCE_TYPE_NAME",
+    "aws_logs.CfnLogGroup": "CFN_RESOURCE_TYPE_NAME",
+    "aws_eks.CfnCluster": "CFN_RESOURCE_TYPE_NAME",
+    "aws_fsx.CfnFileSystem": "CFN_RESOURCE_TYPE_NAME",
+    "aws_codebuild.CfnProject": "CFN_RESOURCE_TYPE_NAME",
+    "aws_ecr.CfnRepository": "CFN_RESOURCE_TYPE_NAME",
+}
 
 
 def _load_cdk() -> None:
-    """Let Node load the CDK and these services: it does so when it is asked for a constant."""
+    """Let Node load the parts of the CDK that the stacks use, by asking for their constants."""
     import_module("aws_cdk")
     jsii = import_module("jsii")
-    for kind in _SERVICES:
-        service = type(kind, (), {"__jsii_type__": f"aws-cdk-lib.{kind}"})
-        jsii.sget(service, "CFN_RESOURCE_TYPE_NAME")
+    for name, constant in _CONSTANTS.items():
+        # Python's own module of the part may be loading: the main thread imports it.
+        jsii.sget(type(name, (), {"__jsii_type__": f"aws-cdk-lib.{name}"}), constant)
 
 
 _cdk = node.load_in_background(_load_cdk)
