@@ -6,10 +6,40 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 
 gc.disable()  # a million objects of the imports below live until the end: nothing to look for
 
+from megatron_eks import node
+
+# What Node loads a part of the CDK for: the assembly's, and a resource of each service.
+_CONSTANTS = {
+    "cx_api.EnvironmentPlaceholders": "CURRENT_ACCOUNT",
+    "aws_ec2.CfnVPC": "CFN_RESOURCE_TYPE_NAME",
+    "aws_iam.CfnRole": "CFN_RESOURCE_TYPE_NAME",
+    "aws_s3.CfnBucket": "CFN_RESOURCE_TYPE_NAME",
+    "aws_kms.CfnKey": "CFN_RESOURCE_TYPE_NAME",
+    "aws_logs.CfnLogGroup": "CFN_RESOURCE_TYPE_NAME",
+    "aws_eks.CfnCluster": "CFN_RESOURCE_TYPE_NAME",
+    "aws_fsx.CfnFileSystem": "CFN_RESOURCE_TYPE_NAME",
+    "aws_codebuild.CfnProject": "CFN_RESOURCE_TYPE_NAME",
+    "aws_ecr.CfnRepository": "CFN_RESOURCE_TYPE_NAME",
+}
+
+
+def _load_cdk() -> None:
+    """Let Node load the parts of the CDK that the stacks use, by asking for their constants."""
+    import_module("aws_cdk")
+    jsii = import_module("jsii")
+    for name, constant in _CONSTANTS.items():
+        # Python's own module of the part may be loading: the main thread imports it.
+        jsii.sget(type(name, (), {"__jsii_type__": f"aws-cdk-lib.{name}"}), constant)
+
+
+_cdk = node.load_in_background(_load_cdk)
+
+# ruff: noqa: E402 -- Node starts before the imports that take as long, and the CDK's come last
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
@@ -17,9 +47,7 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
 
-entry.use_bundled_node()
-
-# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
+# isort: split
 import aws_cdk as cdk
 
 from stacks.compose import build, refused_by_schema
@@ -29,6 +57,7 @@ _OF_A_STACK = (".template.json", ".assets.json", ".metadata.json")
 
 def render(project: Project, outdir: Path) -> Iterable[Finding]:
     """Write the cloud assembly, and apply the guards to its templates."""
+    _cdk.join()
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
     contexts: dict[str, ImageContext] = {
@@ -69,4 +98,6 @@ def remove_stale(outdir: Path) -> list[Path]:
 
 if __name__ == "__main__":
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
-    sys.exit(entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config")))
+    status = entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
+    gc.freeze()  # or Python looks through all of them once more before it ends
+    sys.exit(status)

@@ -21,8 +21,8 @@ import aws_cdk as cdk
 cdk.App(outdir={out!r}, analytics_reporting=False).synth()
 """
 ONE_OBJECT = """\
-from megatron_eks import entry
-entry.use_bundled_node()
+from megatron_eks import node
+node.use_bundled_node()
 import cdk8s, os
 from charts import composition
 from cdk8s_plus_27 import k8s

@@ -3,18 +3,24 @@
 import gc
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 gc.disable()  # a million objects of the imports below live until the end: nothing to look for
 
+from megatron_eks import node
+
+_cdk8s = node.load_in_background(partial(import_module, "cdk8s_plus_27.k8s"))
+
+# ruff: noqa: E402 -- Node is started before the imports that take as long as its start
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.project import MANIFESTS, Project
 
-entry.use_bundled_node()
+_cdk8s.join()
 
-# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import cdk8s
 
 from charts import composition
@@ -53,4 +59,6 @@ def _builds(project: Project) -> dict[str, Build]:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS)))
+    status = entry.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS))
+    gc.freeze()  # or Python looks through all of them once more before it ends
+    sys.exit(status)

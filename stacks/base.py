@@ -11,7 +11,7 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.network import NetworkPlan
-from stacks.policies import document, statement
+from stacks.policies import account, document, partition, statement
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class BaseStack(cdk.Stack):
 
     def __init__(self, scope: Construct, plan: ClusterPlan, part: str, description: str) -> None:
         self._zones = list(plan.availability_zones)
+        self._region = plan.region  # the CDK's own answer is a question to Node
         super().__init__(
             scope,
             plan.stack(part),
@@ -71,18 +72,16 @@ class BaseStack(cdk.Stack):
         construct_id: str,
         *,
         description: str,
-        removal: cdk.RemovalPolicy,
+        removal: cdk.RemovalPolicy | None = None,
         log_groups: str | None = None,
     ) -> str:
         """Make a rotated key and return its ARN; it serves the log groups of that name too."""
-        root = f"arn:{cdk.Aws.PARTITION}:iam::{self.account}:root"
+        root = f"arn:{partition()}:iam::{account()}:root"
         # IAM policies decide who uses the key (KMS Developer Guide, "Default key policy").
         statements = [statement(["kms:*"], ["*"], principal={"AWS": root})]
         if log_groups is not None:
             # CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using KMS", step 2.
-            groups = (
-                f"arn:{cdk.Aws.PARTITION}:logs:{self.region}:{self.account}:log-group:{log_groups}"
-            )
+            groups = f"arn:{partition()}:logs:{self._region}:{account()}:log-group:{log_groups}"
             statements.append(
                 statement(
                     [
@@ -93,7 +92,7 @@ class BaseStack(cdk.Stack):
                         "kms:ReEncrypt*",
                     ],
                     ["*"],
-                    principal={"Service": f"logs.{self.region}.{cdk.Aws.URL_SUFFIX}"},
+                    principal={"Service": f"logs.{self._region}.{cdk.Aws.URL_SUFFIX}"},
                     condition={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
                 )
             )
@@ -104,7 +103,8 @@ class BaseStack(cdk.Stack):
             enable_key_rotation=True,
             key_policy=document(statements),
         )
-        key.apply_removal_policy(removal)
+        if removal is not None:
+            key.apply_removal_policy(removal)
         return key.attr_arn
 
 

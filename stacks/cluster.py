@@ -12,7 +12,7 @@ from stacks.bastion import Bastion
 from stacks.gpu_nodegroup import GpuNodegroup
 from stacks.job_role import associate
 from stacks.launch_template import instance_tags, metadata_options, root_volume
-from stacks.policies import acknowledge, role_of_managed_policies
+from stacks.policies import acknowledge, partition, role_of_managed_policies
 from stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -132,9 +132,7 @@ class ClusterStack(BaseStack):
 
     def _administrators(self, access: AccessPlan) -> None:
         entries = Construct(self, "Administrators")
-        policy = (
-            f"arn:{cdk.Aws.PARTITION}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        )
+        policy = f"arn:{partition()}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
         for arn in access.admin_role_arns:
             eks.CfnAccessEntry(
                 entries,

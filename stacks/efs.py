@@ -24,7 +24,6 @@ class SharedHomes(Construct):
         place: Place,
         key: str,
         uid: int,
-        removal: cdk.RemovalPolicy,
     ) -> None:
         super().__init__(scope, construct_id)
         self._name = name
@@ -63,7 +62,7 @@ class SharedHomes(Construct):
         self.access_point_id = access_point.attr_access_point_id
         """Through which it is mounted."""
         group = self._security_group(place)
-        targets = [
+        for zone, subnet in place.private_subnets.items():
             efs.CfnMountTarget(
                 self,
                 zone,
@@ -71,10 +70,6 @@ class SharedHomes(Construct):
                 subnet_id=subnet,
                 security_groups=[group.attr_group_id],
             )
-            for zone, subnet in place.private_subnets.items()
-        ]
-        for resource in (file_system, access_point, group, *targets):
-            resource.apply_removal_policy(removal)
 
     def _security_group(self, place: Place) -> ec2.CfnSecurityGroup:
         return ec2.CfnSecurityGroup(

@@ -2,12 +2,11 @@
 
 import re
 
-import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 
 from megatron_eks.build_context import context_folders
 from megatron_eks.plan.images import SourcePlan, buildspec
-from stacks.policies import Statement, statement
+from stacks.policies import Statement, partition, statement
 
 # Where a checkout has what the asset consists of.
 _ASSETS = "assets"
@@ -76,5 +75,5 @@ def source_access(github: SourcePlan | None, asset: str) -> Statement:
         )
     return statement(
         ["s3:GetObject", "s3:GetObjectVersion"],
-        [f"arn:{cdk.Aws.PARTITION}:s3:::{asset}"],
+        [f"arn:{partition()}:s3:::{asset}"],
     )

@@ -19,7 +19,7 @@ from megatron_eks.plan.images import (
 )
 from stacks.base import BaseStack, log_group
 from stacks.image_source import source, source_access, triggers
-from stacks.policies import acknowledge, role, same_account, statement
+from stacks.policies import account, acknowledge, partition, role, same_account, statement
 
 # The tag that a build moves; jobs name images by digest.
 _MOVING_TAG = "latest"
@@ -97,7 +97,7 @@ class ImageBuild(Construct):
 
     def __init__(
         self,
-        scope: Construct,
+        scope: cdk.Stack,
         construct_id: str,
         *,
         image: ImagePlan,
@@ -108,6 +108,7 @@ class ImageBuild(Construct):
         log_group_name: str,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._stack = scope
         self._image = image
         self._key = key
         self._repository = self._make_repository()
@@ -158,24 +159,22 @@ class ImageBuild(Construct):
             asset_hash=self._image.tag,
             asset_hash_type=cdk.AssetHashType.CUSTOM,
         )
-        stack = cdk.Stack.of(self)
-        asset = stack.synthesizer.add_file_asset(
+        asset = self._stack.synthesizer.add_file_asset(
             source_hash=staged.asset_hash,
             packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,
-            file_name=staged.relative_staged_path(stack),
+            file_name=staged.relative_staged_path(self._stack),
             display_name=f"Source of the {self._image.name} image",
         )
         return f"{asset.bucket_name}/{asset.object_key}"
 
     def _make_role(self, project_name: str) -> str:
-        stack = cdk.Stack.of(self)
         reports = f"report-group/{project_name}-{REPORT_GROUP}"
         made = role(
             self,
             "Role",
             description=f"Builds {self._image.repository}",
             service="codebuild.amazonaws.com",
-            condition=same_account(stack.account),
+            condition=same_account(),
             statements=[
                 source_access(self._github, self._asset),
                 # The token is the account's; what it opens, the next statement says.
@@ -184,7 +183,7 @@ class ImageBuild(Construct):
                 statement(["logs:CreateLogStream", "logs:PutLogEvents"], [self._logs.attr_arn]),
                 statement(
                     _REPORT,
-                    [f"arn:{cdk.Aws.PARTITION}:codebuild:{stack.region}:{stack.account}:{reports}"],
+                    [f"arn:{partition()}:codebuild:{self._stack.region}:{account()}:{reports}"],
                 ),
                 # CodeBuild encrypts what it keeps of a build with the project's key.
                 statement(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], [self._key]),

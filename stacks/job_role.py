@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
@@ -14,6 +13,7 @@ from stacks.policies import (
     Condition,
     Statement,
     acknowledge,
+    partition,
     role,
     statement,
 )
@@ -82,7 +82,7 @@ def _only_jobs(plan: ClusterPlan) -> Condition:
 
 
 def _statements(access: BucketAccess) -> Iterator[Statement]:
-    bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{access.bucket}"
+    bucket = f"arn:{partition()}:s3:::{access.bucket}"
     if access.write:
         yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
         yield _listing(bucket, access.write)

@@ -30,21 +30,18 @@ class LustreFileSystems:
         plans: Sequence[LustrePlan],
         place: Place,
         key: str,
-        removal: cdk.RemovalPolicy,
     ) -> None:
         self._scope = scope
         self._place = place
-        self._removal = removal
         self._tags = [cdk.CfnTag(key="Name", value=f"{cluster}-lustre")]
         # One plan's ports are all plans': they differ in zone alone.
         self._ports = _EVERYTHING if plans[0].efa else _TCP
         servers = self._security_group().attr_group_id
         file_systems = [self._file_system(plan, servers, key) for plan in plans]
-        for rule in self._rules(servers, place.node_security_group):
-            rule.apply_removal_policy(removal)
-            for file_system in file_systems:
-                # FSx tries the ports before it makes a file system, and gives up at once.
-                file_system.add_resource_dependency(rule)
+        rules = list(self._rules(servers, place.node_security_group))
+        for file_system in file_systems:
+            # FSx tries the ports before it makes a file system, and gives up at once.
+            file_system.node.add_dependency(*rules)
 
     def _file_system(self, plan: LustrePlan, group: str, key: str) -> fsx.CfnFileSystem:
         suffix = plan.output_suffix
@@ -75,7 +72,6 @@ class LustreFileSystems:
             ),
             tags=self._tags,
         )
-        file_system.apply_removal_policy(self._removal)
         self._repositories(plan, file_system)
         cdk.CfnOutput(self._scope, f"LustreId{suffix}", value=file_system.ref)
         cdk.CfnOutput(self._scope, f"LustreDnsName{suffix}", value=file_system.attr_dns_name)
@@ -107,12 +103,12 @@ class LustreFileSystems:
                 if imports or exports
                 else None,
                 tags=self._tags,
-            ).apply_removal_policy(self._removal)
+            )
 
     def _security_group(self) -> ec2.CfnSecurityGroup:
         """Open Lustre's ports between file servers and nodes."""
         nodes = self._place.node_security_group
-        group = ec2.CfnSecurityGroup(
+        return ec2.CfnSecurityGroup(
             self._scope,
             "LustreSecurityGroup",
             group_description="FSx for Lustre: file servers and their clients",
@@ -139,8 +135,6 @@ class LustreFileSystems:
             ],
             tags=self._tags,
         )
-        group.apply_removal_policy(self._removal)
-        return group
 
     def _rules(self, servers: str, nodes: str) -> Iterator[cdk.CfnResource]:
         """Open the ports between file servers, and for those that call a node back."""

@@ -135,7 +135,7 @@ class NetworkStack(BaseStack):
             "S3Endpoint",
             vpc_id=self._vpc_id,
             vpc_endpoint_type="Gateway",
-            service_name=f"com.amazonaws.{self.region}.s3",
+            service_name=f"com.amazonaws.{self._region}.s3",
             route_table_ids=tables,
         )
         return subnets
@@ -218,7 +218,7 @@ class NetworkStack(BaseStack):
                 service,
                 vpc_id=self._vpc_id,
                 vpc_endpoint_type="Interface",
-                service_name=f"com.amazonaws.{self.region}.{service}",
+                service_name=f"com.amazonaws.{self._region}.{service}",
                 private_dns_enabled=True,
                 subnet_ids=list(subnets.values()),
                 security_group_ids=[group.attr_group_id],
@@ -238,7 +238,7 @@ class NetworkStack(BaseStack):
             "FlowLogRole",
             description=f"Writes the flow logs of {self._cluster}",
             service="vpc-flow-logs.amazonaws.com",
-            condition=same_account(self.account),
+            condition=same_account(),
             statements=[
                 statement(
                     ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],

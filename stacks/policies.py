@@ -5,6 +5,7 @@ policy is a JSON document in both forms.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -20,6 +21,18 @@ Condition = dict[str, dict[str, object]]
 # EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
 POD_IDENTITY = "pods.eks.amazonaws.com"
 POD_IDENTITY_ACTIONS = ("sts:AssumeRole", "sts:TagSession")
+
+
+@cache
+def account() -> str:
+    """Return what stands for the account; the CDK would ask Node for it each time."""
+    return cdk.Aws.ACCOUNT_ID
+
+
+@cache
+def partition() -> str:
+    """Return what stands for the partition, as above."""
+    return cdk.Aws.PARTITION
 
 
 def statement(
@@ -44,9 +57,9 @@ def document(statements: Sequence[Statement]) -> Document:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def same_account(account: str) -> Condition:
+def same_account() -> Condition:
     """Let a service act for this account only."""
-    return {"StringEquals": {"aws:SourceAccount": account}}
+    return {"StringEquals": {"aws:SourceAccount": account()}}
 
 
 def role(
@@ -90,9 +103,7 @@ def role_of_managed_policies(
         construct_id,
         description=description,
         assume_role_policy_document=_trust(service, actions, None),
-        managed_policy_arns=[
-            f"arn:{cdk.Aws.PARTITION}:iam::aws:policy/{name}" for name in policies
-        ],
+        managed_policy_arns=[f"arn:{partition()}:iam::aws:policy/{name}" for name in policies],
     )
     finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
     acknowledge(made, reason, *(finding.format(name) for name in policies))

@@ -13,6 +13,8 @@ from stacks.job_role import job_role
 from stacks.lustre import LustreFileSystems
 from stacks.policies import Statement, document, same_account, statement
 
+_WITH_THE_STACK = ["AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"]
+
 
 class StorageStack(BaseStack):
     """File systems in the zones of the GPUs, and a bucket, encrypted with a key of their own."""
@@ -20,18 +22,17 @@ class StorageStack(BaseStack):
     def __init__(self, scope: Construct, plan: ClusterPlan, place: Place | None) -> None:
         super().__init__(scope, plan, "Storage", "File system and data bucket")
         storage = plan.storage
-        self._removal = cdk.RemovalPolicy.RETAIN if storage.retain else cdk.RemovalPolicy.DESTROY
+        # Rules of security groups and policies of buckets stay with what they protect.
+        cdk.RemovalPolicies.of(self).apply(
+            cdk.RemovalPolicy.RETAIN if storage.retain else cdk.RemovalPolicy.DESTROY,
+            exclude_resource_types=_WITH_THE_STACK,
+        )
         key = storage.kms_key_arn or self.encryption_key(
-            "Key", description=f"Data and checkpoints of {plan.name}", removal=self._removal
+            "Key", description=f"Data and checkpoints of {plan.name}"
         )
         if place is not None and not storage.existing:
             LustreFileSystems(
-                self,
-                cluster=plan.name,
-                plans=storage.file_systems,
-                place=place,
-                key=key,
-                removal=self._removal,
+                self, cluster=plan.name, plans=storage.file_systems, place=place, key=key
             )
         bucket = self._bucket(key)
         cdk.CfnOutput(self, "BucketName", value=bucket.ref)
@@ -46,7 +47,6 @@ class StorageStack(BaseStack):
                 place=place,
                 key=key,
                 uid=plan.platform.pod_uid,
-                removal=self._removal,
             )
             cdk.CfnOutput(self, "EfsId", value=homes.file_system_id)
             cdk.CfnOutput(self, "EfsAccessPointId", value=homes.access_point_id)
@@ -57,7 +57,6 @@ class StorageStack(BaseStack):
         access_logs = private_bucket(
             self,
             "AccessLogs",
-            removal=self._removal,
             lifecycle=s3.CfnBucket.RuleProperty(
                 id="Expire", status="Enabled", expiration_in_days=90
             ),
@@ -65,7 +64,6 @@ class StorageStack(BaseStack):
         bucket = private_bucket(
             self,
             "Bucket",
-            removal=self._removal,
             key=key,
             versioned=True,
             access_logs=access_logs,
@@ -80,19 +78,18 @@ class StorageStack(BaseStack):
                 ),
             ),
         )
-        bucket_policy(self, "BucketPolicy", bucket=bucket, removal=self._removal)
+        bucket_policy(self, "BucketPolicy", bucket=bucket)
         # Amazon S3 User Guide, "Enabling Amazon S3 server access logging".
         delivery = statement(
             ["s3:PutObject"],
             [f"{access_logs.attr_arn}/*"],
             principal={"Service": "logging.s3.amazonaws.com"},
-            condition={**same_account(self.account), "ArnLike": {"aws:SourceArn": bucket.attr_arn}},
+            condition={**same_account(), "ArnLike": {"aws:SourceArn": bucket.attr_arn}},
         )
         bucket_policy(
             self,
             "AccessLogsPolicy",
             bucket=access_logs,
-            removal=self._removal,
             statements=[delivery],
         )
         return bucket
@@ -105,14 +102,13 @@ def private_bucket(
     scope: Construct,
     construct_id: str,
     *,
-    removal: cdk.RemovalPolicy,
     lifecycle: s3.CfnBucket.RuleProperty,
     key: str | None = None,
     versioned: bool = False,
     access_logs: s3.CfnBucket | None = None,
 ) -> s3.CfnBucket:
     """Make a bucket; without a key of ours, S3 encrypts with its own."""
-    bucket = s3.CfnBucket(
+    return s3.CfnBucket(
         scope,
         construct_id,
         bucket_encryption=s3.CfnBucket.BucketEncryptionProperty(
@@ -147,8 +143,6 @@ def private_bucket(
         else None,
         lifecycle_configuration=s3.CfnBucket.LifecycleConfigurationProperty(rules=[lifecycle]),
     )
-    bucket.apply_removal_policy(removal)
-    return bucket
 
 
 def bucket_policy(
@@ -156,11 +150,11 @@ def bucket_policy(
     construct_id: str,
     *,
     bucket: s3.CfnBucket,
-    removal: cdk.RemovalPolicy,
     statements: Sequence[Statement] = (),
 ) -> None:
     """Refuse what is not encrypted on the way, whoever asks; a bucket that stays keeps the rule."""
-    everything = [bucket.attr_arn, f"{bucket.attr_arn}/*"]
+    arn = bucket.attr_arn
+    everything = [arn, f"{arn}/*"]
     refused: dict[str, dict[str, object]] = {
         "Bool": {"aws:SecureTransport": "false"},
         "NumericLessThan": {"s3:TlsVersion": _MINIMUM_TLS},
@@ -176,4 +170,4 @@ def bucket_policy(
         construct_id,
         bucket=bucket.ref,
         policy_document=document([*denials, *statements]),
-    ).apply_removal_policy(removal)
+    )

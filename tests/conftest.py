@@ -11,12 +11,12 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from megatron_eks import entry
+from megatron_eks import node
 
 SERVERS = {"aws", "s3", "server"}
 """Fixtures that start a local AWS or an S3."""
 
-entry.use_bundled_node()
+node.use_bundled_node()
 # A shell that starts the tests in the background lets them ignore Ctrl-C, nohup the end of the
 # terminal, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from megatron_eks import __main__ as meks
-from megatron_eks import entry
+from megatron_eks import node
 from megatron_eks.config.schema.__main__ import schemas
 from megatron_eks.ops import plan, validate
 from megatron_eks.plan.images import ImagePlan
@@ -116,7 +116,7 @@ def _schemas() -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Rewrite the committed file, and say what changed."""
-    entry.use_bundled_node()
+    node.use_bundled_node()
     before = committed() if FILE.exists() else {}
     now = digests()
     FILE.write_text(json.dumps(now, indent=0) + "\n")

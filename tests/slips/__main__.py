@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_eks import entry
+from megatron_eks import node
 from tests.slips import population, scenes
 from tests.slips.guards import said_by_guards
 from tests.slips.population import PART, Slip
@@ -46,7 +46,7 @@ class Judges:
 def main() -> int:
     """Try the slips that are asked for, print the table, and say which have no reason to pass."""
     given = _parser().parse_args()
-    entry.use_bundled_node()
+    node.use_bundled_node()
     every = population.population()
     slips = [
         slip

@@ -3,9 +3,7 @@
 Source: Megatron-LM, `TransformerConfig.__post_init__` (core_v0.19).
 """
 
-from collections.abc import Callable
-
-from megatron_eks.plan.jobs.value_checks import Asked, Problem
+from megatron_eks.plan.jobs.value_checks import Asked, Check, Problem, when
 
 _OVERLAP = "overlap_moe_expert_parallel_comm"
 # Scores of which a bias can choose experts without a say in their weights.
@@ -28,13 +26,6 @@ def _router_groups(asked: Asked) -> Problem | None:
     return None
 
 
-def _bias(asked: Asked) -> Problem | None:
-    if asked.first("moe_router_score_function") in _SCORES_WITH_BIAS:
-        return None
-    reason = "a bias chooses experts by sigmoid or sqrtsoftplus scores, and softmax is the default"
-    return reason, "add --moe-router-score-function sigmoid, or remove it"
-
-
 def _overlap(asked: Asked) -> Problem | None:
     parallelism = asked.job.parallelism
     if parallelism.expert == 1:
@@ -49,42 +40,11 @@ def _overlap(asked: Asked) -> Problem | None:
     return None
 
 
-def _beside_overlap(asked: Asked) -> Problem | None:
-    if _OVERLAP in asked.values:
-        return None
-    option = "--overlap-moe-expert-parallel-comm"
-    return f"it takes {option} beside it", f"add {option}, or remove this one"
-
-
 def _dispatch(asked: Asked) -> Problem | None:
     other = {_OVERLAP, "delay_wgrad_compute"} & asked.values.keys()
     if not other:
         return None
     return f"--{min(other).replace('_', '-')} hides the same time", "keep one of the two"
-
-
-def _padding(asked: Asked) -> Problem | None:
-    if asked.job.training.precision == "fp8" or "fp4" in asked.values:
-        return None
-    return "nothing is computed in FP8", "set training.precision: fp8, or remove it"
-
-
-def _recomputing(asked: Asked) -> Problem | None:
-    if asked.job.training.recompute != "full":
-        return None
-    return "all layers are computed again already", "remove it"
-
-
-def _backend(asked: Asked) -> Problem | None:
-    if asked.first("moe_flex_dispatcher_backend") != "ncclep":
-        return None
-    return "the plan's dispatcher is alltoall, and ncclep is one of flex", "remove it"
-
-
-def _group_bias(asked: Asked) -> Problem | None:
-    if asked.model.add_bias_linear:
-        return None
-    return "the model has no biases", "remove it, or set model.add_bias_linear: true"
 
 
 def _losses(asked: Asked) -> Problem | None:
@@ -97,25 +57,51 @@ def _losses(asked: Asked) -> Problem | None:
     return found, f"give --moe-aux-loss-coeff {losses} numbers, one for each"
 
 
-def _coefficients(asked: Asked) -> Problem | None:
-    several = len(asked.values["moe_aux_loss_coeff"]) > 1
-    if not several or "moe_router_load_balancing_type" in asked.values:
-        return None
-    return "there is one loss, aux_loss", "give one number, or add --moe-router-load-balancing-type"
-
-
-OF_EXPERTS: dict[str, Callable[[Asked], Problem | None]] = {
-    "delay_wgrad_compute": _beside_overlap,
-    "ep_overlap_early_attn_memory_release": _beside_overlap,
-    "moe_flex_dispatcher_backend": _backend,
-    "moe_layer_recompute": _recomputing,
-    "moe_aux_loss_coeff": _coefficients,
-    "moe_router_enable_expert_bias": _bias,
+_PADDING = when(
+    lambda asked: asked.job.training.precision != "fp8" and "fp4" not in asked.values,
+    "nothing is computed in FP8",
+    "set training.precision: fp8, or remove it",
+)
+_BESIDE_OVERLAP = when(
+    lambda asked: _OVERLAP not in asked.values,
+    "it takes --overlap-moe-expert-parallel-comm beside it",
+    "add --overlap-moe-expert-parallel-comm, or remove this one",
+)
+OF_EXPERTS: dict[str, Check] = {
+    "delay_wgrad_compute": _BESIDE_OVERLAP,
+    "ep_overlap_early_attn_memory_release": _BESIDE_OVERLAP,
+    "moe_flex_dispatcher_backend": when(
+        lambda asked: asked.first("moe_flex_dispatcher_backend") == "ncclep",
+        "the plan's dispatcher is alltoall, and ncclep is one of flex",
+        "remove it",
+    ),
+    "moe_layer_recompute": when(
+        lambda asked: asked.job.training.recompute == "full",
+        "all layers are computed again already",
+        "remove it",
+    ),
+    "moe_aux_loss_coeff": when(
+        lambda asked: (
+            len(asked.values["moe_aux_loss_coeff"]) > 1
+            and "moe_router_load_balancing_type" not in asked.values
+        ),
+        "there is one loss, aux_loss",
+        "give one number, or add --moe-router-load-balancing-type",
+    ),
+    "moe_router_enable_expert_bias": when(
+        lambda asked: asked.first("moe_router_score_function") not in _SCORES_WITH_BIAS,
+        "a bias chooses experts by sigmoid or sqrtsoftplus scores, and softmax is the default",
+        "add --moe-router-score-function sigmoid, or remove it",
+    ),
     "moe_router_load_balancing_type": _losses,
     "moe_router_group_topk": _router_groups,
-    "moe_router_padding_for_fp8": _padding,
-    "moe_router_padding_for_quantization": _padding,
-    "moe_single_grouped_bias": _group_bias,
+    "moe_router_padding_for_fp8": _PADDING,
+    "moe_router_padding_for_quantization": _PADDING,
+    "moe_single_grouped_bias": when(
+        lambda asked: not asked.model.add_bias_linear,
+        "the model has no biases",
+        "remove it, or set model.add_bias_linear: true",
+    ),
     "overlap_dispatch_backward_with_experts_wgrad": _dispatch,
     _OVERLAP: _overlap,
 }
@@ -193,7 +179,7 @@ def _offloading(asked: Asked) -> Problem | None:
     return None
 
 
-OF_MEMORY: dict[str, Callable[[Asked], Problem | None]] = {
+OF_MEMORY: dict[str, Check] = {
     "cuda_graph_impl": _graphs,
     "cuda_graph_modules": _graph_modules,
     "enable_cuda_graph": _old_graphs,

@@ -5,27 +5,11 @@ Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py, and `__
 `DistributedDataParallelConfig` in megatron/core (core_v0.19).
 """
 
-from collections.abc import Callable
-
-from megatron_eks.plan.jobs.value_checks import Asked, Problem
+from megatron_eks.plan.jobs.value_checks import Asked, Check, Problem, when
 
 # Heads of linear attention where no option says how many (TransformerConfig).
 _HEADS = {"linear_num_key_heads": 16, "linear_num_value_heads": 32}
 _ADD_UNFUSED = "add --no-rope-fusion"
-
-
-def _buckets(asked: Asked) -> Problem | None:
-    if "ddp_bucket_size" not in asked.values:
-        return None
-    return "--ddp-bucket-size says how many buckets there are", "keep one of the two"
-
-
-def _local_sums(asked: Asked) -> Problem | None:
-    """Judge sums in fp32 of some parameters: those of all are, unless gradients are in bf16."""
-    less = "grad_reduce_in_bf16" in asked.values or asked.first("main_grads_dtype") == "bf16"
-    if less and "accumulate_allreduce_grads_in_fp32" not in asked.values:
-        return None
-    return "all gradients are summed in fp32 already", "remove it, or add --grad-reduce-in-bf16"
 
 
 def _divided_by_length(asked: Asked) -> Problem | None:
@@ -41,47 +25,11 @@ def _divided_by_length(asked: Asked) -> Problem | None:
     return None
 
 
-def _offloaded(asked: Asked) -> Problem | None:
-    if "fp8_param_gather" not in asked.values or asked.first("fp8_recipe") in {None, "delayed"}:
-        return None
-    return (
-        "beside --fp8-param-gather it takes delayed scaling alone",
-        "use --fp8-recipe delayed, or remove --fp8-param-gather",
-    )
-
-
 def _precision_aware(asked: Asked) -> Problem | None:
     chosen = asked.first("optimizer")
     if chosen in {None, "adam"}:
         return None
     return f"it is for adam, and the optimizer is {chosen}", f"remove it, or --optimizer {chosen}"
-
-
-def _interleaved(asked: Asked) -> Problem | None:
-    if not asked.model.multi_latent_attention:
-        return None
-    return "latent attention has an order of its own", "remove it"
-
-
-def _gate(asked: Asked) -> Problem | None:
-    if not asked.model.multi_latent_attention:
-        return None
-    return "latent attention has no gate yet", "remove it, or model.multi_latent_attention"
-
-
-def _rope(asked: Asked) -> Problem | None:
-    """Judge positions of latent attention: their fused kernel is for YaRN, the default there."""
-    latent = asked.model.multi_latent_attention
-    if not latent or asked.first("rope_type") == "yarn" or "apply_rope_fusion" in asked.values:
-        return None
-    reason = "the fused positions of latent attention are YaRN's"
-    return reason, f"{_ADD_UNFUSED}, or remove this one"
-
-
-def _latents(asked: Asked) -> Problem | None:
-    if "apply_rope_fusion" in asked.values:
-        return None
-    return "fused positions keep no latents", f"{_ADD_UNFUSED}, or remove this one"
 
 
 def _attention(asked: Asked) -> Problem | None:
@@ -106,23 +54,6 @@ def _attention(asked: Asked) -> Problem | None:
     return None
 
 
-def _deferred(asked: Asked) -> Problem | None:
-    if "gradient_accumulation_fusion" not in asked.values:
-        return None
-    return "gradients must be added inside the multiplication", (
-        "remove --no-gradient-accumulation-fusion"
-    )
-
-
-def _without_gloo(asked: Asked) -> Problem | None:
-    job = asked.job
-    if job.checkpoint.format != "torch" or not job.parallelism.distributed_optimizer:
-        return None
-    return "the torch format brings the sharded optimizer together over Gloo", (
-        "set checkpoint.format: torch_dist, or remove it"
-    )
-
-
 def _multiprocessors(asked: Asked) -> Problem | None:
     """Judge the same number under its two old names."""
     words = {asked.first(each) for each in ("moe_deepep_num_sms", "moe_hybridep_num_sms")}
@@ -131,19 +62,71 @@ def _multiprocessors(asked: Asked) -> Problem | None:
     return "--moe-hybridep-num-sms says another number", "use --moe-flex-dispatcher-num-sms alone"
 
 
-OF_PAIRS: dict[str, Callable[[Asked], Problem | None]] = {
-    "attention_output_gate": _gate,
-    "cache_mla_latents": _latents,
-    "ddp_num_buckets": _buckets,
-    "ddp_param_name_patterns_for_fp32_local_accumulation": _local_sums,
-    "defer_embedding_wgrad_compute": _deferred,
+OF_PAIRS: dict[str, Check] = {
+    "attention_output_gate": when(
+        lambda asked: asked.model.multi_latent_attention,
+        "latent attention has no gate yet",
+        "remove it, or model.multi_latent_attention",
+    ),
+    "cache_mla_latents": when(
+        lambda asked: "apply_rope_fusion" not in asked.values,
+        "fused positions keep no latents",
+        f"{_ADD_UNFUSED}, or remove this one",
+    ),
+    "ddp_num_buckets": when(
+        lambda asked: "ddp_bucket_size" in asked.values,
+        "--ddp-bucket-size says how many buckets there are",
+        "keep one of the two",
+    ),
+    "ddp_param_name_patterns_for_fp32_local_accumulation": when(
+        lambda asked: (
+            "accumulate_allreduce_grads_in_fp32" in asked.values
+            or (
+                ("grad_reduce_in_bf16" not in asked.values)
+                and asked.first("main_grads_dtype") != "bf16"
+            )
+        ),
+        "all gradients are summed in fp32 already",
+        "remove it, or add --grad-reduce-in-bf16",
+    ),
+    "defer_embedding_wgrad_compute": when(
+        lambda asked: "gradient_accumulation_fusion" in asked.values,
+        "gradients must be added inside the multiplication",
+        "remove --no-gradient-accumulation-fusion",
+    ),
     "experimental_attention_variant": _attention,
     "hybrid_context_parallel": _divided_by_length,
     "moe_deepep_num_sms": _multiprocessors,
-    "optimizer_cpu_offload": _offloaded,
-    "rope_type": _rope,
-    "rotary_interleaved": _interleaved,
-    "use_gloo_process_groups": _without_gloo,
+    "optimizer_cpu_offload": when(
+        lambda asked: (
+            "fp8_param_gather" in asked.values
+            and asked.first("fp8_recipe") not in {None, "delayed"}
+        ),
+        "beside --fp8-param-gather it takes delayed scaling alone",
+        "use --fp8-recipe delayed, or remove --fp8-param-gather",
+    ),
+    # The fused kernel of latent attention is for YaRN, the default there.
+    "rope_type": when(
+        lambda asked: (
+            asked.model.multi_latent_attention
+            and asked.first("rope_type") != "yarn"
+            and "apply_rope_fusion" not in asked.values
+        ),
+        "the fused positions of latent attention are YaRN's",
+        f"{_ADD_UNFUSED}, or remove this one",
+    ),
+    "rotary_interleaved": when(
+        lambda asked: asked.model.multi_latent_attention,
+        "latent attention has an order of its own",
+        "remove it",
+    ),
+    "use_gloo_process_groups": when(
+        lambda asked: (
+            asked.job.checkpoint.format == "torch" and asked.job.parallelism.distributed_optimizer
+        ),
+        "the torch format brings the sharded optimizer together over Gloo",
+        "set checkpoint.format: torch_dist, or remove it",
+    ),
     "use_precision_aware_optimizer": _precision_aware,
 }
 """What is judged of each setting."""

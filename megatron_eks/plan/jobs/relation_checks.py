@@ -7,7 +7,7 @@ Options about experts, graphs and offloading stand in `expert_option_checks.py`,
 each other in `pair_checks.py`, and numbers and lists by themselves in `value_checks.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
 from megatron_eks.catalog.models import ModelShape
@@ -18,7 +18,9 @@ from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS, OF_MEMORY
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
 from megatron_eks.plan.jobs.option_checks import STOPS_WITHOUT_EXPERTS, Option
 from megatron_eks.plan.jobs.pair_checks import OF_PAIRS
-from megatron_eks.plan.jobs.value_checks import OF_VALUES, Asked, Problem, each_layer
+from megatron_eks.plan.jobs.value_checks import OF_VALUES, Asked, Check, Problem, each_layer, when
+
+_PAIR = 2
 
 
 def check_relations(
@@ -46,23 +48,6 @@ def check_relations(
         elif setting in TRIALS or setting.startswith(OF_FAULTS):
             reason, remedy = TRIALS.get(setting, BREAKS)
             yield warning(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy)
-
-
-def _scaling(asked: Asked) -> Problem | None:
-    """Judge layers left in bf16: scales that come late know no layer without them."""
-    late = asked.first("fp8_recipe") in {None, "delayed"}
-    if asked.job.training.precision == "fp8" and late:
-        return "delayed scaling does not leave layers out", "add --fp8-recipe tensorwise"
-    return None
-
-
-def _output_projection(asked: Asked) -> Problem | None:
-    if asked.job.training.precision == "fp8" and asked.first("fp8_recipe") == "mxfp8":
-        return None
-    return (
-        "it is for MXFP8 alone",
-        "remove it, or use training.precision: fp8 and --fp8-recipe mxfp8",
-    )
 
 
 def _next_tokens(asked: Asked) -> Problem | None:
@@ -103,16 +88,9 @@ def _decay(asked: Asked) -> Problem | None:
     ends = {"start_weight_decay", "end_weight_decay"} & asked.values.keys()
     if style == "constant" and ends:
         return "a constant weight decay has no ends", "add --weight-decay-incr-style linear"
-    if style != "constant" and len(ends) < 2:  # noqa: PLR2004 -- a start and an end
+    if style != "constant" and len(ends) < _PAIR:
         both = "add --start-weight-decay and --end-weight-decay"
         return f"{style} goes from one weight decay to another", both
-    return None
-
-
-def _schedulers(asked: Asked) -> Problem | None:
-    if "use_checkpoint_opt_param_scheduler" in asked.values:
-        other = "--use-checkpoint-opt_param-scheduler wants the opposite"
-        return other, "keep one of the two"
     return None
 
 
@@ -145,20 +123,8 @@ def _groups(asked: Asked) -> Problem | None:
     return f"{size} microbatches do not fill {stages} stages", f"use {stages} or more"
 
 
-def _point_to_point(asked: Asked) -> Problem | None:
-    parallelism = asked.job.parallelism
-    if parallelism.pipeline == 2 and (parallelism.virtual_pipeline or 1) > 1:  # noqa: PLR2004 -- stages
-        remedy = "remove it, or virtual_pipeline, or use more stages"
-        return "two stages interleave only with overlapping communication", remedy
-    return None
-
-
-def _flush(asked: Asked) -> Problem | None:
-    chunks = asked.job.parallelism.virtual_pipeline or 1
-    if chunks > 1 and "overlap_p2p_comm" not in asked.values:
-        return None
-    remedy = "remove it, or set parallelism.virtual_pipeline"
-    return "nothing is sent beside the computing without interleaving", remedy
+def _chunks(asked: Asked) -> int:
+    return asked.job.parallelism.virtual_pipeline or 1
 
 
 def _all_to_all(asked: Asked) -> Problem | None:
@@ -173,12 +139,6 @@ def _all_to_all(asked: Asked) -> Problem | None:
         return None
     reason = f"a2a gives {groups} query groups of a rank to {context} context parallel ranks"
     return reason, f"use p2p, or a context parallel size that divides {groups}"
-
-
-def _copies_of_files(asked: Asked) -> Problem | None:
-    if asked.first("non_persistent_ckpt_type") == "local":
-        return None
-    return "it copies local checkpoints", "add --non-persistent-ckpt-type local, or remove it"
 
 
 def _own_activation(asked: Asked) -> Problem | None:
@@ -214,26 +174,53 @@ def _offset(asked: Asked) -> Problem | None:
     return _own_activation(asked) if asked.amount("glu_linear_offset") else None
 
 
-OF_NUMBERS: dict[str, Callable[[Asked], Problem | None]] = {
+OF_NUMBERS: dict[str, Check] = {
     "cp_comm_type": _all_to_all,
     "decoder_seq_length": _long,
     "end_weight_decay": _decay,
     "eval_global_batch_size": _evaluation,
     "eval_micro_batch_size": _evaluation,
-    "first_last_layers_bf16": _scaling,
-    "fp8_output_proj": _output_projection,
+    # Scales that come late know no layer without them.
+    "first_last_layers_bf16": when(
+        lambda asked: (
+            asked.job.training.precision == "fp8" and asked.first("fp8_recipe") in {None, "delayed"}
+        ),
+        "delayed scaling does not leave layers out",
+        "add --fp8-recipe tensorwise",
+    ),
+    "fp8_output_proj": when(
+        lambda asked: asked.job.training.precision != "fp8" or asked.first("fp8_recipe") != "mxfp8",
+        "it is for MXFP8 alone",
+        "remove it, or use training.precision: fp8 and --fp8-recipe mxfp8",
+    ),
     "glu_linear_offset": _offset,
     "lr_warmup_init": _first_rate,
     "microbatch_group_size_per_vp_stage": _groups,
     "mtp_num_layers": _next_tokens,
     "no_rope_freq": _without_positions,
     "qk_clip_alpha": _clip,
-    "replication": _copies_of_files,
+    "replication": when(
+        lambda asked: asked.first("non_persistent_ckpt_type") != "local",
+        "it copies local checkpoints",
+        "add --non-persistent-ckpt-type local, or remove it",
+    ),
     "use_te_activation_func": _own_activation,
     "num_distributed_optimizer_instances": _instances,
-    "overlap_p2p_comm": _point_to_point,
-    "overlap_p2p_comm_warmup_flush": _flush,
-    "override_opt_param_scheduler": _schedulers,
+    "overlap_p2p_comm": when(
+        lambda asked: asked.job.parallelism.pipeline == _PAIR and _chunks(asked) > 1,
+        "two stages interleave only with overlapping communication",
+        "remove it, or virtual_pipeline, or use more stages",
+    ),
+    "overlap_p2p_comm_warmup_flush": when(
+        lambda asked: _chunks(asked) == 1 or "overlap_p2p_comm" in asked.values,
+        "nothing is sent beside the computing without interleaving",
+        "remove it, or set parallelism.virtual_pipeline",
+    ),
+    "override_opt_param_scheduler": when(
+        lambda asked: "use_checkpoint_opt_param_scheduler" in asked.values,
+        "--use-checkpoint-opt_param-scheduler wants the opposite",
+        "keep one of the two",
+    ),
     "quick_geglu": _activation,
     "squared_relu": _activation,
     "start_weight_decay": _decay,

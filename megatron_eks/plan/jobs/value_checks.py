@@ -42,6 +42,9 @@ class Asked:
         return None if word is None else float(word)
 
 
+Check = Callable[[Asked], Problem | None]
+"""What is judged of one setting."""
+
 _LAYERS = frozenset({"--linear-attention-freq", "--no-rope-freq", "--window-attn-skip-freq"})
 """Options of every so many layers, or of a list with a number for each."""
 _NOT_OF_LISTS = re.compile(r"[^,\d\[\]()+*]")
@@ -96,7 +99,12 @@ def _evaluated(node: ast.expr) -> int:
     raise ValueError(ast.dump(node))
 
 
-def _one_or_more(setting: str) -> Callable[[Asked], Problem | None]:
+def when(applies: Callable[[Asked], bool], reason: str, remedy: str) -> Check:
+    """Return a check that has one problem to tell, where it applies."""
+    return lambda asked: (reason, remedy) if applies(asked) else None
+
+
+def _one_or_more(setting: str) -> Check:
     def check(asked: Asked) -> Problem | None:
         if (asked.amount(setting) or 0) >= 1:
             return None
@@ -105,7 +113,7 @@ def _one_or_more(setting: str) -> Callable[[Asked], Problem | None]:
     return check
 
 
-def each_layer(setting: str) -> Callable[[Asked], Problem | None]:
+def each_layer(setting: str) -> Check:
     """Judge a list that has a number for each layer."""
 
     def check(asked: Asked) -> Problem | None:
@@ -117,7 +125,7 @@ def each_layer(setting: str) -> Callable[[Asked], Problem | None]:
     return check
 
 
-def _weight_shards(setting: str, *, experts: bool) -> Callable[[Asked], Problem | None]:
+def _weight_shards(setting: str, *, experts: bool) -> Check:
     """Judge over how many GPUs weights are divided: those of a tensor, and whole groups more."""
 
     def check(asked: Asked) -> Problem | None:
@@ -156,7 +164,7 @@ def _gathered(asked: Asked) -> Problem | None:
     return None
 
 
-def _bf16_layers(setting: str) -> Callable[[Asked], Problem | None]:
+def _bf16_layers(setting: str) -> Check:
     """Judge how many layers stay in bf16, at one end of the model (TransformerConfig)."""
 
     def check(asked: Asked) -> Problem | None:
@@ -189,7 +197,7 @@ _NOT_ZERO = (
     *("save_params_interval", "save_retain_interval", "save_tokens_per_expert_interval"),
     *("save_wgrads_interval", "tensorboard_log_interval"),
 )
-OF_VALUES: dict[str, Callable[[Asked], Problem | None]] = {
+OF_VALUES: dict[str, Check] = {
     **{each: _one_or_more(each) for each in _NOT_ZERO},
     **{each: each_layer(each) for each in ("linear_attention_freq", "window_attn_skip_freq")},
     **{
