@@ -87,9 +87,8 @@ def test_every_command_tells_that_the_cluster_fell(meks, folder):
     assert all(each in done.stderr for each in said)
 
 
-@pytest.mark.parametrize(
-    "name", ["etcd", *(pytest.param(e, marks=pytest.mark.long) for e in ("aws", "supervisor"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["etcd", "aws", "supervisor"])
 def test_whatever_ends_is_named(meks, folder, name):
     """The store, the AWS, and the process behind all of them, which leaves no note."""
     done = meks("local", "up", "--empty", "-o", "json")
@@ -115,11 +114,11 @@ def _precious(folder: Path) -> Path:
 
 def test_shared_outlives_a_fall_and_an_end(meks, folder):
     """Until somebody says that it may go; each command says where it is, and how much."""
-    assert meks("local", "up").returncode == 0
+    assert meks("local", "up", "--empty").returncode == 0
     file = _precious(folder)
     kept = f"1 files, 3 MiB, in {folder / 'shared'}"
     fell(folder, read_state(folder).pids["etcd"])
-    done = meks("local", "up")
+    done = meks("local", "up", "--empty")
     assert (done.returncode, file.exists()) == (0, True)
     assert "the last one ended by itself: the local cluster fell: etcd ended" in done.stderr
     assert f"/shared of the last one is kept: {kept}" in done.stderr

@@ -126,7 +126,6 @@ def test_a_full_disk_in_mid_run_costs_the_saves_alone(trained, mount):
 
 
 @pytest.mark.programs
-@pytest.mark.long
 def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
     """It is tried again; then the error names the cause, and what a restart takes."""
     run, _ = trained
