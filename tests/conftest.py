@@ -56,6 +56,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what starts processes or servers out of `make test-core`."""
     for item in items:
-        starts = "subprocess" in vars(getattr(item, "module", object))
+        starts = {"subprocess", "command"} & vars(getattr(item, "module", object)).keys()
         if starts or SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("tools")

@@ -14,7 +14,9 @@ from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.state import is_running, read_state
 from megatron_eks.project import ROOT
+from tests import command
 from tests.local.pids import alive, descendants
+from tests.local.rehearsal import rehearsal_in
 
 pytestmark = pytest.mark.control_plane
 
@@ -32,23 +34,10 @@ _COMMANDS = (
 @pytest.fixture
 def meks(programs, tmp_path):
     """Return a function that runs `meks` with room for a cluster of the test's own."""
-    cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
-    cache.mkdir()
-    (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
-
-    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", *words],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    yield run
-    run("local", "down", "--yes")
+    _, local = rehearsal_in(tmp_path, programs)
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    yield lambda *words, **env: command.meks(*words, env={**os.environ, **cache, **env})
+    local("down", "--yes")
 
 
 @pytest.fixture
