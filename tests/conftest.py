@@ -16,6 +16,18 @@ from megatron_eks import node
 SERVERS = {"aws", "s3", "server"}
 """Fixtures that start a local AWS or an S3."""
 
+SHARING = {
+    "tests/baseline/": "rendered clusters",
+    "tests/guards/": "rendered clusters",
+    "tests/integration/test_examples.py": "rendered clusters",
+    "tests/local/": "control plane",
+    "tests/local_aws/": "local AWS",
+    "tests/programs/test_full_disk.py": "trained run",
+    "tests/programs/test_train_fsdp": "trained run",
+    "tests/slips/": "rendered clusters",
+}
+"""Files that share what takes long to start, by the beginning of their paths."""
+
 node.use_bundled_node()
 # A shell that starts the tests in the background lets them ignore Ctrl-C, nohup the end of the
 # terminal, and so would all that they start.
@@ -26,15 +38,14 @@ settings.load_profile("repeated")
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a worker the tests of one file, or all that share a control plane or a local AWS.
+    """Gives a worker the tests of one file, or of all files that share something.
 
     `--dist loadgroup` would do, but xdist 3.8 does not know how pytest 9.2 names tests.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        folder = file.split("/")[1]
-        return folder if folder in {"local", "local_aws"} else file
+        return next((what for start, what in SHARING.items() if file.startswith(start)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -45,6 +56,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what starts processes or servers out of `make test-core`."""
     for item in items:
-        starts = "subprocess" in vars(getattr(item, "module", object))
+        starts = {"subprocess", "command"} & vars(getattr(item, "module", object)).keys()
         if starts or SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("tools")

@@ -12,36 +12,6 @@ _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _CONTAINER = "pytorch"
 _MANAGERS = {"kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"}
 
-# It adds these to every container, behind the job's own, so a job's own value would be lost.
-INJECTED = frozenset(
-    {
-        "PYTHONUNBUFFERED",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "WORLD_SIZE",
-        "RANK",
-        "PET_MASTER_ADDR",
-        "PET_MASTER_PORT",
-        "PET_NNODES",
-        "PET_NODE_RANK",
-        "PET_NPROC_PER_NODE",
-    }
-)
-
-# Options of torchrun that say what the injected variables say already.
-RENDEZVOUS = (
-    "--nnodes",
-    "--nproc",
-    "--node-rank",
-    "--node_rank",
-    "--master-addr",
-    "--master_addr",
-    "--master-port",
-    "--master_port",
-    "--rdzv",
-    "--standalone",
-)
-
 
 def refusals(job: dict[str, Any]) -> Iterator[str]:
     """Return what the admission webhook would say against a job."""

@@ -11,7 +11,8 @@ import yaml
 
 from charts.platform.init_container import MAX_TRIES, init_container_template
 from megatron_eks.catalog import pins
-from tests.charts.pod_security import violations
+from megatron_eks.config.codes import Code
+from megatron_eks.guards.check import check_manifests
 from tests.charts.validation import assert_valid
 from tests.upstream.modules import run_go
 
@@ -40,16 +41,22 @@ def _parse(text: str) -> dict[str, Any]:
     return container
 
 
-def _pod(container: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod in which nothing but the container itself could make it acceptable."""
-    return {"initContainers": [container], "containers": []}
+def _object(kind: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
 
 def test_the_container_is_valid_and_restricted(container: dict[str, Any]):
     """A namespace that enforces Pod Security restricted admits the workers that carry it."""
-    assert violations(_pod(container), "restricted") == []
-    metadata = {"name": "job-worker-0"}
-    assert_valid({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod(container)})
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = _object("Namespace", {"name": "jobs", "labels": labels})
+    worker = _object("Pod", {"name": "job-worker-0", "namespace": "jobs"})
+    worker["spec"] = {"initContainers": [container], "containers": []}
+    assert_valid(worker)
+    found = {each.code for each in check_manifests([namespace, worker])}
+    assert Code.POD_ABOVE_NAMESPACE not in found
+    del container["securityContext"]["allowPrivilegeEscalation"]
+    found = {each.code for each in check_manifests([namespace, worker])}
+    assert Code.POD_ABOVE_NAMESPACE in found
     assert container["image"] == pins.BUSYBOX_IMAGE
     assert container["securityContext"]["runAsUser"] == _USER
     assert set(container["resources"]) == {"requests", "limits"}

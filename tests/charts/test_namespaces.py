@@ -1,4 +1,4 @@
-"""Namespaces: which Pod Security level holds where."""
+"""Namespaces: which Pod Security level holds for jobs, and that they have no rights."""
 
 import pytest
 
@@ -20,22 +20,6 @@ def test_jobs_run_under_the_level_of_the_cluster_file(level):
     plan = other_platform(pod_security=level)
     found = levels(rendered.platform(plan), plan.platform.namespace)
     assert found == {"enforce": level, "audit": "restricted", "warn": "restricted"}
-
-
-def test_chores_run_under_baseline(platform):
-    """The set-up Job is root, so it lives in a namespace of its own and warns nobody."""
-    found = levels(platform, cluster().platform.system_namespace)
-    assert found == {"enforce": "baseline", "audit": "restricted", "warn": "baseline"}
-
-
-def test_levels_are_those_of_the_cluster_s_version(platform):
-    """An upgrade of the control plane must not change what a namespace accepts."""
-    expected = f"v{cluster().kubernetes_version}"
-    own = (cluster().platform.namespace, cluster().platform.system_namespace)
-    for namespace in own:
-        labels = only(platform, "Namespace", namespace)["metadata"]["labels"]
-        versions = {labels[f"{PREFIX}/{mode}-version"] for mode in ("enforce", "audit", "warn")}
-        assert versions == {expected}
 
 
 def test_pods_of_jobs_are_somebody_with_no_rights_in_kubernetes(everything):

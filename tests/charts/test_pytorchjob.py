@@ -17,7 +17,6 @@ from megatron_eks.config.load import read_documents
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.resources import Resources
 from tests.charts.operator_rules import derived_names, refusals
-from tests.charts.pod_security import violations
 from tests.charts.rendered import DEPLOYED, TAGGED, Manifest, cluster, jobs, only, training_job
 from tests.charts.validation import assert_valid
 
@@ -143,12 +142,6 @@ def test_the_master_is_one_of_the_nodes(nodes, workers):
     assert replicas.get("Worker", {}).get("replicas") == workers
 
 
-def test_the_default_job_fits_its_gpus(job):
-    """With tensor parallel size 2 this model would not fit into 40 GB."""
-    args = container(job)["args"]
-    assert args[args.index("--tensor-model-parallel-size") + 1] == "4"
-
-
 @given(resources)
 @settings(deadline=None, max_examples=25)
 def test_resources_are_those_of_the_plan(sizes: Resources):
@@ -163,28 +156,10 @@ def test_resources_are_those_of_the_plan(sizes: Resources):
     assert "cpu" not in found["limits"]
 
 
-def test_memory_holds_its_own_file_system(job):
-    """A file system in memory counts against the memory limit, and huge pages come on top."""
-    volumes = {item["name"]: item for item in template(job)["spec"]["volumes"]}
-    mounts = {item["mountPath"]: item["name"] for item in container(job)["volumeMounts"]}
-    shm = volumes[mounts["/dev/shm"]]["emptyDir"]  # noqa: S108 -- a path in the pod
-    limits = container(job)["resources"]["limits"]
-    assert shm["medium"] == "Memory"
-    assert mib(shm["sizeLimit"]) < mib(limits["memory"])
-    instance = cluster().pools[0].instance
-    pages = mib(limits["hugepages-2Mi"])
-    assert mib(limits["memory"]) + pages < instance.memory_mib
-    scratch = volumes[mounts["/tmp"]]["emptyDir"]  # noqa: S108 -- a path in the pod
-    assert "medium" not in scratch
-    assert mib(scratch["sizeLimit"]) > 0
-
-
 def test_locking_memory_adds_one_capability():
     """The one right that `ipc_lock` names, which `restricted` does not allow."""
-    spec = template(render(ipc_lock=True))["spec"]
-    found = spec["containers"][0]["securityContext"]["capabilities"]
+    found = container(render(ipc_lock=True))["securityContext"]["capabilities"]
     assert found == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
-    assert violations(spec, "restricted") == ["containers[pytorch] adds capability IPC_LOCK"]
 
 
 def test_the_host_network_brings_its_own_names_and_port(job):
@@ -193,7 +168,6 @@ def test_the_host_network_brings_its_own_names_and_port(job):
     assert spec["hostNetwork"] is True
     assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
     assert [port["name"] for port in spec["containers"][0]["ports"]] == ["pytorchjob-port"]
-    assert violations(spec, "restricted") == ["hostNetwork is true"]
     assert {"hostNetwork", "dnsPolicy"} & template(job)["spec"].keys() == set()
     assert "ports" not in container(job)
 

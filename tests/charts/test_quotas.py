@@ -28,14 +28,6 @@ def test_jobs_may_hold_what_the_pools_have_at_their_largest(nodes, gpus, efa):
     assert limits["pods"] == {"pods": gpus + 100}
 
 
-def test_pods_have_the_class_of_their_kind(job):
-    """Both ranks of a job the same, or one could push the other off its node."""
-    classes = {found.spec["priorityClassName"] for found in rendered.pods([job])}
-    assert classes == {"megatron-training"}
-    for check in rendered.pods(rendered.validation()):
-        assert check.spec["priorityClassName"] == "megatron-validation"
-
-
 def test_a_job_may_name_another_class():
     """`runtime.priority_class`, on every rank."""
     plan = replace(training_job(), priority_class="nightly")

@@ -1,4 +1,4 @@
-"""The shared file system: volumes that bind, and directories that pods can write to."""
+"""The shared file system: what is a preview, and when its directories are made anew."""
 
 import json
 from dataclasses import replace
@@ -9,35 +9,11 @@ from megatron_eks.plan.storage import SharedDirectories
 from tests.charts import rendered
 from tests.charts.rendered import (
     TAGGED,
-    Manifest,
-    cluster,
     deployed,
     only,
     other_platform,
     outputs,
 )
-
-PLATFORM = cluster().platform
-NAMESPACES = (PLATFORM.namespace, PLATFORM.system_namespace)
-
-
-def claim(manifests: list[Manifest], namespace: str) -> Manifest:
-    """Return the claim of a namespace."""
-    claims = [item for item in manifests if item["kind"] == "PersistentVolumeClaim"]
-    (found,) = [item for item in claims if item["metadata"]["namespace"] == namespace]
-    return found
-
-
-def volume(manifests: list[Manifest], namespace: str) -> Manifest:
-    """Return the volume that a namespace's claim asks for."""
-    wanted = claim(manifests, namespace)["spec"]["volumeName"]
-    return only(manifests, "PersistentVolume", wanted)
-
-
-def test_volume_names_carry_the_cluster(platform):
-    """Volumes have no namespace, so their names say whose they are."""
-    for namespace in NAMESPACES:
-        assert volume(platform, namespace)["metadata"]["name"].startswith("techpulse-")
 
 
 @pytest.mark.parametrize(

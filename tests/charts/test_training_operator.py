@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from charts.platform.training_operator import TrainingOperator
-from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
 from tests.charts.rendered import Manifest, cluster, only, pod
 from tests.charts.validation import assert_valid
@@ -86,19 +85,6 @@ def test_the_namespace_comes_first_and_holds_everything(manifests: list[Manifest
     assert kinds - cluster_wide == {"Role", "RoleBinding"}
     places = {each["metadata"].get("namespace") for each in elsewhere}
     assert places == {None, cluster().platform.namespace}
-
-
-def test_certificates_are_left_to_the_operator(manifests: list[Manifest]):
-    """Applying the chart again must not take away what the operator has written."""
-    assert not {"data", "stringData", "immutable"} & set(only(manifests, "Secret"))
-    (webhook,) = only(manifests, "ValidatingWebhookConfiguration")["webhooks"]
-    assert "caBundle" not in webhook["clientConfig"]
-
-
-def test_the_image_is_the_pinnedonly(manifests: list[Manifest]):
-    """The version stands in the catalog alone."""
-    (container,) = _pod(manifests)["containers"]
-    assert container["image"] == pins.TRAINING_OPERATOR_IMAGE
 
 
 def test_another_template_is_another_pod(plan: PlatformPlan, manifests: list[Manifest]):

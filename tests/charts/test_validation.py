@@ -29,29 +29,3 @@ def test_each_pool_has_a_test_of_its_own(two_pools):
 def test_a_further_pool_changes_no_other_test(two_pools):
     """Each test is rendered from its own pool alone."""
     assert validation()[0] == validation(two_pools)[0]
-
-
-def test_the_platform_starts_no_gpu_job():
-    """`kubectl apply -f dist/platform/` takes no GPU."""
-    for item in rendered.pods(rendered.platform()):
-        limits = item.container.get("resources", {}).get("limits", {})
-        assert "nvidia.com/gpu" not in limits
-
-
-def test_tests_of_a_pool_do_not_wait_for_each_other():
-    """Two that need several nodes would each hold some of them; only one does."""
-    several = [
-        item["metadata"]["name"]
-        for item in validation()
-        if "Worker" in item.get("spec", {}).get("pytorchReplicaSpecs", {})
-    ]
-    assert several == ["all-reduce-p4d"]
-
-
-def test_all_tests_of_a_pool_end_by_themselves():
-    """Also where no node ever comes."""
-    for item in validation():
-        if item["kind"] in {"Job", "PyTorchJob"}:
-            policy = item["spec"].get("runPolicy", item["spec"])
-            assert 0 < policy["activeDeadlineSeconds"] <= 3600
-            assert policy["ttlSecondsAfterFinished"] > 0

@@ -28,15 +28,33 @@ def run(tmp_path: Path, *command: str, **env: str) -> subprocess.CompletedProces
     )
 
 
-def test_cdk_synth_needs_neither_network_nor_credentials(tmp_path):
-    """Four templates and no context look-up, with AWS's validator on and quiet."""
-    out = tmp_path / "cdk.out"
-    done = run(tmp_path, "cdk", "synth", "-q", "--output", str(out))
+@pytest.fixture(scope="module")
+def by_cdk(tmp_path_factory) -> Path:
+    """Return what `cdk synth` writes."""
+    out: Path = tmp_path_factory.mktemp("cdk") / "cdk.out"
+    done = run(out.parent, "cdk", "synth", "-q", "--output", str(out))
     assert done.returncode == 0, done.stderr
-    manifest = json.loads((out / "manifest.json").read_text())
+    return out
+
+
+@pytest.fixture(scope="module")
+def by_cdk8s(tmp_path_factory) -> Path:
+    """Return what `cdk8s synth` writes where an earlier synthesis left a job."""
+    out: Path = tmp_path_factory.mktemp("cdk8s") / "dist"
+    (out / "jobs").mkdir(parents=True)
+    (out / "jobs" / "old.k8s.yaml").write_text("kind: Old\n")
+    done = run(out.parent, "cdk8s", "synth", "--check-upgrade=false", "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "warning MEKS-0009" in done.stdout + done.stderr
+    return out
+
+
+def test_cdk_synth_needs_neither_network_nor_credentials(by_cdk):
+    """Four templates and no context look-up, with AWS's validator on and quiet."""
+    manifest = json.loads((by_cdk / "manifest.json").read_text())
     assert manifest.get("missing", []) == []
-    assert len(list(out.glob("*.template.json"))) == 4
-    report = json.loads((out / "validation-report.json").read_text())
+    assert len(list(by_cdk.glob("*.template.json"))) == 4
+    report = json.loads((by_cdk / "validation-report.json").read_text())
     assert [r for r in report.get("pluginReports", []) if r.get("violations")] == []
 
 
@@ -52,26 +70,17 @@ def test_cdk_synth_stops_at_a_wrong_file(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_cdk8s_synth_writes_three_folders_and_no_stale_file(tmp_path):
+def test_cdk8s_synth_writes_three_folders_and_no_stale_file(by_cdk8s):
     """Platform, validation and jobs; what is no longer emitted is gone."""
-    out = tmp_path / "dist"
-    (out / "jobs").mkdir(parents=True)
-    (out / "jobs" / "old.k8s.yaml").write_text("kind: Old\n")
-    done = run(tmp_path, "cdk8s", "synth", "--check-upgrade=false", "-o", str(out))
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in out.iterdir()) == ["jobs", "platform", "validation"]
-    jobs = {path.stem for path in (ROOT / "jobs").iterdir()}
-    assert {path.name for path in (out / "jobs").iterdir()} == {f"{job}.k8s.yaml" for job in jobs}
-    assert "warning MEKS-0009" in done.stdout + done.stderr
+    assert sorted(path.name for path in by_cdk8s.iterdir()) == ["jobs", "platform", "validation"]
+    jobs = {f"{path.stem}.k8s.yaml" for path in (ROOT / "jobs").iterdir()}
+    assert {path.name for path in (by_cdk8s / "jobs").iterdir()} == jobs
 
 
-def test_both_entry_points_work_without_npm(tmp_path):
+def test_both_entry_points_work_without_npm(by_cdk, by_cdk8s, tmp_path):
     """`python app.py` and `python -m charts` write the same files as the command lines."""
-    for name, command in (("cdk", ["app.py"]), ("cdk8s", ["-m", "charts"])):
-        by_cli, by_python = tmp_path / f"{name}.cli", tmp_path / f"{name}.python"
-        flag = "--output"
-        extra = ["-q"] if name == "cdk" else ["--check-upgrade=false"]
-        assert run(tmp_path, name, "synth", *extra, flag, str(by_cli)).returncode == 0
+    for by_cli, command in ((by_cdk, ["app.py"]), (by_cdk8s, ["-m", "charts"])):
+        by_python = tmp_path / by_cli.name
         outdirs = {"CDK_OUTDIR": str(by_python), "CDK8S_OUTDIR": str(by_python)}
         done = run(tmp_path, "python", *command, **outdirs)
         assert done.returncode == 0, done.stderr

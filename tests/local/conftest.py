@@ -17,6 +17,8 @@ from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import ROOT, load_project
 from tests.local import jobs
 
+_RUNNING: list[ControlPlane] = []
+
 
 @pytest.fixture(scope="session")
 def programs():
@@ -48,13 +50,32 @@ def plan(project) -> ClusterPlan:
     return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date()).cluster
 
 
+@pytest.hookimpl(trylast=True)  # behind what the test itself takes back
+def pytest_runtest_teardown(nextitem):
+    """End the clusters with the last test here: they would run beside all others."""
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        for plane in _RUNNING:
+            plane.stop()
+
+
 @pytest.fixture(scope="session")
-def control_plane(programs, tmp_path_factory) -> Iterator[ControlPlane]:
+def start_plane(programs) -> Callable[..., ControlPlane]:
+    """Return a function that starts an empty cluster for all tests here."""
+
+    def start(folder: Path, node_grace_seconds: int = 50) -> ControlPlane:
+        plane = ControlPlane(programs, folder, node_grace_seconds=node_grace_seconds)
+        _RUNNING.append(plane)
+        plane.start()
+        return plane
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def control_plane(start_plane, tmp_path_factory) -> ControlPlane:
     """Start an empty cluster."""
-    plane = ControlPlane(programs, tmp_path_factory.mktemp("control-plane"))
-    plane.start()
-    yield plane
-    plane.stop()
+    plane: ControlPlane = start_plane(tmp_path_factory.mktemp("control-plane"))
+    return plane
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,9 @@ from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.state import is_running, read_state
 from megatron_eks.project import ROOT
+from tests import command
 from tests.local.pids import alive, descendants
+from tests.local.rehearsal import rehearsal_in
 
 pytestmark = pytest.mark.control_plane
 
@@ -32,23 +34,10 @@ _COMMANDS = (
 @pytest.fixture
 def meks(programs, tmp_path):
     """Return a function that runs `meks` with room for a cluster of the test's own."""
-    cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
-    cache.mkdir()
-    (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
-
-    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", *words],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    yield run
-    run("local", "down", "--yes")
+    _, local = rehearsal_in(tmp_path, programs)
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    yield lambda *words, **env: command.meks(*words, env={**os.environ, **cache, **env})
+    local("down", "--yes")
 
 
 @pytest.fixture
@@ -87,9 +76,8 @@ def test_every_command_tells_that_the_cluster_fell(meks, folder):
     assert all(each in done.stderr for each in said)
 
 
-@pytest.mark.parametrize(
-    "name", ["etcd", *(pytest.param(e, marks=pytest.mark.long) for e in ("aws", "supervisor"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["etcd", "aws", "supervisor"])
 def test_whatever_ends_is_named(meks, folder, name):
     """The store, the AWS, and the process behind all of them, which leaves no note."""
     done = meks("local", "up", "--empty", "-o", "json")
@@ -115,11 +103,11 @@ def _precious(folder: Path) -> Path:
 
 def test_shared_outlives_a_fall_and_an_end(meks, folder):
     """Until somebody says that it may go; each command says where it is, and how much."""
-    assert meks("local", "up").returncode == 0
+    assert meks("local", "up", "--empty").returncode == 0
     file = _precious(folder)
     kept = f"1 files, 3 MiB, in {folder / 'shared'}"
     fell(folder, read_state(folder).pids["etcd"])
-    done = meks("local", "up")
+    done = meks("local", "up", "--empty")
     assert (done.returncode, file.exists()) == (0, True)
     assert "the last one ended by itself: the local cluster fell: etcd ended" in done.stderr
     assert f"/shared of the last one is kept: {kept}" in done.stderr

@@ -3,8 +3,6 @@
 import base64
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from megatron_eks.local.aws.server import LocalAws, merged
 from megatron_eks.local.kubernetes import nodes
 from megatron_eks.project import ROOT
 from megatron_eks.quantity import quantity
+from tests import command
 from tests.local.pids import descendants
 from tests.local.rehearsal import rehearsal_in
 
@@ -73,18 +72,11 @@ class Place:
 
     def meks(self, *words: str):
         """Run a command in the environment that `meks local up` told."""
-        return subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", *words],
-            cwd=ROOT,
-            env={
-                **merged(os.environ, self.aws, REGION),
-                **self.state["environment"],
-                "CLUSTER_CONFIG": str(self.folder / "cluster.yaml"),
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        environment = merged(os.environ, self.aws, REGION) | self.state["environment"]
+        environment["CLUSTER_CONFIG"] = str(self.folder / "cluster.yaml")
+        done = command.meks(*words, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done
 
     def scale(self, wanted: int) -> list[str]:
         """Set a wanted size and return the nodes once there are as many, ready for pods."""

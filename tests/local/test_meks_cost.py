@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +15,7 @@ from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import holdings
 from megatron_eks.project import ROOT, load_project
+from tests import command
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane
@@ -160,14 +159,8 @@ def test_the_command_prints_tables_that_fit(client, control_plane, project):
     assert client
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment = {**kept, "KUBECONFIG": str(control_plane.kubeconfig), "HOME": "/nonexistent"}
-    done = subprocess.run(  # noqa: S603 -- our own command
-        [sys.executable, "-m", "megatron_eks", "cost", "--cluster", project / "cluster.yaml"],
-        env={**environment, "AWS_EC2_METADATA_DISABLED": "true"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment["AWS_EC2_METADATA_DISABLED"] = "true"
+    done = command.meks("cost", "--cluster", project / "cluster.yaml", env=environment)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert not [line for line in lines if len(line) > 80 and not line.startswith("note:")]

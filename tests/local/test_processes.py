@@ -1,7 +1,6 @@
 """Nothing of a cluster outlives what started it."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from megatron_eks.kubernetes.client import Client, connect, wait_for
 from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.kubernetes import manifests
-from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
+from tests import command
 from tests.local import jobs
 from tests.local.pids import alive, descendants
+from tests.local.rehearsal import rehearsal_in
 
 # A parent that starts a process which would sleep for an hour, and tells its id.
 _PARENT = """\
@@ -107,28 +107,11 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     assert not alive(pids)
 
 
-Meks = Callable[..., subprocess.CompletedProcess[str]]
-
-
 @pytest.fixture
-def meks(programs, tmp_path) -> Meks:
+def meks(programs, tmp_path) -> Callable[..., command.Done]:
     """Return a function that runs `meks local`, with room for a cluster of the test's own."""
-    cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
-    cache.mkdir()
-    # The programs that are built already.
-    (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", "local", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return run
+    _, local = rehearsal_in(tmp_path, programs)
+    return local
 
 
 def connected(kubeconfig: Path) -> Client:
@@ -170,6 +153,7 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
     assert meks("status").returncode == 3
 
 
+@pytest.mark.long
 @pytest.mark.control_plane
 def test_meks_local_runs_pods_where_it_is_asked_to(meks, emitted):
     """With `--nodes` a job ends by itself, because its pod has really run and ended."""

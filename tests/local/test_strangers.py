@@ -19,7 +19,11 @@ _LISTENS = "0A"
 _LOOPBACK = {"0100007F", "00000000000000000000000001000000"}
 
 
-@pytest.fixture(scope="module", params=[("--nodes", "1"), ("--empty",)], ids=" ".join)
+@pytest.fixture(
+    scope="module",
+    params=[("--nodes", "1"), pytest.param(("--empty",), marks=pytest.mark.long)],
+    ids=" ".join,
+)
 def place(request, programs, tmp_path_factory):
     """Run `meks local up` in a folder of which everybody may list the parents."""
     base = tmp_path_factory.mktemp("strangers")

@@ -2,22 +2,15 @@
 
 import json
 import re
-import subprocess
-import sys
 
 from megatron_eks.local.aws.limits import NOT_CHECKED
+from tests import command
 from tests.local_aws.commands import ROOT
 
 
 def test_the_command_prints_the_list():
     """`meks local limits` needs nothing to run."""
-    done = subprocess.run(
-        [sys.executable, "-m", "megatron_eks", "local", "limits", "-o", "json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = command.meks("local", "limits", "-o", "json")
     assert json.loads(done.stdout) == list(NOT_CHECKED)
 
 

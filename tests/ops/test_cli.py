@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -12,19 +11,16 @@ import yaml
 
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops import local
+from tests import command
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = (ROOT / "cluster.yaml").read_text()
 JOB = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
 
 
-def meks(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    command: Sequence[str] = [sys.executable, "-m", "megatron_eks", *arguments]
-    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "COLUMNS": "80"}
-    return subprocess.run(  # noqa: S603 -- our own command
-        command, cwd=cwd, env=env, capture_output=True, text=True, check=False
-    )
+def meks(*arguments: str, cwd: Path = ROOT) -> command.Done:
+    """Run a command on 80 columns, and with nothing else of this environment."""
+    return command.meks(*arguments, cwd=cwd, env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"})
 
 
 @pytest.fixture
@@ -141,8 +137,8 @@ def test_plan_says_what_jobs_reach_in_s3(project):
 def test_broken_files_give_findings_not_tracebacks(project, content):
     """Any content gives lines of the error contract and exit code 2."""
     (project / "cluster.yaml").write_bytes(content)
-    for command in ("validate", "plan"):
-        done = meks(command, cwd=project)
+    for name in ("validate", "plan"):
+        done = meks(name, cwd=project)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr + done.stdout
         assert all(line.split()[0] in {"error", "warning"} for line in done.stdout.splitlines())
@@ -193,9 +189,9 @@ def test_plan_as_json_has_the_contract_of_predictions():
 
 def test_yaml_says_the_same_as_json():
     """Programs choose the form that they read."""
-    for command in ("plan", "validate"):
-        assert yaml.safe_load(meks(command, "-o", "yaml").stdout) == json.loads(
-            meks(command, "-o", "json").stdout
+    for name in ("plan", "validate"):
+        assert yaml.safe_load(meks(name, "-o", "yaml").stdout) == json.loads(
+            meks(name, "-o", "json").stdout
         )
 
 
@@ -228,17 +224,17 @@ def test_a_loop_of_links_is_a_finding(tmp_path):
     """Reading ends, whatever the file system holds."""
     (tmp_path / "cluster.yaml").symlink_to("other")
     (tmp_path / "other").symlink_to("cluster.yaml")
-    for command in (["validate"], ["plan"], ["check", "cluster.yaml"]):
-        done = meks(*command, cwd=tmp_path)
+    for words in (["validate"], ["plan"], ["check", "cluster.yaml"]):
+        done = meks(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stdout.startswith("error MEKS-0001 cluster.yaml:1 ")
 
 
 def test_a_full_disk_is_said_in_one_line():
     """Where the output cannot be written the command has failed, without a traceback."""
-    command = f"{sys.executable} -m megatron_eks plan > /dev/full"
+    words = f"{sys.executable} -m megatron_eks plan > /dev/full"
     done = subprocess.run(  # noqa: S603 -- our own command
-        ["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+        ["/bin/sh", "-c", words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert "cannot write the result" in done.stderr

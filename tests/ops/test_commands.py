@@ -1,12 +1,12 @@
 """The pages name commands and flags that there are, and every command has a page."""
 
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests import command
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,16 +26,10 @@ _INNER = {"token"}
 
 
 @cache
-def help_of(*command: str) -> str:
+def help_of(*words: str) -> str:
     """Return what `--help` prints on a terminal of 80 columns."""
-    done = subprocess.run(  # noqa: S603 -- our own command
-        [sys.executable, "-m", "megatron_eks", *command, "--help"],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = command.meks(*words, "--help", env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"})
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -5,11 +5,12 @@ import pty
 import select
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests import command
 
 ROOT = Path(__file__).parents[2]
 # `make test` installs the two that not every machine has.
@@ -32,13 +33,7 @@ def scripts(tmp_path_factory):
     """Write the script of each shell as `meks` prints it."""
     folder = tmp_path_factory.mktemp("completion")
     for shell in ("bash", "zsh", "fish"):
-        done = subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", "completion", shell],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = command.meks("completion", shell)
         (folder / shell).mkdir()
         (folder / shell / "_meks").write_text(done.stdout)
     return folder
@@ -140,12 +135,6 @@ def test_outside_of_a_project_nothing_is_offered_and_nothing_said(scripts, tmp_p
 
 def test_a_shell_that_is_none_of_them():
     """The three that there are."""
-    done = subprocess.run(
-        [sys.executable, "-m", "megatron_eks", "completion", "tcsh"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = command.meks("completion", "tcsh")
     assert done.returncode == 2
     assert "choose from" in done.stderr

@@ -36,32 +36,6 @@ def test_every_kind_has_a_shipped_job(plan):
     assert {job.kind for job in shipped} == set(KINDS)
 
 
-def test_fsdp_reads_the_job_files_own_blocks(plan):
-    """The program takes model, training, data and checkpoint as they stand there."""
-    job = plan("fsdp-llama-2-7b")
-    assert job.command == (
-        *("python3", f"{PROGRAMS}/record.py", "/shared/logs/fsdp-llama-2-7b", "7"),
-        *("torchrun", f"{PROGRAMS}/train_fsdp.py"),
-    )
-    assert job.args[:2] == ("--config", "/etc/megatron-eks/train_fsdp.json")
-    config = json.loads(job.files["train_fsdp.json"])
-    assert set(config) == {"model", "training", "data", "checkpoint", "runtime"}
-    assert config["model"] == "llama-2-7b"
-    assert config["training"]["max_steps"] == 100
-    assert config["data"] == {
-        "dataset": "allenai/c4",
-        "configuration": "en",
-        "tokenizer": "hf-internal-testing/llama-tokenizer",
-        "num_workers": 2,
-    }
-
-
-def test_fsdp_has_no_variable_of_megatron(plan):
-    """One connection would keep FSDP's communication behind its kernels."""
-    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in plan("fsdp-llama-2-7b").env
-    assert "CUDA_DEVICE_MAX_CONNECTIONS" in plan("bridge-cpt-techpulse").env
-
-
 def test_a_token_is_a_file_that_hugging_face_finds(plan):
     """Never a variable: those end in logs and in `kubectl describe`."""
     secret = {"tokenizer: hf-internal-testing/llama-tokenizer": "tokenizer: x\ntoken_secret: hf"}
@@ -78,21 +52,6 @@ def test_hybrid_sharding_holds_more_of_the_model(plan):
     assert hybrid.memory.per_gpu_bytes > full.memory.per_gpu_bytes
 
 
-def test_ddp_tells_torchrun_what_an_operator_would(plan):
-    """The rank comes from the index that Kubernetes gives each pod, the master has index 0."""
-    job = plan("ddp-llama-3-2-1b")
-    assert (job.workload, job.nodes) == ("indexed_job", 2)
-    assert job.command[4:] == (
-        "torchrun",
-        "--nnodes=2",
-        "--nproc-per-node=8",
-        "--node-rank=$(JOB_COMPLETION_INDEX)",
-        "--master-addr=ddp-llama-3-2-1b-0.ddp-llama-3-2-1b",
-        "--master-port=23456",
-        f"{PROGRAMS}/train_ddp.py",
-    )
-
-
 def test_bridge_runs_a_recipe_with_the_files_values(plan):
     """Everything but the recipe's name goes through one file."""
     job = plan(
@@ -107,18 +66,6 @@ def test_bridge_runs_a_recipe_with_the_files_values(plan):
     assert config["parallelism"]["tensor"] == 4
 
 
-def test_data_preparation_runs_beside_the_add_ons(plan):
-    """Half of a system node, with a worker for each of its CPUs."""
-    job = plan("data-prep-techpulse")
-    assert (job.pool, job.gpus, job.workload) == (None, 0, "job")
-    assert (job.resources.cpu_millis, job.resources.memory_mib) == (4000, 8192)
-    assert " ".join(job.args) == (
-        "--input /shared/data/techpulse.jsonl --output-prefix /shared/data/megatron/techpulse "
-        "--tokenizer /shared/tokenizer/llama-3.1-8b --json-key text --append-eod "
-        "--on-bad-line fail --workers 4 --shards 1 --resume"
-    )
-
-
 def test_shards_are_pods_with_an_index(plan):
     """Each takes the part that its index names."""
     job = plan(
@@ -130,24 +77,6 @@ def test_shards_are_pods_with_an_index(plan):
     assert job.args.count("--json-key") == 2
     assert job.backoff_limit == 9
     assert job.resources.efa == 0
-
-
-def test_fetch_is_given_its_token_as_a_file(plan):
-    """The program is told where it is."""
-    job = plan("fetch-llama-3-1-8b")
-    assert " ".join(job.args) == (
-        "--model meta-llama/Llama-3.1-8B --directory /shared/models/llama-3.1-8b "
-        "--token-file /var/run/secrets/huggingface/token"
-    )
-    assert [(file.secret, file.key) for file in job.secrets] == [("hugging-face", "token")]
-
-
-def test_conversion_gets_the_memory_of_the_weights_twice(plan):
-    """On a GPU node, because no system node has that much; without any of its GPUs."""
-    job = plan("import-llama-3-1-8b")
-    assert (job.pool.name, job.gpus) == ("p4d", 0)
-    assert job.resources.memory_mib == 38 * 1024
-    assert job.args[:2] == ("--direction", "import")
 
 
 @pytest.mark.parametrize(
@@ -230,15 +159,6 @@ def test_every_training_is_told_where_its_copies_go(plan, name):
     else:
         [file] = job.files.values()
         assert json.loads(file)["checkpoint"]["s3_uri"] == uri
-
-
-def test_nodes_know_their_network_and_where_they_meet(plan):
-    """A job of several nodes has EFA to count, and a place to show that each node lives."""
-    expected = ("--expect-efa", "4", "--expect-gpu-direct", "--heartbeats")
-    for name in ("megatron-gpt-7b", "fsdp-llama-2-7b", "ddp-llama-3-2-1b", "bridge-cpt-techpulse"):
-        job = plan(name)
-        place = job.args.index("--expect-efa")
-        assert job.args[place : place + 5] == (*expected, f"{job.log_directory}/heartbeats")
 
 
 @pytest.mark.parametrize(

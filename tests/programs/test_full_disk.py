@@ -25,9 +25,8 @@ FULL = "file system full (No space left on device): "
 PRUNE = "remove what is not needed (`meks ckpt prune`), or enlarge the file system"
 
 # A rank whose copy of its state fails once, as where memory runs out.
-BROKEN_STAGE = f"""
-import os, sys
-sys.path.insert(0, {str(PROGRAMS)!r})
+BROKEN_STAGE = """
+import os
 from torch.distributed.checkpoint.staging import DefaultStager
 stage, left = DefaultStager.stage, [os.environ["RANK"]]
 def broken(self, state, **words):
@@ -36,6 +35,18 @@ def broken(self, state, **words):
         raise RuntimeError("not enough memory for a copy")
     return stage(self, state, **words)
 DefaultStager.stage = broken
+"""
+
+# A trainer that tries its last save again sooner than in life.
+IMPATIENT = """
+import trainer_checkpoint
+trainer_checkpoint._PAUSES_SECONDS = (0.1, 0.2)
+"""
+
+TRAIN = f"""
+import sys
+sys.path.insert(0, {str(PROGRAMS)!r})
+%s
 from trainer_parallel import shard
 from trainer_run import main
 sys.exit(main("train_fsdp", "", shard, sys.argv[1:]))
@@ -92,6 +103,14 @@ def on(run: Run, name: str, directory: Path) -> Run:
     return other
 
 
+def beginning_with(run: Run, code: str) -> Run:
+    """Let a run execute some code before its program."""
+    program = run.root / f"{run.checkpoints.name}_program.py"
+    program.write_text(TRAIN % code)
+    run.program = str(program.with_suffix(""))
+    return run
+
+
 def size_of(run: Run) -> int:
     """Return what a checkpoint of a run takes."""
     return checkpoints.size_bytes(run.checkpoints / run.saved()[-1])
@@ -126,12 +145,11 @@ def test_a_full_disk_in_mid_run_costs_the_saves_alone(trained, mount):
 
 
 @pytest.mark.programs
-@pytest.mark.long
 def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
     """It is tried again; then the error names the cause, and what a restart takes."""
     run, _ = trained
     place = mount("full", int(1.7 * size_of(run)))
-    full = on(run, "last", place / "checkpoints")
+    full = beginning_with(on(run, "last", place / "checkpoints"), IMPATIENT)
     done = full.run(1)
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error train_fsdp: ")]
@@ -185,10 +203,7 @@ def test_metrics_after_the_resumed_step_go_without_room(mount, programs_python):
 def test_a_rank_that_cannot_copy_its_state_holds_up_nobody(trained):
     """All ranks leave that one save out, and go on together."""
     run, _ = trained
-    program = run.root / "broken_stage.py"
-    program.write_text(BROKEN_STAGE)
-    broken = run.copy("broken")
-    broken.program = str(program.with_suffix(""))
+    broken = beginning_with(run.copy("broken"), BROKEN_STAGE)
     done = broken.run(2)
     assert done.returncode == 0, done.stderr
     warned = [line for line in done.stderr.splitlines() if line.startswith("warning checkpoint")]

@@ -65,7 +65,11 @@ def test_newest_checkpoints_are_kept(trained):
 
 @pytest.mark.parametrize(
     ("program", "ranks", "per_rank"),
-    [("train_fsdp", 4, 1), ("train_fsdp", 1, 4), ("train_ddp", 2, 2)],
+    [
+        pytest.param("train_fsdp", 4, 1, marks=pytest.mark.long),
+        ("train_fsdp", 1, 4),
+        ("train_ddp", 2, 2),
+    ],
 )
 def test_run_goes_on_where_it_was(trained, program, ranks, per_rank):
     """On other numbers of ranks, in the other layout: the same losses, and each step once."""

@@ -99,12 +99,12 @@ def launch(python, tmp_path, ranks: int, sharding: str = "full"):
 
 
 def test_a_rank_holds_its_part_of_the_base_weights(programs_python, tmp_path):
-    """Four ranks grow by about a quarter of the model each, and by nothing that passes through."""
+    """Three ranks grow by about a third of the model each, and by nothing that passes through."""
     size = python_says(programs_python, SAVE, tmp_path, json.dumps(SHAPE))
-    four = launch(programs_python, tmp_path, 4)
-    assert four["right"]
-    assert max(four["grown"]) < 0.35 * size
-    # Random weights are those of any other number of ranks.
     three = launch(programs_python, tmp_path, 3)
     assert three["right"]
-    assert three["drawn"] == pytest.approx(four["drawn"], rel=1e-9)
+    assert max(three["grown"]) < 0.43 * size
+    # Random weights are those of any other number of ranks.
+    two = launch(programs_python, tmp_path, 2)
+    assert two["right"]
+    assert two["drawn"] == pytest.approx(three["drawn"], rel=1e-9)

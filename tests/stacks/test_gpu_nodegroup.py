@@ -1,19 +1,7 @@
 """A GPU pool: interfaces, user data, and a size that no deployment ever touches."""
 
-import json
-from email import message_from_string, policy
-
 import pytest
 from botocore.session import get_session
-
-# EC2 User Guide, "Maximize network bandwidth on instances with multiple network cards".
-P4_INTERFACES = {
-    (0, 0, "interface"),
-    (0, 1, "efa-only"),
-    (1, 0, "efa-only"),
-    (2, 0, "efa-only"),
-    (3, 0, "efa-only"),
-}
 
 
 def pool(template, name):
@@ -30,38 +18,6 @@ def pool(template, name):
 def first_pool(edit):
     """Return a change of the first pool in the file."""
     return lambda cluster: cluster["gpu_pools"][0].update(edit)
-
-
-@pytest.mark.parametrize("instance_type", ["p4d.24xlarge", "p4de.24xlarge"])
-def test_every_network_card_carries_efa(changed, instance_type):
-    """One ordinary interface for the node's address, and EFA alone on all four cards."""
-    template = changed(first_pool({"instance_type": instance_type})).template("Cluster")
-    _, launch = pool(template, "p4d")
-    assert launch["InstanceType"] == instance_type
-    layout = [
-        (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"])
-        for interface in launch["NetworkInterfaces"]
-    ]
-    assert set(layout) == P4_INTERFACES
-    assert len(layout) == len(P4_INTERFACES)
-
-
-def test_user_data_is_one_node_configuration(assembly, cluster):
-    """In MIME's own words, as EKS merges it: fast local disks, and a limit that addresses allow."""
-    _, launch = pool(cluster, "p4d")
-    message = message_from_string(launch["UserData"]["Fn::Base64"], policy=policy.default)
-    assert message.get_content_type() == "multipart/mixed"
-    [part] = message.iter_parts()
-    assert part.get_content_type() == "application/node.eks.aws"
-    assert part["Content-Transfer-Encoding"] is None
-    assert json.loads(part.get_content()) == {
-        "apiVersion": "node.eks.aws/v1alpha1",
-        "kind": "NodeConfig",
-        "spec": {
-            "instance": {"localStorage": {"strategy": "RAID0"}},
-            "kubelet": {"config": {"maxPods": assembly.plan.pool("p4d").max_pods}},
-        },
-    }
 
 
 @pytest.mark.parametrize(
@@ -179,9 +135,3 @@ def test_another_pool_leaves_the_first_one_alone(cluster, changed):
         assert template.resources[name] == body
     assert pool(template, "p4-d")[0] != pool(template, "p4d")[0]
     assert len(template.of_type("AWS::EKS::Nodegroup")) == 3
-
-
-def test_a_pool_cannot_be_replaced_under_a_running_job(cluster):
-    """The new node group would need the name of the old one, so CloudFormation refuses."""
-    names = [group.get("NodegroupName") for group in cluster.properties("AWS::EKS::Nodegroup")]
-    assert names == [None, "p4d"]

@@ -4,10 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from megatron_eks.plan.images import PROGRAM
-from tests.stacks.synthesis import ROOT, TAGS, Assembly, app_of
+from tests.stacks.synthesis import ROOT, Assembly, app_of
 
 NAMES = {"Megatron": "megatron", "Fsdp": "fsdp"}
 
@@ -24,22 +23,6 @@ def environment(project):
     """Return a build project's variables."""
     variables = project["Environment"]["EnvironmentVariables"]
     return {variable["Name"]: variable["Value"] for variable in variables}
-
-
-@pytest.mark.parametrize(("title", "name"), NAMES.items())
-def test_the_build_gets_what_the_buildspec_reads(images, title, name):
-    """Names and number of the variables are the contract with the buildspec."""
-    _, project = find(images, "AWS::CodeBuild::Project", title)
-    repository, _ = find(images, "AWS::ECR::Repository", title)
-    assert environment(project) == {
-        "IMAGE_NAME": name,
-        "REPOSITORY_URI": {"Fn::GetAtt": [repository, "RepositoryUri"]},
-        "IMAGE_TAG": TAGS[name],
-        "BUILD_ARGS": "{}",
-        "TEST_LEVEL": "standard",
-        "TAG_STRATEGY": "auto",
-        "CACHE": "registry",
-    }
 
 
 def test_level_and_tag_of_the_file_reach_the_build(changed):
@@ -98,16 +81,6 @@ def test_the_phases_run_the_program_that_the_source_brings(images, title):
     assert (ROOT / "assets" / PROGRAM).is_file()
 
 
-def test_the_buildspec_is_what_codebuild_takes(images):
-    """Version, phases and reports by AWS's names; JSON is YAML."""
-    for project in images.properties("AWS::CodeBuild::Project"):
-        spec = yaml.safe_load(project["Source"]["BuildSpec"])
-        assert spec["version"] == 0.2
-        assert list(spec["phases"]) == ["pre_build", "build", "post_build"]
-        assert spec["env"] == {"exported-variables": ["IMAGE_DIGEST"]}
-        assert spec["reports"]["selftest"]["file-format"] == "JUNITXML"
-
-
 def test_a_new_tag_is_a_new_source_and_touches_no_other_image(sources, tmp_path, assembly):
     """The tag is the source's hash: CDK uploads exactly when it changes."""
     megatron, fsdp = assembly.plan.images
@@ -116,30 +89,3 @@ def test_a_new_tag_is_a_new_source_and_touches_no_other_image(sources, tmp_path,
     before, after = assembly.template("Images"), Assembly(plan, tmp_path).template("Images")
     differing = {name for name, body in before.resources.items() if after.resources[name] != body}
     assert {name[:7] for name in differing} == {"FsdpRol", "FsdpPro"}
-
-
-def test_outputs_are_the_keys_that_charts_and_builds_read(images):
-    """The image by the tag of its source: a job never runs a moving tag."""
-    outputs = {name: output["Value"] for name, output in images.body["Outputs"].items()}
-    projects = {
-        f"{title}BuildProject": {"Ref": find(images, "AWS::CodeBuild::Project", title)[0]}
-        for title in NAMES
-    }
-    uris = {
-        f"{title}Image": {
-            "Fn::Join": [
-                "",
-                [
-                    {
-                        "Fn::GetAtt": [
-                            find(images, "AWS::ECR::Repository", title)[0],
-                            "RepositoryUri",
-                        ]
-                    },
-                    f":{TAGS[name]}",
-                ],
-            ]
-        }
-        for title, name in NAMES.items()
-    }
-    assert outputs == projects | uris

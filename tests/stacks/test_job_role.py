@@ -131,24 +131,9 @@ def permissions(template):
     return policy["PolicyDocument"]["Statement"]
 
 
-def test_jobs_read_what_was_pushed_for_them_and_nothing_else(storage):
-    """Whoever writes a checkpoint or code below another prefix would run it in other jobs."""
-    assert permissions(storage) == OWN
-
-
 def test_jobs_reach_what_their_files_name(with_jobs):
     """Inputs to read, checkpoints to keep in order."""
     assert permissions(with_jobs.template("Storage")) == [*OWN, *NAMED]
-
-
-def test_nothing_is_written_outside_of_a_prefix_and_no_bucket_is_listed_whole(with_jobs):
-    """One job may not put its files where another one reads, unless a job file says so."""
-    for each in permissions(with_jobs.template("Storage")):
-        if {"s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"} & {*each["Action"]}:
-            assert each["Resource"] == [arn("models/runs/cpt/*")]
-        if "s3:ListBucket" in each["Action"]:
-            assert each["Action"] == ["s3:ListBucket"]
-            assert "*" not in each["Condition"]["StringLike"]["s3:prefix"]
 
 
 @pytest.mark.parametrize(
@@ -174,33 +159,6 @@ def test_a_job_with_another_bucket_changes_the_policy_alone(assembly, with_jobs)
     assert {part: each.body for part, each in after.items()} == {
         part: each.body for part, each in before.items()
     }
-
-
-def test_only_pods_of_jobs_of_this_cluster_can_take_the_role(storage):
-    """EKS says in session tags whose pod asks."""
-    role = storage.resources["JobRole"]["Properties"]
-    [trust] = role["AssumeRolePolicyDocument"]["Statement"]
-    assert trust == {
-        "Effect": "Allow",
-        "Action": ["sts:AssumeRole", "sts:TagSession"],
-        "Principal": {"Service": "pods.eks.amazonaws.com"},
-        "Condition": {
-            "StringEquals": {
-                "aws:RequestTag/eks-cluster-name": "techpulse",
-                "aws:RequestTag/kubernetes-namespace": "megatron-workshop",
-                "aws:RequestTag/kubernetes-service-account": "jobs",
-            }
-        },
-    }
-
-
-def test_the_role_is_bound_to_the_service_account_of_jobs(assembly, cluster):
-    """In the stack of the cluster, which must be there first."""
-    _, association = cluster.only("AWS::EKS::PodIdentityAssociation")
-    assert association["ClusterName"] == {"Ref": "Cluster"}
-    assert association["Namespace"] == assembly.plan.platform.namespace
-    assert association["ServiceAccount"] == assembly.plan.platform.service_account
-    assert "techpulse-Storage:ExportsOutputFnGetAttJobRole" in str(association["RoleArn"])
 
 
 def test_an_existing_cluster_gets_the_association_from_the_storage_stack(changed):

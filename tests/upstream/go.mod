@@ -3,7 +3,4 @@ module megatron-eks.invalid/upstream
 
 go 1.21
 
-require (
-	github.com/kubeflow/training-operator v1.9.4
-	k8s.io/pod-security-admission v0.35.4
-)
+require github.com/kubeflow/training-operator v1.9.4

@@ -141,11 +141,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster(programs, emitted, plan, s3_server, tmp_path_factory) -> Iterator[Cluster]:
+def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
     """Start a cluster of one system node and four GPU nodes."""
-    folder = tmp_path_factory.mktemp("processes")
-    plane = ControlPlane(programs, folder, node_grace_seconds=_GRACE_SECONDS)
-    plane.start()
+    plane = start_plane(tmp_path_factory.mktemp("processes"), node_grace_seconds=_GRACE_SECONDS)
     operator_file = manifests.operator_file(emitted / "platform")
     operator = Operator(plane, manifests.read_file(operator_file))
     operator.install()
@@ -171,8 +169,7 @@ def cluster(programs, emitted, plan, s3_server, tmp_path_factory) -> Iterator[Cl
         if file != operator_file:
             for each in manifests.read_file(file):
                 found.client.apply(each)
-    yield found
-    plane.stop()
+    return found
 
 
 @pytest.fixture

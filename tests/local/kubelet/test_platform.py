@@ -65,14 +65,6 @@ def modes(folder: Path) -> dict[str, int]:
     return {each.name: each.stat().st_mode & 0o7777 for each in folder.iterdir()}
 
 
-def test_the_claims_of_both_namespaces_are_one_file_system(cluster):
-    """What the set-up Job prepares in its namespace, jobs find in theirs."""
-    for namespace in ("megatron-workshop", "megatron-system"):
-        claim = cluster.client.get("v1", "PersistentVolumeClaim", "fsx-shared-pvc", namespace)
-        assert claim["status"]["phase"] == "Bound"
-    assert len(list(cluster.fleet.shared.iterdir())) == 1
-
-
 def test_the_validation_job_succeeds(cluster, emitted, submit):
     """Its program is played, its pod is real."""
     (job,) = manifests.read_file(emitted / "validation" / "nvidia-smi-p4d.k8s.yaml")

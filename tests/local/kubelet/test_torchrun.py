@@ -12,7 +12,8 @@ pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "processes"), [(1, 2), pytest.param(2, 2, marks=pytest.mark.long), (4, 1)]
+    ("nodes", "processes"),
+    [*(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 2), (2, 2))), (4, 1)],
 )
 def test_all_ranks_meet(cluster, start, nodes, processes):
     """Each torchrun finds its peers by the names and the port that the operator gave it."""

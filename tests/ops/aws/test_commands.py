@@ -1,14 +1,13 @@
 """The AWS commands as people run them: exit codes, streams, help, and the real CDK."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from megatron_eks.__main__ import main
 from megatron_eks.ops.aws.cdk import Cdk
 from megatron_eks.ops.failure import Failure
+from tests import command
 from tests.ops.aws.fakes import ROOT, project_in
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER
 
@@ -93,16 +92,7 @@ def test_numbers_and_times_are_checked_when_they_are_read(run):
 def meks(*arguments, cwd, environment):
     """Run the command in a process of its own, without a terminal."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    return subprocess.run(  # noqa: S603 -- our own command
-        [sys.executable, "-m", "megatron_eks", *arguments],
-        cwd=cwd,
-        env={**env, "PYTHONPATH": str(ROOT), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
+    return command.meks(*arguments, cwd=cwd, env={**env, **environment})
 
 
 @pytest.mark.tools
