@@ -61,4 +61,4 @@ def test_it_is_what_the_source_says():
         [PYTHON, GENERATOR], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (ROOT / "megatron_eks/catalog/bridge_fields.py").read_text()
+    assert done.stdout == (ROOT / "megatron_eks/catalog/bridge_fields.txt").read_text()

@@ -56,4 +56,4 @@ def test_it_is_what_the_parser_says():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (ROOT / "megatron_eks/catalog/megatron_options.py").read_text()
+    assert done.stdout == (ROOT / "megatron_eks/catalog/megatron_options.txt").read_text()
