@@ -1,15 +1,16 @@
 """List prices in USD; a price nobody could confirm for a region is missing, not guessed.
 
-Sources: EC2, the bastion's t3.micro included: the price list as Karpenter generates it
-(zz_generated.pricing_aws.go, 2026-07-20). EFS: aws.amazon.com/efs/pricing. EKS: AWS's blog "Amazon
-EKS extended support for Kubernetes versions pricing". FSx and VPC: their pricing pages; what a
-SCRATCH_2 GiB costs was confirmed by bills that others published (168 USD a month for 1.2 TB), not
-by the page itself. A configuration can say what is paid instead.
+Sources: EC2: prices.txt, for the bastion's t3.micro too. EFS: aws.amazon.com/efs/pricing. EKS:
+AWS's blog "Amazon EKS extended support for Kubernetes versions pricing". FSx and VPC: their pricing
+pages; what a SCRATCH_2 GiB costs was confirmed by bills that others published (168 USD a month for
+1.2 TB), not by the page itself. A configuration can say what is paid instead.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
+
+from megatron_eks.catalog.tables import sections
 
 AS_OF = date(2026, 7, 20)
 
@@ -19,57 +20,9 @@ KEY_USD_PER_MONTH = 1.0
 
 _US_REGIONS = ("us-east-1", "us-east-2", "us-west-2")
 
-# On demand. The three US regions share list prices for the types that they have.
-_INSTANCE_USD_PER_HOUR: dict[str, float] = {
-    "p4d.24xlarge": 21.957642,
-    "p4de.24xlarge": 27.44705,
-    "p5.4xlarge": 6.88,
-    "p5.48xlarge": 55.04,
-    "p5en.48xlarge": 63.296,
-    "p6-b200.48xlarge": 113.9328,
-    "p6-b300.48xlarge": 142.416,
-    "g5.xlarge": 1.006,
-    "g5.2xlarge": 1.212,
-    "g5.4xlarge": 1.624,
-    "g5.8xlarge": 2.448,
-    "g5.12xlarge": 5.672,
-    "g5.16xlarge": 4.096,
-    "g5.24xlarge": 8.144,
-    "g5.48xlarge": 16.288,
-    "g6.xlarge": 0.8048,
-    "g6.2xlarge": 0.9776,
-    "g6.4xlarge": 1.3232,
-    "g6.8xlarge": 2.0144,
-    "g6.12xlarge": 4.6016,
-    "g6.16xlarge": 3.3968,
-    "g6.24xlarge": 6.6752,
-    "g6.48xlarge": 13.3504,
-    "g6e.xlarge": 1.861,
-    "g6e.2xlarge": 2.24208,
-    "g6e.4xlarge": 3.00424,
-    "g6e.8xlarge": 4.52856,
-    "g6e.12xlarge": 10.49264,
-    "g6e.16xlarge": 7.57719,
-    "g6e.24xlarge": 15.06559,
-    "g6e.48xlarge": 30.13118,
-    "g7e.2xlarge": 3.36312,
-    "g7e.4xlarge": 3.99816,
-    "g7e.8xlarge": 5.26824,
-    "g7e.12xlarge": 8.28608,
-    "g7e.24xlarge": 16.57216,
-    "g7e.48xlarge": 33.14432,
-    "c5.2xlarge": 0.34,
-    "c5.4xlarge": 0.68,
-    "c6i.2xlarge": 0.34,
-    "c6i.4xlarge": 0.68,
-    "c7i.2xlarge": 0.357,
-    "c7i.4xlarge": 0.714,
-    "m5.2xlarge": 0.384,
-    "m5.4xlarge": 0.768,
-    "m6i.2xlarge": 0.384,
-    "m6i.4xlarge": 0.768,
-    "m7i.2xlarge": 0.4032,
-    "m7i.4xlarge": 0.8064,
+_INSTANCE_USD_PER_HOUR = {
+    name: float(price)
+    for name, price in map(str.split, sections("prices.txt")["instances"].splitlines())
 }
 _LUSTRE_USD_PER_GIB_MONTH = {125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.60}
 _SCRATCH_USD_PER_GIB_MONTH = 0.14
