@@ -217,6 +217,11 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
             lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
             found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
             yield from report(code, (lacks, each, found, "name types with EFA"))
+    for part in [each for each in offered if plugins and each not in plugins]:
+        for pod in [each for each in manifests.pods if each.asks(offered[part])][:1]:
+            found = f"no {part} beside the other plugin: no node offers {offered[part]}"
+            place = pod.main["resources"]["limits"][offered[part]]
+            yield place.finding(code, found, f"apply the {part}")
 
 
 @manifest_guard

@@ -21,12 +21,10 @@ _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
 _APP = "app.kubernetes.io/name"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
-_PREVIEW = "`meks apply` takes a placeholder for an address"
-_WORDS = {"args", "command"}
+_PREVIEW, _WORDS = "`meks apply` takes a placeholder for an address", {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
-_RANKS: Json = {"matchLabels": {"app": "megatron-training"}}
 
 
 @manifest_guard
@@ -148,6 +146,8 @@ _OF_JOBS = (
     _Way(443, "TCP", _AWS, "0.0.0.0/0 except 169.254.0.0/16", "S3 times out"),
 )
 _TO_API = _Way(443, "TCP", 2, "ranges of VPC and Services", "it sees no job")
+_RANKS: Json = {"podSelector": {"matchLabels": {"app": "megatron-training"}}}
+_MEETING = _Way(2379, "TCP", [_RANKS], "pods of jobs", "ranks never meet")
 _WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
 
 
@@ -210,10 +210,10 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
         way = _Way(0, "", [peer], "the labels of podSelector", lost)
         yield from (found for key in _PEERS for found in _blocked([policy], key, [way]))
     for pod in manifests.pods:
-        yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone), policies)
+        yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
 
 
-def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Finding]:
+def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
     spec = pod.owner["spec"]
     counts = [each["replicas"] for _, each in spec["pytorchReplicaSpecs"].items()]
     ranks = sum(each.number or 0 for each in counts or [spec["parallelism"]])
@@ -227,12 +227,8 @@ def _ways_of(pod: Pod, own: list[Object], policies: list[Object]) -> Iterator[Fi
     if own and "--enable-scheme" in str(pod.main["args"].raw):
         yield from _blocked(own, "egress", _NAMES)
         yield from _blocked(own, "ingress", [_WEBHOOK])
-    if policies and pod.main.at("command 0").text == "etcd":
-        chosen = [each for each in policies if each["spec"]["podSelector"].raw == _RANKS]
-        labels: Json = {"matchLabels": pod.metadata["labels"].raw}
-        for key, those, peer in (("ingress", own, _RANKS), ("egress", chosen, labels)):
-            way = _Way(2379, "TCP", [{"podSelector": peer}], f"pods of {peer}", "ranks never meet")
-            yield from _blocked([*those, pod.owner], key, [way])
+    if own and pod.main.at("command 0").text == "etcd":
+        yield from _blocked(own, "ingress", [_MEETING])
 
 
 def _everyone(policy: Object) -> bool:

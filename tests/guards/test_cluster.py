@@ -65,7 +65,6 @@ def test_people_reach_a_private_endpoint():
         (DNS, "DependsOn", ABSENT, "START_ORDER"),
         (DNS, "DependsOn", ["Poolp4d"], "START_ORDER"),
         (GROUP, "DependsOn", ABSENT, "START_ORDER"),
-        (DNS, "AddonVersion", "1.13.2", "ADDON_SETTINGS"),
         (DNS, "ResolveConflicts", "NONE", "ADDON_SETTINGS"),
         (ADDON, LINKS, ABSENT, "ADDON_SETTINGS"),
         (ADDON, f"{LINKS} 0 ServiceAccount", "vpc-cni", "ADDON_SETTINGS"),
