@@ -107,10 +107,7 @@ class Record:
         kept, uid = _kept(found), found["metadata"]["uid"]
         match found["kind"]:
             case "Event":
-                events = self._content["events"]
-                events[uid] = kept
-                for oldest in list(events)[:-_MOST_EVENTS]:
-                    del events[oldest]
+                _last(self._content["events"], _MOST_EVENTS)[uid] = kept
             case "Pod":
                 self._content["pods"][uid] = kept
             case _:
@@ -142,7 +139,7 @@ class Records:
     def __init__(self, volumes: Path) -> None:
         self._volumes = volumes
         self._of: dict[str, Record] = {}
-        self._waiting: dict[str, list[Object]] = {}
+        self._waiting: dict[str, dict[str, Object]] = {}
 
     def take(self, found: Object) -> None:
         """Keep an object in the record of its job."""
@@ -159,14 +156,13 @@ class Records:
                     self._of[uid] = Record(self._volumes, found)
         record = self._of.get(about)
         if record is None:
-            self._waiting.setdefault(about, []).append(found)
-            for oldest in list(self._waiting)[:-_MOST_WAITING]:
-                del self._waiting[oldest]
+            _last(self._waiting.setdefault(about, {}), _MOST_EVENTS)[uid] = found
+            _last(self._waiting, _MOST_WAITING)
             return
         record.take(found)
         if found["kind"] != "Event":
             self._of[uid] = record
-            for each in self._waiting.pop(uid, ()):
+            for each in self._waiting.pop(uid, {}).values():
                 self.take(each)
 
     def write(self) -> None:
@@ -211,6 +207,13 @@ def _kept(found: Object) -> Object:
         for key in {"initContainers", "containers"} & spec.keys():
             spec[key] = [{"name": each["name"]} for each in spec[key]]
         kept["spec"] = spec
+    return kept
+
+
+def _last(kept: dict[str, Any], most: int) -> dict[str, Any]:
+    """Leave the newest of what is kept."""
+    for oldest in list(kept)[:-most]:
+        del kept[oldest]
     return kept
 
 

@@ -28,6 +28,8 @@ class JobRecords(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         self._plan, self._platform = plan, plan.platform
+        # Where the claims of jobs are: of an existing file system theirs have a folder alone.
+        self._metadata = k8s.ObjectMeta(name=_NAME, namespace=self._platform.namespace)
         self._rights()
         # The API server is reached by its Service, and answers from addresses of the VPC.
         reached = (*self._platform.service_cidrs, *self._platform.vpc_cidrs)
@@ -36,39 +38,36 @@ class JobRecords(cdk8s.Chart):
             self,
             "network",
             name=_NAME,
-            namespace=self._platform.system_namespace,
+            namespace=self._platform.namespace,
             pods=k8s.LabelSelector(match_labels={"app": _NAME}),
             egress=[k8s.NetworkPolicyEgressRule(to=to, ports=ports(443, "TCP"))],
         )
         self._deployment()
 
-    def _own(self, namespace: str | None = None) -> k8s.ObjectMeta:
-        namespace = namespace or self._platform.system_namespace
-        return k8s.ObjectMeta(name=_NAME, namespace=namespace)
-
     def _rights(self) -> None:
-        namespace = self._platform.system_namespace
         k8s.KubeServiceAccount(
-            self, "account", metadata=self._own(), automount_service_account_token=False
+            self, "account", metadata=self._metadata, automount_service_account_token=False
         )
-        jobs, verbs = self._own(self._platform.namespace), ["list", "watch"]
+        verbs = ["list", "watch"]
         kinds = {"": ["pods", "events"], "batch": ["jobs"], "kubeflow.org": ["pytorchjobs"]}
         rules = [
             k8s.PolicyRule(api_groups=[group], resources=resources, verbs=verbs)
             for group, resources in kinds.items()
         ]
-        k8s.KubeRole(self, "role", metadata=jobs, rules=rules)
+        k8s.KubeRole(self, "role", metadata=self._metadata, rules=rules)
         k8s.KubeRoleBinding(
             self,
             "role-binding",
-            metadata=jobs,
+            metadata=self._metadata,
             role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=_NAME),
-            subjects=[k8s.Subject(kind="ServiceAccount", name=_NAME, namespace=namespace)],
+            subjects=[
+                k8s.Subject(kind="ServiceAccount", name=_NAME, namespace=self._platform.namespace)
+            ],
         )
 
     def _deployment(self) -> None:
         program = (ROOT / "assets" / "programs" / _PROGRAM).read_text()
-        k8s.KubeConfigMap(self, "program", metadata=self._own(), data={_PROGRAM: program})
+        k8s.KubeConfigMap(self, "program", metadata=self._metadata, data={_PROGRAM: program})
         # The program is read once, so a new one must be a new pod.
         digest = hashlib.sha256(program.encode()).hexdigest()
         metadata = k8s.ObjectMeta(
@@ -77,7 +76,7 @@ class JobRecords(cdk8s.Chart):
         k8s.KubeDeployment(
             self,
             "deployment",
-            metadata=self._own(),
+            metadata=self._metadata,
             spec=k8s.DeploymentSpec(
                 # Two would write the same files.
                 replicas=1,
@@ -106,15 +105,7 @@ class JobRecords(cdk8s.Chart):
         )
 
     def _container(self, claims: list[str]) -> k8s.Container:
-        mounts = [
-            k8s.VolumeMount(
-                name=claim,
-                mount_path=f"{_VOLUMES}/{claim}",
-                # Of an existing file system jobs have a folder, and this claim is on the whole.
-                sub_path=self._plan.storage.subfolder or None,
-            )
-            for claim in claims
-        ]
+        mounts = [k8s.VolumeMount(name=claim, mount_path=f"{_VOLUMES}/{claim}") for claim in claims]
         program = k8s.VolumeMount(name="program", mount_path=_PROGRAM_DIRECTORY, read_only=True)
         return k8s.Container(
             name=_NAME,
