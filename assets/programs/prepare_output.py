@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import manifests
 import numpy as np
 from indexed_data import MAGIC, VERSION
 from prepare_job import BadLine, document_prefix, failure, file_sha256, usage
@@ -29,15 +30,6 @@ HEADER = "<9sQBQQ"
 _COPY_BYTES = 4 << 20
 
 
-def fsync_directory(path: Path) -> None:
-    """Make names in a directory survive a crash."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_aside(path: Path, text: str) -> None:
     """Replace a file so that a crash leaves the old or the new text, never a part."""
     aside = path.with_name(f"{path.name}.aside")
@@ -46,7 +38,7 @@ def write_aside(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
-    fsync_directory(path.parent)
+    manifests.sync_one(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -223,7 +215,7 @@ class Store:
             for suffix in (".bin", ".idx", ".json"):
                 if (self.directory / f"{key}{suffix}").exists():
                     (self.directory / f"{key}{suffix}").replace(final + suffix)
-                    fsync_directory(self.directory.parent)
+                    manifests.sync_one(self.directory.parent)
         self.clear()
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.local.aws.resources.handler import Context, Handler, call, change_tags
+from megatron_eks.local.aws.resources.handler import RESOURCE, Context, Handler, call, change_tags
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _EXCLUSIONS = "ImageTagMutabilityExclusionFilters"
@@ -51,12 +51,7 @@ class Repository(Handler):
                 imageScanningConfiguration={"scanOnPush": scanning.get("ScanOnPush", False)},
             )
         arn = self.attributes(context, physical_id, new)["Arn"]
-        change_tags(
-            old,
-            new,
-            lambda keys: ecr.untag_resource(resourceArn=arn, tagKeys=keys),
-            lambda _: ecr.tag_resource(resourceArn=arn, tags=new["Tags"]),
-        )
+        change_tags(ecr, RESOURCE, {"resourceArn": arn}, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the repository, if it is empty or may be emptied: `meks cleanup` says so."""

@@ -9,13 +9,8 @@ from megatron_eks.local.aws.values import Object
 
 def retag(context: Context, physical_id: str, old: Object, new: Object) -> None:
     """Give a resource of EC2 the tags that it should have."""
-    ec2, resources = context.clients("ec2"), [physical_id]
-    change_tags(
-        old,
-        new,
-        lambda keys: ec2.delete_tags(Resources=resources, Tags=[{"Key": each} for each in keys]),
-        lambda _: ec2.create_tags(Resources=resources, Tags=new["Tags"]),
-    )
+    owner = {"Resources": [physical_id]}
+    change_tags(context.clients("ec2"), ("DeleteTags", "CreateTags"), owner, old, new)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from megatron_eks.local.aws.resources.handler import (
+    RESOURCE,
     Context,
     Handler,
     call,
@@ -21,13 +22,7 @@ def tags_argument(properties: Object) -> Object:
 
 def retag(context: Context, arn: Value, old: Object, new: Object) -> None:
     """Give a resource of EKS the tags that it should have."""
-    eks = context.clients("eks")
-    change_tags(
-        old,
-        new,
-        lambda keys: eks.untag_resource(resourceArn=arn, tagKeys=keys),
-        lambda tags: eks.tag_resource(resourceArn=arn, tags=tags),
-    )
+    change_tags(context.clients("eks"), RESOURCE, {"resourceArn": arn}, old, new)
 
 
 def changed(old: Object, new: Object, *names: str) -> Object:

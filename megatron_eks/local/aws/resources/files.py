@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags
+from megatron_eks.local.aws.resources.handler import RESOURCE, Context, Handler, change_tags
 from megatron_eks.local.aws.values import Object
 
 
@@ -35,12 +35,7 @@ class FileSystem(Handler):
         if changed:
             context.clients("fsx").update_file_system(FileSystemId=physical_id, **changed)
         fsx, arn = context.clients("fsx"), self.attributes(context, physical_id, new)["ResourceARN"]
-        change_tags(
-            old,
-            new,
-            lambda keys: fsx.untag_resource(ResourceARN=arn, TagKeys=keys),
-            lambda _: fsx.tag_resource(ResourceARN=arn, Tags=new["Tags"]),
-        )
+        change_tags(fsx, RESOURCE, {"ResourceARN": arn}, old, new)
 
 
 class DataRepositoryAssociation(Handler):

@@ -17,6 +17,9 @@ from botocore import xform_name
 from megatron_eks.local.aws.clients import Clients
 from megatron_eks.local.aws.values import Object, Value, pick
 
+RESOURCE = ("UntagResource", "TagResource")
+"""What most services call their operations on tags."""
+
 _SUFFIX_LENGTH = 12
 _LETTERS = string.ascii_uppercase + string.digits
 
@@ -110,14 +113,31 @@ def untagged(properties: Object) -> Object:
 
 
 def change_tags(
-    old: Object, new: Object, remove: Callable[[list[str]], object], add: Callable[[Object], object]
+    client: Value, operations: tuple[str, str], owner: Object, old: Object, new: Object
 ) -> None:
-    """Remove the tags, by their keys, that are gone, and add those that are new or changed."""
+    """Remove the tags, by their keys, that are gone, and add those that are new or changed.
+
+    `operations` take tags away and add them, both with `owner`; their models say in which form.
+    """
     before, after = (tags_of(each) for each in (old, new))
-    if before.keys() - after.keys():
-        remove(sorted(before.keys() - after.keys()))
-    if after and after != before:
-        add(after)
+    gone = sorted(before.keys() - after.keys())
+    for operation, tags in zip(operations, (gone, after if after != before else {}), strict=True):
+        shape = client.meta.service_model.operation_model(operation).input_shape
+        (name,) = (each for each in shape.members if each.lower() in ("tags", "tagkeys"))
+        if tags:
+            member = shape.members[name]
+            getattr(client, xform_name(operation))(**owner, **{name: _tags(tags, member)})
+
+
+def _tags(tags: Value, shape: Value) -> Value:
+    """Write tags as an operation takes them: keys, a mapping, or a list of keys with values."""
+    if shape.type_name == "map" or shape.member.type_name == "string":
+        return tags
+    key, *value = shape.member.members
+    return [
+        {key: each, value[0]: tags[each]} if isinstance(tags, dict) else {key: each}
+        for each in tags
+    ]
 
 
 def tags_of(properties: Object) -> Object:

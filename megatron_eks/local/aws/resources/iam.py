@@ -47,12 +47,7 @@ class Role(Handler):
                 )
             else:
                 iam.delete_role_permissions_boundary(RoleName=physical_id)
-        change_tags(
-            old,
-            new,
-            lambda keys: iam.untag_role(RoleName=physical_id, TagKeys=keys),
-            lambda _: iam.tag_role(RoleName=physical_id, Tags=new["Tags"]),
-        )
+        change_tags(iam, ("UntagRole", "TagRole"), {"RoleName": physical_id}, old, new)
         self._policies(context, physical_id, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:

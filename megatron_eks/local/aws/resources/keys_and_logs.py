@@ -4,7 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags, tags_of
+from megatron_eks.local.aws.resources.handler import (
+    RESOURCE,
+    Context,
+    Handler,
+    change_tags,
+    tags_of,
+)
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _WAIT_DAYS = 30
@@ -21,7 +27,7 @@ class Key(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Make the key."""
         kms = context.clients("kms")
-        tags = _key_tags(properties)
+        tags = [{"TagKey": key, "TagValue": each} for key, each in tags_of(properties).items()]
         answer = kms.create_key(
             Description=properties.get("Description", ""),
             **(
@@ -47,12 +53,7 @@ class Key(Handler):
         if new.get("EnableKeyRotation") != old.get("EnableKeyRotation"):
             rotate = new.get("EnableKeyRotation")
             (kms.enable_key_rotation if rotate else kms.disable_key_rotation)(KeyId=physical_id)
-        change_tags(
-            old,
-            new,
-            lambda keys: kms.untag_resource(KeyId=physical_id, TagKeys=keys),
-            lambda _: kms.tag_resource(KeyId=physical_id, Tags=_key_tags(new)),
-        )
+        change_tags(kms, RESOURCE, {"KeyId": physical_id}, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Let the key be deleted when its waiting time is over."""
@@ -60,10 +61,6 @@ class Key(Handler):
         context.clients("kms").schedule_key_deletion(
             KeyId=physical_id, PendingWindowInDays=_WAIT_DAYS
         )
-
-
-def _key_tags(properties: Object) -> list[Object]:
-    return [{"TagKey": key, "TagValue": value} for key, value in tags_of(properties).items()]
 
 
 class Alias(Handler):
@@ -113,12 +110,8 @@ class LogGroup(Handler):
                 logs.associate_kms_key(logGroupName=physical_id, kmsKeyId=new["KmsKeyId"])
             else:
                 logs.disassociate_kms_key(logGroupName=physical_id)
-        change_tags(
-            old,
-            new,
-            lambda keys: logs.untag_log_group(logGroupName=physical_id, tags=keys),
-            lambda tags: logs.tag_log_group(logGroupName=physical_id, tags=tags),
-        )
+        owner = {"logGroupName": physical_id}
+        change_tags(logs, ("UntagLogGroup", "TagLogGroup"), owner, old, new)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object

@@ -12,7 +12,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models.elastic_network_interfaces import NetworkInterface
 from moto.ec2.responses import EC2Response
 
-from megatron_eks.local.aws.services.operation import ServiceError, kept, parameters, present
+from megatron_eks.local.aws.services.operation import ServiceError, found, kept, parameters, present
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _SERVICE = re.compile(r"com\.amazonaws\.(?P<region>[a-z]{2}(-[a-z]+)+-\d)\.")
@@ -53,13 +53,11 @@ class Ec2Api(EC2Response):
         return kept(self.ec2_backend, "reservations")
 
     def _reservation(self, number: str) -> Object:
-        if number not in self._reservations():
-            raise ServiceError(
-                "InvalidCapacityReservationId.NotFound",
-                f"The Capacity Reservation '{number}' does not exist.",
-            )
-        found: Object = self._reservations()[number]
-        return found
+        missing = ServiceError(
+            "InvalidCapacityReservationId.NotFound",
+            f"The Capacity Reservation '{number}' does not exist.",
+        )
+        return found(self.ec2_backend, "reservations", number, missing)
 
     def create_nat_gateway(self) -> Value:
         """CreateNatGateway; an address serves one."""
@@ -226,9 +224,7 @@ class Ec2Api(EC2Response):
         return kept(self.ec2_backend, "placement_groups")
 
     def _group(self, name: str) -> Object:
-        if name not in self._groups():
-            raise ServiceError(
-                "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
-            )
-        group: Object = self._groups()[name]
-        return group
+        missing = ServiceError(
+            "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
+        )
+        return found(self.ec2_backend, "placement_groups", name, missing)

@@ -10,6 +10,7 @@ from megatron_eks.local.aws.services.eks_clusters import Clusters
 from megatron_eks.local.aws.services.operation import (
     InUseError,
     NotFoundError,
+    found,
     kept,
     parameters,
     present,
@@ -148,13 +149,9 @@ class Access(Clusters):
         return ActionResult({"association": association})
 
     def _entry(self, given: Object) -> Object:
-        found = kept(self.cluster(given["clusterName"]), "entries")
-        if given["principalArn"] not in found:
-            raise NotFoundError(
-                f"The specified principalArn could not be found: {given['principalArn']}"
-            )
-        entry: Object = found[given["principalArn"]]
-        return entry
+        principal = given["principalArn"]
+        missing = NotFoundError(f"The specified principalArn could not be found: {principal}")
+        return found(self.cluster(given["clusterName"]), "entries", principal, missing)
 
     def _policies(self, given: Object) -> Object:
         cluster: Cluster = self.cluster(given["clusterName"])
@@ -162,13 +159,9 @@ class Access(Clusters):
         return policies
 
     def _association(self, given: Object) -> Object:
-        found = kept(self.cluster(given["clusterName"]), "associations")
-        if given["associationId"] not in found:
-            raise NotFoundError(
-                f"No association found with associationId: {given['associationId']}"
-            )
-        association: Object = found[given["associationId"]]
-        return association
+        number = given["associationId"]
+        missing = NotFoundError(f"No association found with associationId: {number}")
+        return found(self.cluster(given["clusterName"]), "associations", number, missing)
 
 
 def _username(principal: str) -> str:

@@ -10,6 +10,7 @@ from megatron_eks.local.aws.services.eks_clusters import Clusters
 from megatron_eks.local.aws.services.operation import (
     InUseError,
     NotFoundError,
+    found,
     kept,
     parameters,
     present,
@@ -82,11 +83,9 @@ class Addons(Clusters):
 
     def _addon(self, given: Object) -> Object:
         cluster = self.cluster(given["clusterName"])
-        found = kept(cluster, "addons")
-        if given["addonName"] not in found:
-            raise NotFoundError(f"No addon: {given['addonName']} found in cluster: {cluster.name}")
-        addon: Object = found[given["addonName"]]
-        return addon
+        name = given["addonName"]
+        missing = NotFoundError(f"No addon: {name} found in cluster: {cluster.name}")
+        return found(cluster, "addons", name, missing)
 
     def _associations(self, cluster: Cluster, given: Object) -> list[str]:
         """Give the add-on's service accounts their roles; EKS keeps them as associations."""
@@ -109,6 +108,6 @@ class Addons(Clusters):
 
     @staticmethod
     def _forget(cluster: Cluster, addon: str) -> None:
-        found = kept(cluster, "associations")
-        for number in [key for key, each in found.items() if each.get("ownerArn") == addon]:
-            del found[number]
+        known = kept(cluster, "associations")
+        for number in [key for key, each in known.items() if each.get("ownerArn") == addon]:
+            del known[number]

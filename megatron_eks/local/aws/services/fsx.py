@@ -12,7 +12,7 @@ from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
 from megatron_eks.local.aws.cloudformation.regions import Regions
-from megatron_eks.local.aws.services.operation import ServiceError, kept, parameters, present
+from megatron_eks.local.aws.services.operation import ServiceError, found, kept, parameters, present
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _MOUNT_NAME_LENGTH = 8
@@ -170,13 +170,11 @@ class FsxApi(FSxResponse):
         return kept(self.fsx_backend, "associations")
 
     def _association(self, number: str) -> Object:
-        if number not in self._associations():
-            raise ServiceError(
-                "DataRepositoryAssociationNotFound",
-                f"DataRepositoryAssociation with ID {number} does not exist.",
-            )
-        association: Object = self._associations()[number]
-        return association
+        missing = ServiceError(
+            "DataRepositoryAssociationNotFound",
+            f"DataRepositoryAssociation with ID {number} does not exist.",
+        )
+        return found(self.fsx_backend, "associations", number, missing)
 
 
 def _described(system: FileSystem) -> Object:

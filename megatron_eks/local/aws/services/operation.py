@@ -50,6 +50,15 @@ def kept(owner: Value, name: str) -> Object:
     return found
 
 
+def found(owner: Value, name: str, key: str, missing: Exception) -> Object:
+    """Return one of the things that are kept on an object. Raises `missing` if it is not there."""
+    try:
+        thing: Object = kept(owner, name)[key]
+    except KeyError:
+        raise missing from None
+    return thing
+
+
 def update_record(kind: str, changed: Object) -> Object:
     """Describe an update of EKS, which is over when it is told."""
     return {
