@@ -264,10 +264,12 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         elif kind != "Deployment":
             why, level = "it is there to be stolen", Level.WARNING
             yield from token.must_be(Code.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
-        given = [e.name for e in manifests.of("ServiceAccount") if e.namespace == space]
+        given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"
-            yield account.finding(Code.ROLE_UNREAD, found, f"set it to {' or '.join(given)}")
+            yield account.finding(
+                Code.ROLE_UNREAD, found, f"set it to {' or '.join(sorted(given))}"
+            )
 
 
 def type_values(daemon: Object) -> Iterator[Value]:

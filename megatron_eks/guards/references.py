@@ -18,7 +18,7 @@ from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
-_APP = "app.kubernetes.io/name"
+_APP, _CLUSTER = "app.kubernetes.io/name", f"metadata annotations {CLUSTER_ANNOTATION}"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
 _PREVIEW, _WORDS = "`meks apply` takes a placeholder for an address", {"args", "command"}
@@ -56,7 +56,7 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
 @manifest_guard
 def objects(manifests: Manifests) -> Iterator[Finding]:
     """Put objects into a namespace that is there and one cluster, and write nothing twice."""
-    marks = [each["metadata"]["annotations"][CLUSTER_ANNOTATION] for each in manifests.objects]
+    marks = [each.body.at(_CLUSTER) for each in manifests.objects if each.kind != "Pod"]
     usual = Counter(each.text for each in marks if each).most_common(1)
     for mark, (name, _) in ((mark, each) for each in usual for mark in marks):
         yield from mark.must_be(Code.OWNED_BY_ANOTHER, name, why="`meks apply` takes no other's")

@@ -105,7 +105,7 @@ def test_a_mirror_is_told_what_to_hold(planned):
     """By the addresses at which nodes will look."""
     made = planned("without_a_way_out")
     mirrored = made["cluster"]["mirrored_images"]
-    assert len(mirrored) == 6
+    assert len(mirrored) == 7
     assert all(".amazonaws.com/mirror/" in image for image in mirrored)
     assert items(made)["Bastion"] == 1
     assert planned("homes")["cluster"]["mirrored_images"] == []
