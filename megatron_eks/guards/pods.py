@@ -267,9 +267,7 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"
-            yield account.finding(
-                Code.ROLE_UNREAD, found, f"set it to {' or '.join(sorted(given))}"
-            )
+            yield account.finding(Code.ROLE_UNREAD, found, f"set it to {min(given)}")
 
 
 def type_values(daemon: Object) -> Iterator[Value]:
