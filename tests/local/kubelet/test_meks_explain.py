@@ -37,7 +37,7 @@ def printing(name, *scripts):
 def test_the_rank_that_failed_is_told_from_the_one_that_waited(cluster, submit, explain):
     """Also when its container has started again since, and says nothing any more."""
     failing = (
-        "file=/shared/logs/explained; [ -e $file ] && sleep 100; echo x > $file; "
+        "file=/shared/cache/explained; [ -e $file ] && sleep 100; echo x > $file; "
         "echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1"
     )
     job = printing("explained", f"echo '{WAITED}'; sleep 100", failing)

@@ -89,7 +89,7 @@ def test_containers_that_live_for_a_moment_are_followed_too(submit, follow, cons
     begin, wait = follow
     # The first one is still there when somebody begins to look.
     script = (
-        "file=/shared/logs/moment; [ -e $file ] || sleep 5; echo x >> $file; "
+        "file=/shared/cache/moment; [ -e $file ] || sleep 5; echo x >> $file; "
         "n=$(wc -l < $file); echo run $n; [ $n -ge 3 ]"
     )
     job = printing("moment", script)
