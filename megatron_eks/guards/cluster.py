@@ -22,6 +22,7 @@ _MUST: tuple[Row, ...] = (
 _CREATOR = "AccessConfig BootstrapClusterCreatorAdminPermissions"
 _SHOULD: tuple[Row, ...] = (
     (_CREATOR, (NO,), "whoever creates the cluster stays its administrator, unseen"),
+    ("KubeApiServerConfig EventTtl", (), "what a pod waited for is forgotten within the hour"),
     ("DeletionProtection", (YES,), "one wrong command deletes the cluster under its jobs"),
     ("UpgradePolicy SupportType", ("STANDARD",), "extended support costs six times as much"),
     ("Logging ClusterLogging EnabledTypes 4 Type", (), _LOGS),
@@ -31,13 +32,11 @@ _SHOULD: tuple[Row, ...] = (
 _RANGES = "list the ranges of an office or a VPN"
 _SHUT = "only nodes reach the private endpoint: its group admits nobody else"
 _ADMIT = "admit tcp 443 from the VPC to ClusterSecurityGroupId, or set EndpointPublicAccess"
-_SETTINGS = Code.ADDON_SETTINGS
 _KNOWN = {each.name: each for each in (*ADDONS, EFS_ADDON)}
-_BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+_SETTINGS, _BEFORE_NODES = Code.ADDON_SETTINGS, ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
-_DEGRADED = "it waits for no nodes without taints: it is DEGRADED, and the stack fails"
 _MISSED = "nodes stay NotReady or broken, or pods lack names, credentials or volumes"
 _UNBOUND = "bound to no service account: its pods get no credentials"
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
@@ -100,16 +99,10 @@ def addons(templates: Templates) -> Iterator[Finding]:
         found = f"no role for {account}: AWS refuses what {name} asks for"
         yield from report(_SETTINGS, (none, links, found, "add it with the ARN of its role"))
     first = {listed[name].name: name for name in _BEFORE_NODES if name in listed}
-    groups = templates.of("EKS::Nodegroup")
-    for depends in (each.body["DependsOn"] for each in groups):
+    for depends in (each.body["DependsOn"] for each in templates.of("EKS::Nodegroup")):
         for name in sorted(first.keys() - set(depends.texts)):
             found = f"nodes do not wait for {first[name]}: they stay NotReady, and the stack fails"
             yield depends.finding(Code.START_ORDER, found, f"add {name!r}")
-    free = {each.name for each in groups if not list(each["Taints"])}
-    for addon in [each for each in listed.values() if free and each.name not in first]:
-        depends, remedy = addon.body["DependsOn"], f"set it to one of {sorted(free)}"
-        row = (not free & {*depends.texts}, depends, _DEGRADED, remedy)
-        yield from report(Code.START_ORDER, row)
     for cluster in templates.of("EKS::Cluster"):
         for name in (each.name for each in ADDONS if each.name not in listed):
             found, remedy = f"no add-on {name}: {_MISSED}", f"add an AWS::EKS::Addon {name}"

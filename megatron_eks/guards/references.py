@@ -146,7 +146,8 @@ _OF_JOBS = (
     _Way(443, "TCP", _AWS, "0.0.0.0/0 except 169.254.0.0/16", "S3 times out"),
 )
 _TO_API = _Way(443, "TCP", 2, "ranges of VPC and Services", "it sees no job")
-_RANKS: Json = {"podSelector": {"matchLabels": {"app": "megatron-training"}}}
+_RANKS: dict[str, Json] = {"podSelector": {"matchLabels": {"app": "megatron-training"}}}
+_TO_ETCD = _Way(2379, "TCP", [{"podSelector": {"matchLabels": {"app": "etcd"}}}], "etcd", "no rank")
 _MEETING = _Way(2379, "TCP", [_RANKS], "pods of jobs", "ranks never meet")
 _WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
 
@@ -209,6 +210,8 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
         lost = "ranks do not reach each other, and never start"
         way = _Way(0, "", [peer], "the labels of podSelector", lost)
         yield from (found for key in _PEERS for found in _blocked([policy], key, [way]))
+    for policy in (e for e in policies if e["spec"]["podSelector"].raw == _RANKS["podSelector"]):
+        yield from _blocked([policy], "egress", [_TO_ETCD])
     for pod in manifests.pods:
         yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
 

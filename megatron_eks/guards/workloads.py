@@ -101,8 +101,8 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
     found = f"no Service {job.name}: the other ranks never find rank 0"
     yield from report(Code.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
     if service:
-        headless, early = service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]
-        yield from headless.must_be(Code.SERVICE, "None", why="only a headless one names each pod")
+        yield from service["spec"]["clusterIP"].must_be(Code.SERVICE, "None", why="it names no pod")
+        early = service["spec"]["publishNotReadyAddresses"]
         yield from early.must_be(Code.RANKS_WAIT, YES, why="rank 0 has no name yet")
     yield from pod.spec.must_hold(Code.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
     options = {f"--nnodes={count}", f"--master-addr={job.name}-0.{job.name}", _RANK}
@@ -160,6 +160,10 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
+        words, logs = pod.main["command"], f"[^ ]+/record.py /[^ ]+/logs/{job.name} [1-9][0-9]*"
+        kept = re.fullmatch(f"python3 {logs}", " ".join(words.texts[:4]))
+        found = "not python3 record.py /shared/logs/JOB DAYS first: nobody learns why it ended"
+        yield from warn(Code.IDLE, (ours and not kept, words, found, "begin the command so"))
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"

@@ -62,8 +62,6 @@ def test_people_reach_a_private_endpoint():
     [
         (DNS, "Type", GONE, "ADDON_SETTINGS"),
         (DNS, "AddonName", "core-dns", "ADDON_SETTINGS"),
-        (DNS, "DependsOn", ABSENT, "START_ORDER"),
-        (DNS, "DependsOn", ["Poolp4d"], "START_ORDER"),
         (GROUP, "DependsOn", ABSENT, "START_ORDER"),
         (DNS, "ResolveConflicts", "NONE", "ADDON_SETTINGS"),
         (ADDON, LINKS, ABSENT, "ADDON_SETTINGS"),
