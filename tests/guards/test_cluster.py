@@ -28,6 +28,7 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (CLUSTER, f"{VPC} SubnetIds", lambda ids: ids[:1], "CLUSTER_CONTROL"),
         (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
         (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
+        (CLUSTER, "KubeApiServerConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
     ],

@@ -38,6 +38,8 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
         (_SERVICE, "spec publishNotReadyAddresses", ABSENT, Code.RANKS_WAIT),
         (_FETCH, "spec template spec restartPolicy", "OnFailure", Code.RESTART_POLICY),
         (_FETCH, "spec template spec initContainers", ABSENT, Code.JOB_FIELDS),
+        (_FETCH, "spec template spec containers 0 command 3", "0", Code.IDLE),
+        (_DDP, "spec template spec containers 0 command 2", "/shared/logs/other", Code.IDLE),
         (_FETCH, "spec podFailurePolicy", ABSENT, Code.JOB_FIELDS),
         (_FETCH, _PREVIEW, ABSENT, Code.PREVIEW_REFUSED),
         ("Job/efa-check-p4d", "spec activeDeadlineSeconds", ABSENT, Code.JOB_FIELDS),
