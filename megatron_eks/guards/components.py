@@ -17,8 +17,7 @@ from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
 _METRICS, _NAME, _RECORDS = "DaemonSet dcgm-exporter", "training-operator", "job-records"
-_OPERATOR, _RECORDER = f"Deployment {_NAME}", f"Deployment {_RECORDS}"
-_ETCD = "Deployment etcd"
+_OPERATOR, _RECORDER, _ETCD = f"Deployment {_NAME}", f"Deployment {_RECORDS}", "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
@@ -147,6 +146,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
     _ETCD: (
         *_ONE[:2],
+        *_asked("/health", 2379, "readiness"),
         (f"{_BOX}command", (["etcd"],), "the container starts no etcd"),
         (f"{_ARGS}--enable-v2", ("--enable-v2", "--enable-v2=true"), _MEET),
         (f"{_ARGS}--listen-client-urls", ("--listen-client-urls=http://0.0.0.0:2379",), _MEET),
