@@ -48,7 +48,8 @@ class Scale:
         self.plane = ControlPlane(build.programs(os.environ, print), folder / "cluster")
         manifests.synthesise(ROOT / "cluster.yaml", folder / "dist")
         self._dist = folder / "dist"
-        (self._job,) = manifests.read_file(self._dist / "jobs" / _JOB)
+        found = manifests.read_file(self._dist / "jobs" / _JOB)
+        (self._job,) = (each for each in found if each["kind"] == "PyTorchJob")
         self.namespace = self._job["metadata"]["namespace"]
         self._pods = f"/api/v1/namespaces/{self.namespace}/pods"
         self.plane.start()
