@@ -72,7 +72,7 @@ def wait_for_run_id(endpoint: str, job: str) -> str:
         except (etcd.EtcdException, HTTPError) as problem:
             found = f"does not answer: {problem}"
         if time.monotonic() > deadline:
-            remedy = "see that pod and Service etcd are there: platform.etcd: true, meks install"
+            remedy = "see that pod and Service etcd are there: platform.etcd: true, meks apply"
             raise StopError(program.EXIT_NOT_REACHABLE, f"etcd at {endpoint}", found, remedy)
         if found != said:
             said = found
