@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import jsonschema
 import pytest
 
+from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops import cost
 from megatron_eks.ops.aws.billed import Instance
 from megatron_eks.ops.aws.console import Console, SystemClock
@@ -111,6 +112,12 @@ def test_a_job_pays_for_its_nodes_from_their_start_to_its_end(client, ask, submi
         patch = {"metadata": {"annotations": {"megatron-eks/complete-after": "1s"}}}
         client.request("PATCH", path, patch, None, "application/merge-patch+json")
     jobs.wait_for_condition(client, job, "Succeeded")
+
+    def ended():
+        # The job has succeeded as soon as its master has, and its worker is then removed.
+        return all(pod["status"]["phase"] == "Succeeded" for pod in jobs.pods_of(client, job))
+
+    wait_for("the worker to end", ended)
     shown, _ = ask(10, only="costs-money")
     (line,) = shown["jobs"]
     # Ten hours later it has cost what it had cost at its end.

@@ -202,7 +202,8 @@ def _leftovers(client: Client, name: str, wanted: Sequence[Object]) -> list[Chan
     return [
         Change("keep" if prune.holds_data(each) else "remove", key(each), each)
         for each in prune.owned(client, name)
-        if key(each) not in emitted
+        # What is going already, a namespace for minutes perhaps, is nobody's to remove or keep.
+        if key(each) not in emitted and "deletionTimestamp" not in each["metadata"]
     ]
 
 
