@@ -121,10 +121,12 @@ def check_files(
     jobs: Iterable[Path],
     today: date,
     edit: Callable[[Path, Document], Document] = lambda _, document: document,
+    check: Callable[[AnyJob], Iterable[Finding]] = lambda _: (),
 ) -> Files:
     """Parse and check a cluster file and job files; collect every finding of all of them.
 
-    `edit` gets each job file as it was read, and returns what is checked in its place.
+    `edit` gets each job file as it was read, and returns what is checked in its place. `check`
+    tells of a job what no file can.
     """
     document = read_document(cluster_file, MISSING_CLUSTER)
     read_files = [document]
@@ -144,7 +146,7 @@ def check_files(
             findings += job_document.locate(neighbours.check(job, job_document.file))
             parsed.append((job_document, job))
     for job_document, job in parsed:
-        found = list(_check(job, config, [other for _, other in parsed], today))
+        found = [*_check(job, config, [other for _, other in parsed], today), *check(job)]
         findings += job_document.locate(found)
     if config is not None:
         findings += document.locate(check_cluster_of([job for _, job in parsed], config))

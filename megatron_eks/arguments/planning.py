@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
+from megatron_eks.arguments.reach import on_cluster, reach
 from megatron_eks.arguments.shared import Commands, cluster, command, output, runs, today
 from megatron_eks.ops import explain, plan, predict, search, validate
 
@@ -18,11 +20,14 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="FILE",
         help="cluster or job files; default: all of the project",
     )
-    cluster(parser)
-    output(parser, "findings one a line, or as a list")
-    parser.set_defaults(
-        run=lambda given: validate.run(given.files, given.cluster, given.output, today())
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="ask the cluster too, what each job changes of the run before it",
     )
+    reach(parser)
+    output(parser, "findings one a line, or as a list")
+    parser.set_defaults(run=_validate)
 
     planning = command(
         commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
@@ -70,6 +75,18 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument("code", metavar="CODE", help="such as MEKS-0502, or 0502")
     output(parser, "text, or the same as data")
     parser.set_defaults(run=lambda given: explain.run(given.code, given.output, sys.stdout))
+
+
+def _validate(given: argparse.Namespace) -> int:
+    read = partial(validate.run, given.files, given.cluster, given.output, today())
+    if not given.live:
+        return read()
+    from megatron_eks.ops.kube import resume  # noqa: PLC0415 -- seldom needed
+
+    return on_cluster(
+        given,
+        lambda access, project, _: read(partial(resume.findings, access.client, project.cluster)),
+    )
 
 
 def _check(given: argparse.Namespace) -> int:

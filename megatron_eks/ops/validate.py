@@ -1,13 +1,13 @@
 """`meks validate`: every finding about cluster and job files."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
-from megatron_eks.config.job import Job
+from megatron_eks.config.job import AnyJob, Job
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.whole_file import wrapping_key
 from megatron_eks.ops.output import count, counted, structured
@@ -16,14 +16,23 @@ from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
 _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
 
 
-def run(files: Sequence[Path], cluster: Path, output: str, today: date) -> int:
-    """Check the named files, or a whole project; return 2 if anything is an error."""
+def run(
+    files: Sequence[Path],
+    cluster: Path,
+    output: str,
+    today: date,
+    check: Callable[[AnyJob], Iterable[Finding]] = lambda _: (),
+) -> int:
+    """Check the named files, or a whole project; return 2 if anything is an error.
+
+    `check` tells of a job what no file can.
+    """
     clusters = [path for path in files if path == cluster or _is_cluster(path)]
     jobs = [path for path in files if path not in clusters]
     # Job files are checked against their cluster, so its own mistakes are shown with them.
     first, *others = clusters or [cluster]
     jobs = jobs if files else job_files(first)
-    findings = list(check_files(first, jobs, today).findings)
+    findings = list(check_files(first, jobs, today, check=check).findings)
     for other in others:
         findings += check_files(other, [], today).findings
     read = ", ".join(str(each) for each in (first, *others))

@@ -27,6 +27,7 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.plan.job import JOB_LABEL
 from megatron_eks.project import ROOT, load_project
+from tests import command
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane
@@ -174,6 +175,23 @@ def test_a_run_is_compared_with_the_one_before_it(client, loaded, send, console,
     assert (
         send("megatron-gpt-7b", "training.learning_rate=1e-3", checkpoint_in=lambda _: False) == 0
     )
+
+
+def test_validate_tells_what_the_cluster_remembers(send, small, control_plane, job_name, tmp_path):
+    """At the line of the job file; the cluster is asked with `--live` alone."""
+    send()
+    text = (small.parent / "jobs" / "megatron-gpt-7b.yaml").read_text()
+    text = text.replace("/shared/checkpoints/gpt-7b", f"/shared/checkpoints/{job_name}")
+    text = text.replace("train_iters: 10000", "train_iters: 20000")
+    (file := tmp_path / "longer.yaml").write_text(text)
+    words = "validate", file, "--cluster", small, "-o", "json"
+    kubeconfig = "--kubeconfig", control_plane.kubeconfig
+    done = command.meks(*words, "--live", *kubeconfig)
+    assert done.returncode == 0, done.stderr
+    (found,) = [each for each in json.loads(done.stdout) if each["code"] == "MEKS-0738"]
+    assert (found["file"], found["path"]) == (str(file), "training.train_iters")
+    assert "10000 -> 20000: the run goes on until there" in found["found"]
+    assert "MEKS-0738" not in command.meks(*words).stdout
 
 
 def test_an_override_is_checked_like_the_file(send):
