@@ -1,11 +1,13 @@
 """Entry point of the CDK: `cdk synth`, `cdk deploy`, or `python app.py` without npm."""
 
+import atexit
 import gc
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -39,7 +41,7 @@ def _load_cdk() -> None:
 
 _cdk = node.load_in_background(_load_cdk)
 
-# ruff: noqa: E402 -- Node starts before the imports that take as long, and the CDK's come last
+# ruff: noqa: E402 -- Node starts before the imports that take as long
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
@@ -47,16 +49,16 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
 
-# isort: split
-import aws_cdk as cdk
-
-from stacks.compose import build, refused_by_schema
-
 _OF_A_STACK = (".template.json", ".assets.json", ".metadata.json")
 
 
 def render(project: Project, outdir: Path) -> Iterable[Finding]:
     """Write the cloud assembly, and apply the guards to its templates."""
+    # Not before the project is read, which is done while Node loads.
+    import aws_cdk as cdk  # noqa: PLC0415 -- as above
+
+    from stacks.compose import build, refused_by_schema  # noqa: PLC0415 -- as above
+
     _cdk.join()
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
@@ -99,5 +101,10 @@ def remove_stale(outdir: Path) -> list[Path]:
 if __name__ == "__main__":
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
     status = entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
-    gc.freeze()  # or Python looks through all of them once more before it ends
-    sys.exit(status)
+    _cdk.join()
+    # One of these ends Node; a million objects the operating system frees faster than Python.
+    atexit._run_exitfuncs()  # noqa: SLF001 -- os._exit, which frees nothing, would leave them out
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(status)

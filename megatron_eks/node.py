@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -24,6 +25,8 @@ def load_in_background(libraries: Callable[[], object]) -> Thread:
     Join the thread before the next call into a library: jsii answers one thread at a time.
     """
     use_bundled_node()
+    # Here, because beside other imports it takes several times as long, and Node starts after it.
+    import_module("jsii")
     thread = Thread(target=libraries)
     thread.start()
     return thread
