@@ -11,14 +11,14 @@ from tests.guards import slips
 pytestmark = pytest.mark.sweep
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_any_value_anywhere_in_a_template(data):
     """Of each stack at once: all of them are read for each example."""
     check_templates({name: _changed(data, body) for name, body in slips.templates().items()})
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_any_value_anywhere_in_a_manifest(data):
     """Of three objects of the platform, the validation and the jobs."""

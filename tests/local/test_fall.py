@@ -54,6 +54,7 @@ def fell(folder: Path, pid: int) -> None:
     wait_for("the end of the cluster", lambda: not alive(others), 30)
 
 
+@pytest.mark.long
 def test_every_command_tells_that_the_cluster_fell(meks, folder):
     """Instead of advice about networks: what ended, where its log is, and what to do."""
     done = meks("local", "up", "-o", "json")

@@ -141,7 +141,9 @@ def test_a_wrong_bucket_is_found_before_gpus_work(s3, job):
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("program", ["train_fsdp", "train_ddp"])
+@pytest.mark.parametrize(
+    "program", ["train_fsdp", pytest.param("train_ddp", marks=pytest.mark.long)]
+)
 def test_a_denial_is_found_before_gpus_work(s3, programs_python, tmp_path, program):
     """A role that may not write loses every copy: that costs no GPU hour."""
     s3.fail("PUT", "403")

@@ -43,7 +43,9 @@ def pretrain(config, forward_step_func):
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("program", ["train_fsdp", "train_ddp"])
+@pytest.mark.parametrize(
+    "program", ["train_fsdp", pytest.param("train_ddp", marks=pytest.mark.long)]
+)
 def test_last_checkpoint_is_in_s3_when_the_job_ends(s3, programs_python, tmp_path, program):
     """The container ends with the job, and with it whatever still sends."""
     trainer = Run(tmp_path, programs_python, program)

@@ -153,6 +153,7 @@ def test_a_job_meets_again_after_its_end(pod, tmp_path):
         (tmp_path / "end").unlink()
 
 
+@pytest.mark.long
 def test_what_is_past_is_removed(pod, etcd, tmp_path):
     """Torch never does; a run id whose state has expired is taken again, and its keys are new."""
     both = [pod(name) for name in "ab"]
@@ -178,6 +179,7 @@ def test_a_lost_node_is_replaced_where_the_other_waits(pod):
     assert lives.met == ["job.1", "job.1"]
 
 
+@pytest.mark.long
 def test_a_gang_restarts(pod, tmp_path):
     """In its agents while these may; then its pods end, and meet under the next run id."""
     both = [pod(name, restarts=1) for name in "ab"]
@@ -192,6 +194,7 @@ def test_a_gang_restarts(pod, tmp_path):
         each.wait_for("job.2")
 
 
+@pytest.mark.long
 def test_a_pod_that_was_told_to_end_comes_back(pod):
     """SIGTERM leaves the run id open."""
     lives, moved = pod("a", restarts=3), pod("b", restarts=3)
@@ -200,6 +203,7 @@ def test_a_pod_that_was_told_to_end_comes_back(pod):
     pod("c", restarts=3).wait_for("job.1")
 
 
+@pytest.mark.long
 def test_etcd_loses_its_data(pod, etcd):
     """Agents end when it is away, their pods start again, and meet in the empty one."""
     both = [pod(name) for name in "ab"]

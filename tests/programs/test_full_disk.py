@@ -160,6 +160,7 @@ def test_last_save_that_fails_ends_the_run_with_its_cause(trained, mount):
     assert json.loads(done.stdout)["status"] == "failed"
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_metrics_that_cannot_be_written_cost_lines_alone(trained):
     """Not one of a file system's refusals ends a run, and one line says so."""
@@ -199,6 +200,7 @@ def test_metrics_after_the_resumed_step_go_without_room(mount, programs_python):
     assert (place / "metrics.jsonl").read_text() == "".join(lines[:5])
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_a_rank_that_cannot_copy_its_state_holds_up_nobody(trained):
     """All ranks leave that one save out, and go on together."""
