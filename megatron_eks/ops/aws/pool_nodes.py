@@ -28,7 +28,9 @@ def job_pods(kubernetes: Client, pool: PoolPlan, namespace: str) -> list[str]:
     return sorted(
         pod["metadata"]["name"]
         for pod in kubernetes.list("v1", "Pod", namespace)
-        if pod.get("status", {}).get("phase") not in ENDED
+        # What is ending already, as of a job that has failed, has nothing left to lose.
+        if "deletionTimestamp" not in pod["metadata"]
+        and pod.get("status", {}).get("phase") not in ENDED
         and (
             pod["spec"].get("nodeName") in nodes
             or pod["spec"].get("nodeSelector", {}).get(POOL_LABEL) == pool.name

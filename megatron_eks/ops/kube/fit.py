@@ -142,7 +142,14 @@ def _nodes(
     where = f"pool {pool}" if pool else "the system nodes"
     possible = sum(_places(asked, each.allocatable) for each in able)
     if possible >= wanted:
-        found = f"{where} has room for {places} of {wanted} pods; the rest of it is in use"
+        names = {each.name for each in able}
+        users = sorted(
+            name
+            for (_, name), found in jobs.by_job(pods).items()
+            if any(each["spec"].get("nodeName") in names and not _has_ended(each) for each in found)
+        )
+        by = f" by {', '.join(users)}" if users else ""
+        found = f"{where} has room for {places} of {wanted} pods; the rest of it is in use{by}"
         yield Obstacle(found, "it waits for other jobs to end: meks status", is_final=False)
         return
     for each in usable:
@@ -159,6 +166,10 @@ def _nodes(
         yield Obstacle(found, "wait for a system node, or add one", is_final=False)
     elif len(usable) < needed:
         yield Obstacle(found, f"take them: meks scale {pool} {needed}", is_final=False)
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in jobs.ENDED
 
 
 def _places(asked: room.Amounts, offered: room.Amounts) -> int:

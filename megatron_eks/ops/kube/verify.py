@@ -107,8 +107,12 @@ def _ended(
 ) -> verdicts.Ended | Finding:
     """Run a check to its end, or say in a finding what it would wait for in vain."""
     client = access.client
-    if not access.is_local and (why := _no_nodes(client, project, check)):
-        return why
+    for each in fit.obstacles(client, project.cluster, check.workload):
+        if not access.is_local and (each.is_final or "meks scale" in each.remedy):
+            # Waiting does not bring it.
+            path = (f"Job/{check.name}",)
+            return in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)
+        console.say(f"{check.name} will wait: {each}")
     job = _started(client, check, console)
     said: list[str] = []
     now = job
@@ -132,15 +136,6 @@ def _ended(
         text = "; ".join([f"not at its end after {duration(seconds)}", *said[1:]])
         return verdicts.Ended(check.name, "", text, log_of(client, now))
     return verdicts.Ended(check.name, now.ended, now.message(), log_of(client, now))
-
-
-def _no_nodes(client: Client, project: Project, check: _Check) -> Finding | None:
-    """Say what keeps a check from running that waiting does not bring."""
-    for each in fit.obstacles(client, project.cluster, check.workload):
-        if each.is_final or "meks scale" in each.remedy:
-            path = (f"Job/{check.name}",)
-            return in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)
-    return None
 
 
 def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob:

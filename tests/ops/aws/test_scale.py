@@ -140,9 +140,10 @@ def test_release_is_the_same_without_a_question(place, tmp_path):
 
 
 def test_running_jobs_are_asked_about(place):
-    """The answer no leaves them alone."""
+    """The answer no leaves them alone; a pod that is ending has nothing left to lose."""
     place.size(2)
-    place.pods("train-master-0")
+    place.pods("train-master-0", "failed-master-0")
+    place.kubernetes.objects["Pod"][1]["metadata"]["deletionTimestamp"] = "2026-11-29T10:00:00Z"
     place.console = console("n\n")
     assert place.run(0) == 1
     assert place.wanted() == 2
