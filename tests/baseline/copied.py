@@ -62,7 +62,8 @@ class Copy:
                 failed, gone = self._run(tests, seconds)
                 if failed or not gone:
                     return failed
-                tests = [test for test in tests if test not in gone]
+                # Where a function is gone, pytest names no parameters.
+                tests = [test for test in tests if not {test, test.partition("[")[0]} & {*gone}]
         finally:
             self._write(path, right)
         return None
