@@ -15,11 +15,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from annex.localcloud.kubernetes import build, manifests, nodes
+from annex.localcloud.kubernetes.control_plane import ControlPlane
+from annex.localcloud.kubernetes.operator import Operator
 from benchmarks.timing import ROOT, verdict
 from megatron_eks.kubernetes.client import Client, Object, wait_for
-from megatron_eks.local.kubernetes import build, manifests, nodes
-from megatron_eks.local.kubernetes.control_plane import ControlPlane
-from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.ops.output import table
 from megatron_eks.plan.pools import PoolPlan
 from megatron_eks.project import load_project

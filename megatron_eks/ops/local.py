@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from megatron_eks.config.load import Json
-from megatron_eks.local.aws.limits import NOT_CHECKED
-from megatron_eks.local.kubernetes import build, manifests
-from megatron_eks.local.kubernetes.state import (
+from annex.localcloud.aws.limits import NOT_CHECKED
+from annex.localcloud.kubernetes import build, manifests
+from annex.localcloud.kubernetes.state import (
     LOG_FILE,
     SHARED,
     STATE_FILE,
@@ -25,6 +24,7 @@ from megatron_eks.local.kubernetes.state import (
     read_state,
     shared_files,
 )
+from megatron_eks.config.load import Json
 from megatron_eks.ops.output import formatted, structured
 from megatron_eks.project import load_project
 
@@ -95,7 +95,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     with (folder / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 -- our own entry point
             [
-                *(sys.executable, "-m", "megatron_eks.local.kubernetes"),
+                *(sys.executable, "-m", "annex.localcloud.kubernetes"),
                 *(folder, wish.cluster_file.resolve(), str(wish.nodes)),
                 *(["empty"] if wish.empty else []),
             ],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from annex.localcloud.kubernetes.nodes import gpu_node
 from megatron_eks.catalog.gpus import Gpu
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.errors import Level
@@ -13,7 +14,6 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.guards.check import check_manifests, check_templates
-from megatron_eks.local.kubernetes.nodes import gpu_node
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.jobs.table import check_job, plan_job

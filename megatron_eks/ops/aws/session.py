@@ -133,7 +133,7 @@ def explained(error: Exception) -> Failure:
         where = getattr(error, "kwargs", {}).get("endpoint_url", "AWS")
         found = f"no answer ({type(error).__name__})"
         remedy = "check network, proxy and AWS_ENDPOINT_URL, and try again"
-        from megatron_eks.local.kubernetes import state  # noqa: PLC0415 -- seldom needed
+        from annex.localcloud.kubernetes import state  # noqa: PLC0415 -- seldom needed
 
         if fall := state.fall_of(str(where), os.environ):
             found, remedy = fall.reason, fall.remedy

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from annex.localcloud.kubernetes import manifests
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import COMMAND_LINE, Document, Json, read_mapping
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.local.kubernetes import manifests
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
