@@ -18,7 +18,9 @@ from annex.localcloud.aws import keys
 from annex.localcloud.aws.server import LocalAws, merged
 from annex.localcloud.kubernetes.build import cache_folder
 from annex.localcloud.kubernetes.processes import free_port, listens
+from annex.localcloud.kubernetes.settings import Settings
 from annex.localcloud.kubernetes.state import SHARED, STATE_FILE, State, is_running, read_state
+from megatron_eks.demo.images import images
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.project import ROOT
@@ -94,11 +96,11 @@ class Place:
         return {**self.state.environment, "CLUSTER_CONFIG": str(self.cluster_file)}
 
     def start(self) -> None:
-        """Start the cluster: the process behind `meks local up --empty --nodes 1`."""
-        words = (self.folder, self.cluster_file, "1", "empty", str(self._port))
+        """Start the cluster, as `meks local up --empty --nodes 1` does."""
+        settings = Settings(self.folder, REGION, images=images(), empty=True, aws_port=self._port)
         with (self.folder / "log").open("wb") as log, _whole():
             self._supervisor = subprocess.Popen(  # noqa: S603 -- our own entry point
-                [sys.executable, "-m", "annex.localcloud.kubernetes", *words],
+                [sys.executable, "-m", "annex.localcloud.kubernetes", settings.write()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.kubernetes import build, manifests, nodes
+from annex.localcloud.kubernetes import build, nodes
 from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.operator import Operator
+from annex.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.demo.nodes import gpu_node, system_nodes
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import ROOT, load_project
+from megatron_eks.synthesis import synthesise_manifests
 from tests.annex import jobs
 
 _RUNNING: list[ControlPlane] = []
@@ -40,7 +43,7 @@ def project(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def emitted(project):
     """Write the manifests of the cluster, as `make synth` does."""
-    manifests.synthesise(project / "cluster.yaml", project / "dist")
+    synthesise_manifests(project / "cluster.yaml", project / "dist")
     return project / "dist"
 
 
@@ -81,7 +84,7 @@ def control_plane(start_plane, tmp_path_factory) -> ControlPlane:
 @pytest.fixture(scope="session")
 def operator(control_plane, emitted) -> Operator:
     """Run the training operator of our chart."""
-    chart = manifests.read_file(manifests.operator_file(emitted / "platform"))
+    chart = manifests.read_file(operator_file(emitted / "platform"))
     operator = Operator(control_plane, chart)
     operator.install()
     return operator
@@ -94,8 +97,8 @@ def client(operator, emitted, plan) -> Client:
     for manifest in manifests.read(emitted / "platform"):
         admin.apply(manifest)
     for number in range(jobs.NODES):
-        admin.create(nodes.gpu_node(plan.pools[0], number))
-    for node in nodes.system_nodes(plan):
+        admin.create(gpu_node(plan.pools[0], number))
+    for node in system_nodes(plan):
         admin.create(node)
     wait_for("nodes", lambda: all(nodes.is_ready(node) for node in admin.list("v1", "Node")))
     return admin

@@ -13,10 +13,10 @@ import boto3
 import pytest
 
 from annex.localcloud.kubernetes.build import cache_folder
-from annex.localcloud.kubernetes.manifests import read_file
 from megatron_eks.demo import curve, jobs
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.project import ROOT
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]

@@ -1,25 +1,24 @@
-"""One whole local cluster: control plane, our platform, the operator, and nodes."""
+"""One whole local cluster: control plane, a platform, the operator, and nodes."""
 
 import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from datetime import date
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from annex.localcloud.aws import keys
 from annex.localcloud.aws import server as aws
-from annex.localcloud.kubernetes import manifests, nodes
+from annex.localcloud.kubernetes import nodes
 from annex.localcloud.kubernetes.control_plane import ControlPlane
 from annex.localcloud.kubernetes.joined import JoinedNodes
 from annex.localcloud.kubernetes.kubelet.fleet import Fleet
-from annex.localcloud.kubernetes.operator import Operator
+from annex.localcloud.kubernetes.operator import Operator, operator_file
 from annex.localcloud.kubernetes.processes import free_port
+from annex.localcloud.kubernetes.settings import Settings
 from annex.localcloud.kubernetes.state import SHARED, State
-from megatron_eks.kubernetes.client import Client, wait_for
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.project import load_project
+from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.kubernetes.manifests import read_file
 
 ADMINISTRATOR = "LocalAdmin"
 """The role that an empty account has."""
@@ -28,38 +27,29 @@ _WATCH_SECONDS = 0.5
 _NODES_SECONDS = 60
 
 
-def serve(
-    programs: Mapping[str, Path],
-    cluster_file: Path,
-    folder: Path,
-    today: date,
-    process_nodes: int = 0,
-    *,
-    empty: bool = False,
-    aws_port: int = 0,
-) -> None:
+def serve(programs: Mapping[str, Path], settings: Settings) -> None:
     """Run a cluster until SIGTERM or SIGINT; raise ProcessError if one of its programs ends.
 
-    Expects the project's manifests in `folder`/manifests, at the latest when the control plane is
-    up; they may be moved there meanwhile. With `process_nodes` each pool has so
-    many nodes that run their pods here, and the system nodes do too; otherwise all are simulated.
-    An empty cluster has neither a platform, the operator excepted, nor nodes but those of the node
-    groups that somebody deploys to the local AWS.
+    Expects the manifests at the latest when the control plane is up; they may be moved there
+    meanwhile. An empty cluster has neither a platform, the operator excepted, nor nodes but those
+    of the node groups that somebody deploys to the local AWS.
     """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    local = aws.new(aws_port or free_port())
+    local, folder = aws.new(settings.aws_port or free_port()), settings.folder
     plane = ControlPlane(
         programs,
         folder / "cluster",
         token_reviewer=local.token_reviewer,
-        simulates_nodes=not process_nodes,
+        simulates_nodes=not settings.images,
     )
     plane.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     plane.ports[aws.NAME] = local.port
     credentials = folder / keys.FILE
-    fleet = Fleet(plane, aws=local, shared=folder / SHARED)
+    fleet = None
+    if settings.images:
+        fleet = Fleet(plane, settings.images, aws=local, shared=folder / SHARED)
     try:
         # The first, since it takes as long as all of the control plane.
         aws.start(plane.processes, sys.executable, local, credentials, plane.kubeconfig)
@@ -68,22 +58,20 @@ def serve(
         wait_for("the manifests", lambda: platform.exists() or stopped.is_set())
         if stopped.is_set():
             return
-        operator_file = manifests.operator_file(platform)
-        Operator(plane, manifests.read_file(operator_file)).install()
-        plan = load_project(cluster_file, today).cluster
+        Operator(plane, read_file(operator_file(platform))).install()
         joined, environment = None, {"KUBECONFIG": str(plane.kubeconfig)}
-        if empty:
-            joined = JoinedNodes(plane, local, fleet if process_nodes else None)
-            # A file for `meks kubeconfig` to write: nobody's own gets entries of what will be gone.
+        if settings.empty:
+            joined = JoinedNodes(plane, local, fleet)
+            # A file of its own for a client to write: nobody's gets entries of what will be gone.
             environment = {"KUBECONFIG": str(folder / "kubeconfig")}
-            environment |= local.environment(plan.region)
+            environment |= local.environment(settings.region)
         else:
-            _install(plane.client, platform, operator_file)
-            _add_nodes(plane, fleet, plan, process_nodes)
+            _install(plane.client, platform)
+            _add_nodes(plane, fleet, settings.nodes)
         aws.wait(plane.processes, local.port)
-        if empty:
+        if settings.empty:
             # Nobody deploys to an account in which nobody could administer what is made.
-            iam = local.client("iam", plan.region)
+            iam = local.client("iam", settings.region)
             iam.create_role(RoleName=ADMINISTRATOR, AssumeRolePolicyDocument="{}")
         state = State(
             os.getpid(),
@@ -103,25 +91,15 @@ def serve(
         plane.stop()
 
 
-def _install(client: Client, platform: Path, operator_file: Path) -> None:
+def _install(client: Client, platform: Path) -> None:
     # Without the operator's own file: it runs as a process, and its Deployment would show another.
-    for file in sorted(platform.glob("*.yaml")):
-        if file != operator_file:
-            for each in manifests.read_file(file):
-                client.apply(each)
+    for file in sorted({*platform.glob("*.yaml")} - {operator_file(platform)}):
+        for each in read_file(file):
+            client.apply(each)
 
 
-def _add_nodes(plane: ControlPlane, fleet: Fleet, plan: ClusterPlan, process_nodes: int) -> None:
-    count = {pool.name: min(process_nodes or pool.max_nodes, pool.max_nodes) for pool in plan.pools}
-    wanted = [
-        *nodes.system_nodes(plan),
-        *(
-            nodes.gpu_node(pool, number)
-            for pool in plan.pools
-            for number in range(count[pool.name])
-        ),
-    ]
-    if process_nodes:
+def _add_nodes(plane: ControlPlane, fleet: Fleet | None, wanted: Sequence[Object]) -> None:
+    if fleet:
         fleet.start(*map(nodes.as_process, wanted))
     else:
         for node in wanted:

@@ -3,8 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from annex.localcloud.kubernetes import nodes
 from annex.localcloud.kubernetes.control_plane import ControlPlane
@@ -35,7 +34,7 @@ class JoinedNodes:
             return
         self._next = time.monotonic() + _SECONDS
         try:
-            told = {each["name"]: each for each in self._aws.nodes()}
+            told = {each["name"]: nodes.Instance(**each) for each in self._aws.nodes()}
             for name in [each for each in self._known if each not in told]:
                 self._remove(name)
             for name in [each for each in told if each not in self._known]:
@@ -43,16 +42,16 @@ class JoinedNodes:
         except (ApiError, OSError) as error:
             sys.stderr.write(f"nodes of the local AWS: {error}\n")
 
-    def _add(self, told: Mapping[str, Any]) -> None:
-        group = f"{told['cluster']} {told['group']}"
+    def _add(self, instance: nodes.Instance) -> None:
+        group = f"{instance.cluster} {instance.group}"
         taken = {number for name, number in self._known.values() if name == group}
         number = min(set(range(len(taken) + 1)) - taken)
-        node = nodes.eks_node(told, number)
+        node = nodes.eks_node(instance, number)
         if self._fleet:
             self._fleet.start(nodes.as_process(node))
         else:
             self._plane.client.create(node)
-        self._known[told["name"]] = group, number
+        self._known[instance.name] = group, number
 
     def _remove(self, name: str) -> None:
         """End a node as EC2 does, and forget it and its pods as EKS's cloud controller does."""

@@ -1,18 +1,13 @@
 """Nodes as the API server has them, whether KWOK plays their kubelets or a process of ours."""
 
 import hashlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from annex.localcloud.kubernetes.control_plane import SIMULATED
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
 from megatron_eks.catalog.interfaces import max_pods
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.plan.platform import GPU_TAINT
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.pools import PoolPlan
 
 # Layers of the network that EC2 tells of, by instance family; of others, such as g5 and g6, it
 # tells nothing, and their nodes have no such label (EC2 User Guide, "Prerequisites for Amazon EC2
@@ -30,7 +25,7 @@ _BRANCHES = 4
 
 _COMPASS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
 
-_SYSTEM_PODS = 58
+_OTHER_PODS = 58
 
 # From nodeadm, where the AMI has NVIDIA's driver.
 _OF_GPU_NODES = {"nvidia.com/gpu.present": "true"}
@@ -39,54 +34,55 @@ _OF_GPU_NODES = {"nvidia.com/gpu.present": "true"}
 _Offer = tuple[dict[str, str], dict[str, str]]
 
 
-def gpu_node(pool: "PoolPlan", number: int) -> Object:
-    """Return one node of a pool as it looks once its device plugins have reported.
+@dataclass(frozen=True)
+class Instance:
+    """An instance of a node group; what its type offers stands in the catalogue."""
 
-    Memory is what the kubelet offers beside the huge pages, as in `plan.resources`.
+    name: str
+    group: str
+    instance_type: str
+    zone: str
+    labels: Mapping[str, str]
+    taints: Sequence[Object]
+    root_volume_gib: int = 80
+    capacity_type: str = "ON_DEMAND"
+    cluster: str = ""
+    """Whose group it is, where one account has several."""
+    provider_id: str = ""
+
+
+def eks_node(instance: Instance, number: int) -> Object:
+    """Return the node that an instance is, the first of its group being 0.
+
+    It looks as it does once its device plugins have reported.
     """
+    name, gpu = instance.instance_type, INSTANCES.get(instance.instance_type)
     labels = {
-        **_labels(pool.instance.name, pool.zone),
-        **_network_nodes(pool.instance.name, pool.name, number),
-        **_group(pool.name, pool.capacity.node_group_type),
-        **_OF_GPU_NODES,
-        **pool.labels,
+        SIMULATED: "true",
+        "eks.amazonaws.com/capacityType": instance.capacity_type,
+        "eks.amazonaws.com/nodegroup": instance.group,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": instance.name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": name,
+        "topology.k8s.aws/zone-id": _zone_id(instance.zone),
+        "topology.kubernetes.io/region": instance.zone[:-1],
+        "topology.kubernetes.io/zone": instance.zone,
+        **({**_network_nodes(name, instance.group, number), **_OF_GPU_NODES} if gpu else {}),
+        **instance.labels,
     }
-    taints = [{"key": GPU_TAINT, "value": "true", "effect": "NoSchedule"}]
-    offer = _gpu_offer(pool.instance, pool.root_volume_gib)
-    return _node(f"{pool.name}-{number}", labels, offer, taints)
-
-
-def eks_node(told: Mapping[str, Any], number: int) -> Object:
-    """Return the node that an instance of a node group is, the first of its group being 0.
-
-    `told` is what the local AWS knows of it; what the type offers stands in the catalogue.
-    """
-    name, gpu = told["instance_type"], INSTANCES.get(told["instance_type"])
-    labels = {
-        **_labels(name, told["zone"]),
-        **(_network_nodes(name, told["group"], number) if gpu else {}),
-        **_group(told["group"], told["capacity_type"]),
-        **(_OF_GPU_NODES if gpu else {}),
-        **told["labels"],
+    spec: Object = {"taints": list(instance.taints)}
+    if instance.provider_id:
+        spec["providerID"] = instance.provider_id
+    disk_gib = instance.root_volume_gib
+    capacity, allocatable = _gpu_offer(gpu, disk_gib) if gpu else _other_offer(name, disk_gib)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": instance.name, "labels": labels},
+        "spec": spec,
+        "status": {"capacity": capacity, "allocatable": allocatable},
     }
-    offer = _gpu_offer(gpu, told["root_volume_gib"]) if gpu else _system_offer(name)
-    node = _node(told["name"], labels, offer, told["taints"])
-    return {**node, "spec": {**node["spec"], "providerID": told["provider_id"]}}
-
-
-def system_nodes(plan: "ClusterPlan") -> list[Object]:
-    """Return the nodes for everything that is not a training pod."""
-    name = plan.system_nodes.instance_type
-    zones = plan.availability_zones
-    return [
-        _node(
-            f"system-{number}",
-            {**_labels(name, zones[number % len(zones)]), "role": "system"},
-            _system_offer(name),
-            [],
-        )
-        for number in range(plan.system_nodes.count)
-    ]
 
 
 def as_process(node: Object) -> Object:
@@ -104,12 +100,13 @@ def is_ready(node: Object) -> bool:
     )
 
 
-def _gpu_offer(instance: InstanceType, root_volume_gib: int) -> _Offer:
+def _gpu_offer(instance: InstanceType, disk_gib: int) -> _Offer:
+    # The kubelet offers huge pages beside the memory.
     memory = instance.allocatable_memory_mib - instance.hugepages_mib
     capacity = {
         "cpu": f"{instance.vcpus}",
         "memory": f"{instance.memory_mib}Mi",
-        "ephemeral-storage": f"{instance.instance_store_gb or root_volume_gib}G",
+        "ephemeral-storage": f"{instance.instance_store_gb or disk_gib}G",
         "pods": f"{max_pods(instance)}",
         "hugepages-2Mi": f"{instance.hugepages_mib}Mi",
         "nvidia.com/gpu": f"{instance.gpus}",
@@ -120,32 +117,13 @@ def _gpu_offer(instance: InstanceType, root_volume_gib: int) -> _Offer:
     return capacity, {**capacity, "cpu": cpu, "memory": f"{memory}Mi"}
 
 
-def _system_offer(instance_type: str) -> _Offer:
+def _other_offer(instance_type: str, disk_gib: int) -> _Offer:
     vcpus, memory_mib = system_node_size(instance_type)
     # A GiB stays with the system: close enough where nothing is full.
     memory = memory_mib // MIB_PER_GIB - 1
-    capacity = {"cpu": f"{vcpus}", "memory": f"{memory}Gi", "pods": f"{_SYSTEM_PODS}"}
-    capacity["ephemeral-storage"] = "80G"
+    capacity = {"cpu": f"{vcpus}", "memory": f"{memory}Gi", "pods": f"{_OTHER_PODS}"}
+    capacity["ephemeral-storage"] = f"{disk_gib}G"
     return capacity, capacity
-
-
-def _group(name: str, capacity_type: str) -> dict[str, str]:
-    return {
-        "eks.amazonaws.com/nodegroup": name,
-        "eks.amazonaws.com/capacityType": capacity_type,
-    }
-
-
-def _labels(instance_type: str, zone: str) -> dict[str, str]:
-    return {
-        SIMULATED: "true",
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": instance_type,
-        "topology.k8s.aws/zone-id": _zone_id(zone),
-        "topology.kubernetes.io/region": zone[:-1],
-        "topology.kubernetes.io/zone": zone,
-    }
 
 
 def _network_nodes(name: str, pool: str, number: int) -> dict[str, str]:
@@ -173,19 +151,3 @@ def _zone_id(zone: str) -> str:
     area, *directions, last = zone.split("-")
     short = "".join(_COMPASS.get(word, word[0]) for word in directions)
     return f"{area}{short}{last[:-1]}-az{ord(last[-1]) - ord('a') + 1}"
-
-
-def _node(
-    name: str,
-    labels: Mapping[str, str],
-    offer: _Offer,
-    taints: list[Object],
-) -> Object:
-    capacity, allocatable = offer
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
-        "spec": {"taints": taints},
-        "status": {"capacity": dict(capacity), "allocatable": dict(allocatable)},
-    }

@@ -1,15 +1,16 @@
-"""The training operator of our own chart, run as a process with its ServiceAccount's rights."""
+"""The training operator of a chart, run as a process with its ServiceAccount's rights."""
 
 import base64
 import contextlib
+import copy
 import time
 import urllib.request
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annex.localcloud.kubernetes.manifests import OperatorProcess, operator_process
 from annex.localcloud.kubernetes.processes import ProcessError
 from megatron_eks.kubernetes.client import ApiError, Object
 
@@ -30,6 +31,20 @@ _SERVING = Path("k8s-webhook-server", "serving-certs")
 
 _READY_SECONDS = 60
 _STARTS = 3
+
+
+@dataclass(frozen=True)
+class OperatorProcess:
+    """What it takes to run the operator of a chart as a process."""
+
+    objects: tuple[Object, ...]
+    """The chart without its Deployment, with a webhook that leads to the process."""
+    namespace: str
+    account: str
+    arguments: tuple[str, ...]
+    certificate_secret: str
+    init_container: str
+    """The template of the container that holds workers back."""
 
 
 class Operator:
@@ -168,3 +183,50 @@ def _pretend_mount() -> None:
     with contextlib.suppress(FileExistsError, PermissionError):
         _MOUNT.mkdir(parents=True, exist_ok=True)
         (_MOUNT / "tls.crt").touch(exist_ok=False)
+
+
+def operator_file(folder: Path) -> Path:
+    """Return the file with the operator's chart among those of a platform."""
+    (file,) = folder.glob(f"*-{_NAME}.k8s.yaml")
+    return file
+
+
+def operator_process(chart: "list[Object]", webhook_port: int) -> OperatorProcess:
+    """Take the operator's chart apart; everything but the Deployment stays what it is."""
+    deployment = _only(chart, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (secret,) = (volume["secret"] for volume in pod["volumes"] if "secret" in volume)
+    (template,) = (volume["configMap"] for volume in pod["volumes"] if "configMap" in volume)
+    (init_container,) = _only(chart, "ConfigMap", template["name"])["data"].values()
+    return OperatorProcess(
+        objects=tuple(
+            _redirected(each, webhook_port) for each in chart if each["kind"] != "Deployment"
+        ),
+        namespace=deployment["metadata"]["namespace"],
+        account=pod["serviceAccountName"],
+        arguments=tuple(pod["containers"][0]["args"]),
+        certificate_secret=secret["secretName"],
+        init_container=init_container,
+    )
+
+
+def _redirected(manifest: Object, port: int) -> Object:
+    """Let the API server find the webhook where it listens.
+
+    Only fields are added that the chart leaves open, so that applying the chart again, as people
+    do, takes nothing away.
+    """
+    changed = copy.deepcopy(manifest)
+    if manifest["kind"] == "Service":
+        # Not `clientConfig.url`: the certificate has the Service's name and no address in it.
+        changed["spec"] |= {"type": "ExternalName", "externalName": "127.0.0.1"}
+    for webhook in changed.get("webhooks", ()):
+        webhook["clientConfig"]["service"]["port"] = port
+    return changed
+
+
+def _only(manifests: "list[Object]", kind: str, name: str = _NAME) -> Object:
+    (found,) = (
+        each for each in manifests if each["kind"] == kind and each["metadata"]["name"] == name
+    )
+    return found

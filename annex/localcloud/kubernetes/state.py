@@ -4,12 +4,9 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from annex.localcloud.kubernetes.build import cache_folder
 
 STATE_FILE = "state.json"
 LOG_FILE = "log"
@@ -17,11 +14,6 @@ SHARED = "shared"
 """What lies behind claims, in the folder of a cluster: it outlives the cluster."""
 
 _LOCK_FILE, _FALL_FILE = "lock", "fall"
-# By the folder's name, how its cluster starts again.
-_REMEDIES = {
-    "local": "start it again, which keeps /shared: meks local up",
-    "demo": "start it again: make demo",
-}
 
 # All of a cluster ends within two seconds of its first program (measured).
 _FALL_SECONDS = 6
@@ -50,14 +42,6 @@ class State:
         partial.touch(mode=0o600)
         partial.write_text(json.dumps(asdict(self)))
         partial.replace(folder / STATE_FILE)
-
-
-@dataclass(frozen=True)
-class Fall:
-    """The end of a cluster that nobody has stopped."""
-
-    reason: str
-    remedy: str
 
 
 def read_state(folder: Path) -> State:
@@ -89,31 +73,27 @@ def note_fall(folder: Path, error: Exception) -> None:
     (folder / _FALL_FILE).write_text(f"{first}; log: {log}")
 
 
-def fall(folder: Path) -> Fall | None:
-    """Return how the last cluster of a folder fell; None if it runs, or somebody stopped it."""
+def fall(folder: Path) -> str | None:
+    """Return why the last cluster of a folder fell; None if it runs, or somebody stopped it."""
     if is_running(folder) or not (folder / STATE_FILE).exists():
         return None
     note = folder / _FALL_FILE
     # Killed, the process behind it has no time for a note.
     unknown = f"its supervisor ended; log: {folder / LOG_FILE}"
-    reason = note.read_text() if note.exists() else unknown
-    return Fall(f"the local cluster fell: {reason}", _REMEDIES[folder.name])
+    return f"the local cluster fell: {note.read_text() if note.exists() else unknown}"
 
 
-def fall_of(address: str, environment: Mapping[str, str]) -> Fall | None:
-    """Return how the cluster fell that a user's process meant by an address of this machine."""
-    for name in _REMEDIES:
-        folder = cache_folder(environment) / name
-        if not (folder / STATE_FILE).exists():
-            continue
-        state = read_state(folder)
-        if urlsplit(address).port not in state.ports.values():
-            continue
-        deadline = time.monotonic() + _FALL_SECONDS
-        while is_running(folder) and _is_falling(state) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-        return fall(folder)
-    return None
+def fall_at(folder: Path, address: str) -> str | None:
+    """Return why the cluster of a folder fell, if an address of this machine was one of its own."""
+    if not (folder / STATE_FILE).exists():
+        return None
+    state = read_state(folder)
+    if urlsplit(address).port not in state.ports.values():
+        return None
+    deadline = time.monotonic() + _FALL_SECONDS
+    while is_running(folder) and _is_falling(state) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return fall(folder)
 
 
 def shared_files(folder: Path) -> str:

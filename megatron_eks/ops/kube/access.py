@@ -139,9 +139,9 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
 
 def _fallen(server: str, environment: Mapping[str, str]) -> GoneError | None:
     """Say what became of a cluster of this machine that gives no answer."""
-    from annex.localcloud.kubernetes import state  # noqa: PLC0415 -- seldom needed
+    from megatron_eks.ops.fallen import fall_of  # noqa: PLC0415 -- seldom needed
 
-    fall = state.fall_of(server, environment)
+    fall = fall_of(server, environment)
     return GoneError(fall.reason, fall.remedy) if fall else None
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from annex.localcloud.kubernetes import manifests
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure

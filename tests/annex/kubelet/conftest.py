@@ -13,12 +13,15 @@ import pytest
 
 from annex.localcloud.aws.keys import Keys
 from annex.localcloud.aws.server import LocalAws
-from annex.localcloud.kubernetes import manifests, nodes
+from annex.localcloud.kubernetes import nodes
 from annex.localcloud.kubernetes.control_plane import ControlPlane
 from annex.localcloud.kubernetes.kubelet.fleet import Fleet
-from annex.localcloud.kubernetes.kubelet.images import Image, interpreter, megatron, torch
+from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
 from annex.localcloud.kubernetes.kubelet.rootfs import Mount
-from annex.localcloud.kubernetes.operator import Operator
+from annex.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.demo.images import images, megatron, torch
+from megatron_eks.demo.nodes import gpu_node, system_nodes
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
 from megatron_eks.plan.cluster import ClusterPlan
 from tests.annex import jobs
@@ -71,7 +74,7 @@ class Cluster:
 
     def add_gpu_node(self) -> str:
         """Start one more node of the pool and return its name once pods can be bound to it."""
-        node = nodes.as_process(nodes.gpu_node(self.plan.pools[0], next(self._numbers)))
+        node = nodes.as_process(gpu_node(self.plan.pools[0], next(self._numbers)))
         name: str = node["metadata"]["name"]
         self.fleet.start(node)
         self.wait_for_node(name)
@@ -144,8 +147,8 @@ class Cluster:
 def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
     """Start a cluster of one system node and four GPU nodes."""
     plane = start_plane(tmp_path_factory.mktemp("processes"), node_grace_seconds=_GRACE_SECONDS)
-    operator_file = manifests.operator_file(emitted / "platform")
-    operator = Operator(plane, manifests.read_file(operator_file))
+    chart = operator_file(emitted / "platform")
+    operator = Operator(plane, manifests.read_file(chart))
     operator.install()
     # moto's own server takes any keys.
     aws = LocalAws(f"http://127.0.0.1:{s3_server[1]}", Keys.new())
@@ -157,16 +160,17 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
             megatron(runs.MEGATRON),
             _SMALL,
             _GANG,
+            *images(),
         ],
         back_off_seconds=_BACK_OFF_SECONDS,
         heartbeat_seconds=_HEARTBEAT_SECONDS,
     )
     found = Cluster(plane, fleet, aws, operator, plan)
-    fleet.start(nodes.as_process(nodes.system_nodes(plan)[0]))
+    fleet.start(nodes.as_process(system_nodes(plan)[0]))
     for _ in range(jobs.NODES):
         found.add_gpu_node()
     for file in sorted((emitted / "platform").glob("*.yaml")):
-        if file != operator_file:
+        if file != chart:
             for each in manifests.read_file(file):
                 found.client.apply(each)
     return found

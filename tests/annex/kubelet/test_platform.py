@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.kubernetes import manifests
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Object, wait_for
 
 pytestmark = pytest.mark.control_plane

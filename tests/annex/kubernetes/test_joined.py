@@ -10,10 +10,11 @@ import pytest
 from annex.localcloud.aws import keys
 from annex.localcloud.aws.server import LocalAws, merged
 from annex.localcloud.kubernetes import nodes
+from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, wait_for
+from megatron_eks.kubernetes.quantity import quantity
 from megatron_eks.project import ROOT
-from megatron_eks.quantity import quantity
 from tests import command
 from tests.annex.pids import descendants
 from tests.annex.rehearsal import rehearsal_in
@@ -166,7 +167,7 @@ def test_nodes_come_and_go_with_the_node_group(place, plan):
     )
     assert len(instances["Reservations"]) == 2
     node = place.client.get("v1", "Node", first)
-    like = nodes.gpu_node(plan.pools[0], 0)
+    like = gpu_node(plan.pools[0], 0)
     own = {"kubernetes.io/hostname": first, **LABELS}
     wanted = nodes.as_process(like)["metadata"]["labels"] | own
     assert node["metadata"]["labels"].items() >= wanted.items()

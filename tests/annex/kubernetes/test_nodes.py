@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from annex.localcloud.kubernetes import nodes
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.demo.nodes import gpu_node
+from megatron_eks.kubernetes.quantity import quantity
 from megatron_eks.plan.resources import gpu_resources
-from megatron_eks.quantity import quantity
 from tests.charts.rendered import cluster
 
 LAYERS = "topology.k8s.aws/network-node-layer-"
@@ -16,13 +16,13 @@ LAYERS = "topology.k8s.aws/network-node-layer-"
 
 def network_nodes(number: int) -> list[str]:
     """Return a node's place in the network, from the top down."""
-    labels = nodes.gpu_node(POOL, number)["metadata"]["labels"]
+    labels = gpu_node(POOL, number)["metadata"]["labels"]
     return [labels[f"{LAYERS}{layer}"] for layer in (1, 2, 3)]
 
 
 def test_a_node_carries_what_eks_and_the_node_group_give_it():
     """What selectors, affinities and topology-aware schedulers look at."""
-    node = nodes.gpu_node(POOL, 0)
+    node = gpu_node(POOL, 0)
     assert node["metadata"]["labels"].items() >= {
         ("megatron-eks/pool", "p4d"),
         ("eks.amazonaws.com/nodegroup", "p4d"),
@@ -49,7 +49,7 @@ def test_a_node_carries_what_eks_and_the_node_group_give_it():
 )
 def test_zones_have_identifiers_in_the_form_of_aws(zone, identifier):
     """As `aws ec2 describe-availability-zones` shows them."""
-    labels = nodes.gpu_node(replace(POOL, zone=zone), 0)["metadata"]["labels"]
+    labels = gpu_node(replace(POOL, zone=zone), 0)["metadata"]["labels"]
     assert labels["topology.k8s.aws/zone-id"] == identifier
 
 
@@ -73,7 +73,7 @@ def test_nodes_stand_in_a_tree_of_three_layers():
 def test_a_type_has_the_layers_that_ec2_tells_of(name, layers):
     """None for types whose topology EC2 does not describe."""
     pool = replace(POOL, instance=INSTANCES[name])
-    labels = nodes.gpu_node(pool, 0)["metadata"]["labels"]
+    labels = gpu_node(pool, 0)["metadata"]["labels"]
     assert len([label for label in labels if label.startswith(LAYERS)]) == layers
 
 
@@ -81,7 +81,7 @@ def test_a_type_has_the_layers_that_ec2_tells_of(name, layers):
 def test_a_pod_of_its_type_fits_a_node(name):
     """With every resource that the plan asks for, huge pages and EFA included."""
     instance = INSTANCES[name]
-    node = nodes.gpu_node(replace(POOL, instance=instance), 0)
+    node = gpu_node(replace(POOL, instance=instance), 0)
     pod = gpu_resources(instance, instance.gpus, nodes=2, shm_gib=128)
     asked = {
         "cpu": f"{pod.cpu_millis}m",
@@ -97,8 +97,9 @@ def test_a_pod_of_its_type_fits_a_node(name):
         assert has >= needs, resource
 
 
-def test_a_type_without_nvme_offers_its_root_volume():
+def test_a_type_without_nvme_offers_its_root_volume(monkeypatch):
     """Scratch and images lie there then."""
-    instance = replace(POOL.instance, instance_store_gb=0)
-    node = nodes.gpu_node(replace(POOL, instance=instance, root_volume_gib=300), 0)
+    bare = replace(POOL.instance, instance_store_gb=0)
+    monkeypatch.setitem(INSTANCES, bare.name, bare)
+    node = gpu_node(replace(POOL, root_volume_gib=300), 0)
     assert node["status"]["capacity"]["ephemeral-storage"] == "300G"

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from annex.localcloud.kubernetes import manifests
 from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.operator import Operator
+from annex.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, wait_for
+from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
 
 pytestmark = pytest.mark.control_plane
@@ -20,7 +21,7 @@ def empty(programs, emitted, tmp_path_factory) -> Iterator[Client]:
     """Return an administrator of a cluster with the operator and without the default platform."""
     plane = ControlPlane(programs, tmp_path_factory.mktemp("examples"))
     plane.start()
-    operator = Operator(plane, manifests.read_file(manifests.operator_file(emitted / "platform")))
+    operator = Operator(plane, manifests.read_file(operator_file(emitted / "platform")))
     operator.install()
     yield operator.client
     plane.stop()
@@ -29,7 +30,7 @@ def empty(programs, emitted, tmp_path_factory) -> Iterator[Client]:
 @pytest.mark.parametrize("name", examples.NAMES)
 def test_every_object_is_accepted(empty, name, tmp_path):
     """Strictly, in the namespaces that enforce their level, by quota and webhook too."""
-    manifests.synthesise(examples.copy(name, tmp_path), tmp_path / "dist")
+    synthesise_manifests(examples.copy(name, tmp_path), tmp_path / "dist")
     platform = manifests.read(tmp_path / "dist" / "platform")
     assert {"Namespace", "PersistentVolume", "DaemonSet"} <= {each["kind"] for each in platform}
     for manifest in platform:

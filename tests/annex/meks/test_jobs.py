@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from annex.localcloud.kubernetes import manifests, nodes
+from annex.localcloud.kubernetes import nodes
+from megatron_eks.demo.nodes import gpu_node
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from tests.annex import jobs
 
@@ -67,7 +69,7 @@ def test_torchrun_is_told_rank_and_size(client, submit, count):
 def test_a_job_waits_for_nodes_that_have_what_it_needs(client, plan, submit, resource, offered):
     """The scheduler says which resource is missing, and places nothing."""
     pool = f"without-{resource.split('/')[-1].lower()}"
-    node = nodes.gpu_node(replace(plan.pools[0], name=pool, labels={"megatron-eks/pool": pool}), 0)
+    node = gpu_node(replace(plan.pools[0], name=pool, labels={"megatron-eks/pool": pool}), 0)
     for sums in node["status"].values():
         sums[resource] = offered
     client.create(node)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from annex.localcloud.kubernetes import manifests
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.plan.job import Rendezvous
 from megatron_eks.project import ROOT

@@ -2,8 +2,9 @@
 
 import pytest
 
-from annex.localcloud.kubernetes import manifests
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
+from megatron_eks.synthesis import FOLDERS
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane
@@ -28,7 +29,7 @@ def _content(found: Object) -> Object:
 
 def test_every_object_is_accepted_in_the_namespace_that_enforces_its_level(client, emitted):
     """Strict: a field that the server does not know would be an error here and lost elsewhere."""
-    everything = [each for name in manifests.FOLDERS for each in manifests.read(emitted / name)]
+    everything = [each for name in FOLDERS for each in manifests.read(emitted / name)]
     assert {each["kind"] for each in everything} >= {"DaemonSet", "Deployment", "Job", "PyTorchJob"}
     for manifest in everything:
         client.apply(manifest, dry_run=True)

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from annex.localcloud.kubernetes import nodes as local
+from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
@@ -39,7 +39,7 @@ def console():
 @pytest.fixture
 def pair(client, plan):
     """Make two nodes, one of which says that its GPU is lost."""
-    made = local.gpu_node(plan.pools[0], 90)
+    made = gpu_node(plan.pools[0], 90)
     for name in (GOOD, BAD):
         spec = {**made["spec"]}
         if name == BAD:

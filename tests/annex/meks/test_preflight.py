@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import jsonschema
 import pytest
 
-from annex.localcloud.kubernetes import manifests, nodes
+from annex.localcloud.kubernetes import nodes
 from megatron_eks.config.codes import Code
+from megatron_eks.demo.nodes import gpu_node
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops import checks, preflight
 from megatron_eks.ops.aws.console import Console, SystemClock
@@ -67,7 +69,7 @@ def mend(client, loaded, emitted, console):
 @contextmanager
 def odd_node(client, plan, *, allocatable=(), taints=None, labels=()):
     """Let a node of the pool differ from the others."""
-    node = nodes.gpu_node(plan.pools[0], 9000)
+    node = gpu_node(plan.pools[0], 9000)
     node["metadata"]["name"] = _ODD
     for part in ("capacity", "allocatable"):
         node["status"][part] |= dict(allocatable)

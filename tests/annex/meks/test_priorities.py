@@ -2,7 +2,7 @@
 
 import pytest
 
-from annex.localcloud.kubernetes import manifests
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from tests.annex import jobs
 

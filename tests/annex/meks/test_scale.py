@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from annex.localcloud.kubernetes import nodes
+from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.kube.look import look
 from megatron_eks.plan.pools import POOL_LABEL
@@ -39,7 +40,7 @@ def hundred(client, plan):
             "requests.vpc.amazonaws.com/efa": str(NODES * pool.instance.efa_interfaces),
         },
     )
-    made = [nodes.gpu_node(pool, number) for number in range(NODES)]
+    made = [gpu_node(pool, number) for number in range(NODES)]
     for node in made:
         client.create(node)
     found = f"{POOL_LABEL}=hundred"

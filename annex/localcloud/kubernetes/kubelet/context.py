@@ -9,7 +9,6 @@ from pathlib import Path
 
 from annex.localcloud.kubernetes.kubelet import network
 from annex.localcloud.kubernetes.kubelet.images import Image
-from annex.localcloud.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.kubernetes.client import ApiError, Object, connect
 
 GONE = frozenset({404, 409})
@@ -47,8 +46,8 @@ class Settings:
     back_off_seconds: float
     """Before the second restart of a container; doubled each time, up to 30 times as much."""
     heartbeat_seconds: float
-    images: Sequence[Mapping[str, object]] = ()
-    """More layouts, as `Image` has them."""
+    images: Sequence[Mapping[str, object]]
+    """What stands in for which image, as `Image` has it."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What every container gets; its own variables come after, and win."""
 
@@ -74,7 +73,7 @@ class Context:
         self.folder = Path(settings.folder)
         self.shared = Path(settings.shared)
         self.allocatable: Mapping[str, str] = settings.node["status"]["allocatable"]
-        self.images = tuple(_image(each) for each in settings.images)
+        self.images = tuple(map(Image.read, settings.images))
         # The one that has been free for longest comes next: others may still know its last pod.
         self._free = deque(range(_FIRST, _LAST + 1))
         self._lock = threading.Lock()
@@ -113,9 +112,3 @@ class Context:
         return (
             self.folder / "logs" / f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
         )
-
-
-def _image(given: Mapping[str, object]) -> Image:
-    fields: Object = dict(given)
-    fields["mounts"] = tuple(Mount(**each) for each in fields.get("mounts", ()))
-    return Image(**fields)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.quantity import quantity
+from megatron_eks.kubernetes.quantity import quantity
 
 # The kubelet does not offer a variable under another kind of name.
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")

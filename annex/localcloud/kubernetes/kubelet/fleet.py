@@ -25,10 +25,10 @@ class Fleet:
     def __init__(
         self,
         plane: ControlPlane,
+        images: Sequence[Image],
         *,
         aws: LocalAws | None = None,
         shared: Path | None = None,
-        images: Sequence[Image] = (),
         back_off_seconds: float = 1.0,
         heartbeat_seconds: float = 10.0,
     ) -> None:

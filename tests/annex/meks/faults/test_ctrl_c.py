@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from annex.localcloud.kubernetes import manifests
+from megatron_eks.kubernetes import manifests
 from megatron_eks.ops.aws.console import SystemClock
 from tests.annex import jobs
 from tests.annex.meks.faults.world import NAMESPACE

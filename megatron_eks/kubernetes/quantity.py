@@ -7,10 +7,6 @@ import math
 import re
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from megatron_eks.config.load import Json
 
 # `1E` is an exa and `1E3` a thousand, so the exponent comes first.
 _QUANTITY = re.compile(
@@ -26,7 +22,7 @@ _MAX_EXPONENT = 40
 _MAX_LENGTH = 1000
 
 
-def quantity(value: "Json") -> Fraction | None:
+def quantity(value: object) -> Fraction | None:
     """Return the number that Kubernetes makes of a value, or None when it refuses it.
 
     Like Kubernetes it rounds up to billionths, away from zero, and caps at 2**63 - 1.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
-from megatron_eks.quantity import quantity
+from megatron_eks.kubernetes.quantity import quantity
 
 LARGEST = 2**63 - 1
 
