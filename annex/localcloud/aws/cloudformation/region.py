@@ -19,7 +19,6 @@ from annex.localcloud.aws.cloudformation.intrinsics import Resolver
 from annex.localcloud.aws.cloudformation.parameters import parameter_values, raw_parameters
 from annex.localcloud.aws.cloudformation.requests import Request
 from annex.localcloud.aws.cloudformation.stacks import Stack, Target, stack_arn
-from annex.localcloud.aws.cloudformation.taking_over import check_imports
 from annex.localcloud.aws.cloudformation.taking_over import existing as existing_resources
 from annex.localcloud.aws.cloudformation.template import parse
 from annex.localcloud.aws.cloudformation.work import Tools
@@ -96,8 +95,6 @@ class Region:
                 self._check_ready(stack)
             target, resolver = self._read(stack, request)
             imports = {**request.imports}
-            if kind == "IMPORT":
-                check_imports(stack, resolver.wanted(), imports, self._tools(stack))
             if request.import_existing:
                 others = [each for each in self.living() if each is not stack]
                 wanted = resolver.wanted()

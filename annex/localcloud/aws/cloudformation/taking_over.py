@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from botocore.exceptions import ClientError
-
 from annex.localcloud.aws.cloudformation import schemas
 from annex.localcloud.aws.cloudformation.errors import ValidationError
 from annex.localcloud.aws.cloudformation.stacks import KEEP, Stack
@@ -48,39 +46,3 @@ def existing(
             )
         found[name] = physical_id
     return found
-
-
-def check_imports(
-    stack: Stack, resources: Mapping[str, Object], imports: Mapping[str, str], tools: Tools
-) -> None:
-    """Refuse an import change set that AWS refuses. Raises ValidationError.
-
-    CloudFormation User Guide, "Import AWS resources into a CloudFormation stack with a resource
-    import": it changes nothing else, and what is imported says what becomes of it.
-    """
-    if not imports:
-        raise ValidationError("ResourcesToImport must be specified for an import operation.")
-    unknown = sorted(imports.keys() - resources.keys())
-    if unknown:
-        raise ValidationError(
-            f"The following resources to import [{', '.join(unknown)}] are not in the template."
-        )
-    added = sorted(resources.keys() - stack.resources.keys() - imports.keys())
-    if added:
-        raise ValidationError(
-            f"As part of the import operation, you cannot modify or add [{', '.join(added)}]"
-        )
-    silent = sorted(name for name in imports if "DeletionPolicy" not in resources[name])
-    if silent:
-        raise ValidationError(
-            f"The following resources to import [{', '.join(silent)}] must have DeletionPolicy "
-            "attribute specified in the template."
-        )
-    for name, physical_id in imports.items():
-        kind = resources[name]["Type"]
-        if name in stack.resources:
-            raise ValidationError(f"Resource {name} is already managed by stack {stack.name}")
-        try:
-            tools.handler(kind).attributes(tools.context(name), physical_id, {})
-        except ClientError as error:
-            raise ValidationError(f"{kind} {physical_id} cannot be imported: {error}") from error

@@ -9,26 +9,14 @@ from annex.localcloud.aws.cloudformation.errors import ValidationError
 from annex.localcloud.aws.cloudformation.intrinsics import SUBSTITUTION
 from annex.localcloud.aws.values import Object, Value
 
-# User Guide, "Quotas": what the CDK does not count when it synthesises.
-_MOST_OUTPUTS = 200
-
 
 def parse(body: str) -> Object:
-    """Read a template and refuse what it refers to in vain. Raises ValidationError."""
+    """Read a template."""
     try:
         template: Object = json.loads(body)
     except ValueError:
         # `cdk bootstrap` sends YAML.
         template = yaml.safe_load(body)
-    outputs = len(template.get("Outputs", {}))
-    if outputs > _MOST_OUTPUTS:
-        raise ValidationError(
-            f"Template format error: Number of outputs, {outputs}, is greater than maximum "
-            f"allowed, {_MOST_OUTPUTS}"
-        )
-    _check_references(template)
-    # Only to refuse a circle.
-    in_order(template["Resources"])
     return template
 
 
@@ -47,25 +35,6 @@ def references(value: Value) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from references(inner)
-
-
-def _check_references(template: Object) -> None:
-    known = {*template["Resources"], *template.get("Parameters", {})}
-    for section in ("Resources", "Outputs"):
-        for name, body in template.get(section, {}).items():
-            for wanted in references(body):
-                if wanted not in known and not wanted.startswith("AWS::"):
-                    raise ValidationError(
-                        "Template format error: Unresolved resource dependencies "
-                        f"[{wanted}] in the {section} block of the template ({name})"
-                    )
-            if section == "Resources":
-                for wanted in depends_on(body):
-                    if wanted not in template["Resources"]:
-                        raise ValidationError(
-                            "Template format error: Unresolved resource dependencies "
-                            f"[{wanted}] in the Resources block of the template ({name})"
-                        )
 
 
 def depends_on(body: Object) -> list[str]:
