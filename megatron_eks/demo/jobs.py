@@ -1,10 +1,11 @@
-"""The two job files of the demo, and what becomes of their manifests where there is no GPU."""
+"""The demo's cluster file and jobs, and what becomes of their manifests without GPUs."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.project import ROOT
 
 MEGATRON, FSDP = "demo-megatron", "demo-fsdp"
 ITERATIONS, INTERVAL = 40, 10
@@ -15,6 +16,15 @@ DATA, TOKENIZER = f"{SHARED}/data/demo", f"{SHARED}/tokenizer/demo"
 """Where the corpus and the tokenizer lie, as pods see them."""
 
 BUCKET = "meks-demo-checkpoints"
+
+# The default cluster file's documentation values, and what stands for them here. The address is
+# nobody's: relays of 6to4 had it, which ended with RFC 7526.
+_CHANGES = {
+    "111122223333": "000000000000",
+    "203.0.113.0/24": "192.88.99.1/32",
+    # The demo ends with a cleanup.
+    "  public_cidrs": "  deletion_protection: false\n  public_cidrs",
+}
 
 # A Llama of some hundred thousand parameters.
 _MODEL = {
@@ -41,8 +51,13 @@ _LLAMA = {
 }
 
 
-def write(folder: Path) -> None:
-    """Write the job files, of two ranks each."""
+def write_project(cluster_file: Path) -> None:
+    """Write the cluster file and its jobs, of two ranks each."""
+    text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
+    for old, new in _CHANGES.items():
+        text = text.replace(old, new)
+    cluster_file.write_text(text)
+    folder = cluster_file.with_name("jobs")
     folder.mkdir()
     for name, job in (("megatron", _megatron()), ("fsdp", _fsdp())):
         # Every JSON text is YAML.

@@ -7,7 +7,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -98,15 +97,9 @@ class Place:
     def start(self) -> None:
         """Start the cluster, as `meks local up --empty --nodes 1` does."""
         settings = Settings(self.folder, REGION, images=images(), empty=True, aws_port=self._port)
-        with (self.folder / "log").open("wb") as log, _whole():
-            self._supervisor = subprocess.Popen(  # noqa: S603 -- our own entry point
-                [sys.executable, "-m", "annex.localcloud.kubernetes", settings.write()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C is for the demo, which stops it in order; one that is kept outlives it.
-                start_new_session=True,
-            )
+        with _whole():
+            # Ctrl-C is for the demo, which stops it in order; one that is kept outlives it.
+            self._supervisor = settings.start()
 
     def wait_for_aws(self) -> None:
         """Return when AWS answers; from then on commands go there, and nowhere else."""

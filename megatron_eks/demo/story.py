@@ -29,15 +29,6 @@ _RESUME_SECONDS = 240
 # Between two questions to the API server, which has other work.
 _ASK_SECONDS = 0.3
 
-# The default cluster file's documentation values, and what stands for them here. The address is
-# nobody's: relays of 6to4 had it, which ended with RFC 7526.
-_CHANGES = {
-    "111122223333": "000000000000",
-    "203.0.113.0/24": "192.88.99.1/32",
-    # The demo ends with a cleanup.
-    "  public_cidrs": "  deletion_protection: false\n  public_cidrs",
-}
-
 Say = Callable[[str], None]
 _Found = TypeVar("_Found")
 
@@ -56,11 +47,7 @@ class Story:
             self._say(f"deleting the /shared of a demo that ended early: {shared}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
-        text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
-        for old, new in _CHANGES.items():
-            text = text.replace(old, new)
-        self.place.cluster_file.write_text(text)
-        jobs.write(folder / "jobs")
+        jobs.write_project(self.place.cluster_file)
         cluster = str(self.place.cluster_file)
         assembly = folder / "cdk.out"
         # Without the validation by CDK: the local AWS judges every template that is deployed.

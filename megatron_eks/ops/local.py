@@ -104,15 +104,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         empty=wish.empty,
     )
     _say("starting the control plane")
-    with (folder / LOG_FILE).open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 -- our own entry point
-            [sys.executable, "-m", "annex.localcloud.kubernetes", settings.write()],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # It outlives this command, and the terminal.
-            start_new_session=True,
-        )
+    process = settings.start()
     try:
         state = _wait(folder, process)
     except BaseException:

@@ -192,7 +192,7 @@ class ControlPlane:
             f"--secure-port={self.port('kube-apiserver')}",
             f"--cert-dir={self._certificates}",
             f"--token-auth-file={tokens}",
-            *self._token_review(),
+            *kubeconfigs.token_review(self.folder, self._token_reviewer),
             "--authorization-mode=Node,RBAC",
             # Stricter than a default server: only who may finalize a job may own pods by it.
             "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
@@ -212,19 +212,6 @@ class ControlPlane:
         self.processes.wait("kube-apiserver", self.client.ready)
         for user, token in self._tokens.items():
             self.write_kubeconfig(user, token)
-
-    def _token_review(self) -> tuple[str, ...]:
-        """Return the flags that let tokens of others be reviewed."""
-        if self._token_reviewer is None:
-            return ()
-        file = self.folder / "token-review.json"
-        kubeconfigs.write(file, {"server": self._token_reviewer}, "api-server", {})
-        return (
-            f"--authentication-token-webhook-config-file={file}",
-            "--authentication-token-webhook-version=v1",
-            # An access entry that comes or goes is noticed soon; the default is two minutes.
-            "--authentication-token-webhook-cache-ttl=5s",
-        )
 
     def _has_certificates(self) -> bool:
         """Tell whether both files are whole; the API server writes the key last."""

@@ -25,3 +25,17 @@ def write(file: Path, cluster: Mapping[str, str], user: str, secret: Mapping[str
     # Every JSON text is YAML.
     partial.write_text(json.dumps(config, indent=2))
     partial.replace(file)
+
+
+def token_review(folder: Path, reviewer: str | None) -> tuple[str, ...]:
+    """Return the API server's flags that let somebody else, at a URL, review tokens."""
+    if reviewer is None:
+        return ()
+    file = folder / "token-review.json"
+    write(file, {"server": reviewer}, "api-server", {})
+    return (
+        f"--authentication-token-webhook-config-file={file}",
+        "--authentication-token-webhook-version=v1",
+        # An access entry that comes or goes is noticed soon; the default is two minutes.
+        "--authentication-token-webhook-cache-ttl=5s",
+    )

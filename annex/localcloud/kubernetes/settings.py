@@ -1,14 +1,18 @@
-"""What a local cluster is to be."""
+"""What a local cluster is to be, and its start."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from annex.localcloud.kubernetes.kubelet.images import Image
+from annex.localcloud.kubernetes.state import LOG_FILE
 from megatron_eks.kubernetes.client import Object
 
 _FILE = "settings.json"
+_PACKAGE = __package__ or ""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,18 @@ class Settings:
     aws_port: int = 0
     """That of AWS; 0: any that is free."""
 
-    def write(self) -> Path:
-        """Write the file into the cluster's folder, and return it."""
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start the cluster's process, which outlives this one and its terminal."""
         file = self.folder / _FILE
         file.write_text(json.dumps({**asdict(self), "folder": str(self.folder)}))
-        return file
+        with (self.folder / LOG_FILE).open("wb") as log:
+            return subprocess.Popen(  # noqa: S603 -- our own entry point
+                [sys.executable, "-m", _PACKAGE, file],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     @classmethod
     def read(cls, file: Path) -> "Settings":
