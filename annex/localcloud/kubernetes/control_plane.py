@@ -49,7 +49,7 @@ _ETCD = "unix://etcd:0"
 
 _STAGES = Path(__file__).with_name("kwok.yaml")
 
-SIMULATED = "megatron-eks/simulated"
+SIMULATED = "localcloud/simulated"
 """Label of the nodes that KWOK plays."""
 
 

@@ -123,3 +123,12 @@ def test_an_operation_that_is_not_there_is_said_to_be_missing(aws):
     """No client waits and tries again."""
     with pytest.raises(ClientError, match="local AWS cannot do this"):
         aws.client("eks", REGION).describe_addon_versions()
+
+
+def test_an_import_by_identifiers_is_refused(aws):
+    """And not carried out as an update."""
+    cloud = aws.client("cloudformation", REGION)
+    with pytest.raises(ClientError, match="cannot import resources by their identifiers"):
+        cloud.create_change_set(
+            StackName="taken", ChangeSetName="import", ChangeSetType="IMPORT", TemplateBody="{}"
+        )

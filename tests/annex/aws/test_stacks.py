@@ -223,50 +223,6 @@ def test_a_name_that_is_taken_cannot_be_replaced(stacks):
     assert "already exists" in stacks.reasons("named", "UPDATE_FAILED")["Images"]
 
 
-def test_what_exists_can_be_taken_over(aws, stacks):
-    """`cdk import` brings a log group of another hand into a stack, and does not touch it."""
-    aws.client("logs", REGION).create_log_group(logGroupName="/taken/over")
-    stacks.create("over", {"Note": parameter("a")})
-    body = logs("/taken/over", DeletionPolicy="Retain")
-    stacks.client.create_change_set(
-        StackName="over",
-        ChangeSetName="import",
-        ChangeSetType="IMPORT",
-        TemplateBody=json.dumps({"Resources": {"Note": parameter("a"), "Logs": body}}),
-        ResourcesToImport=[
-            {
-                "ResourceType": "AWS::Logs::LogGroup",
-                "LogicalResourceId": "Logs",
-                "ResourceIdentifier": {"LogGroupName": "/taken/over"},
-            }
-        ],
-    )
-    stacks.client.execute_change_set(StackName="over", ChangeSetName="import")
-    assert stacks.status("over") == "IMPORT_COMPLETE"
-    assert stacks.physical("over")["Logs"] == "/taken/over"
-
-
-def test_an_import_makes_a_stack(aws, stacks):
-    """`cdk import` of a new stack: it takes over what exists."""
-    aws.client("logs", REGION).create_log_group(logGroupName="/found")
-    body = {"Resources": {"Logs": logs("/found", DeletionPolicy="Retain")}}
-    stacks.client.create_change_set(
-        StackName="imported",
-        ChangeSetName="import",
-        ChangeSetType="IMPORT",
-        TemplateBody=json.dumps(body),
-        ResourcesToImport=[
-            {
-                "ResourceType": "AWS::Logs::LogGroup",
-                "LogicalResourceId": "Logs",
-                "ResourceIdentifier": {"LogGroupName": "/found"},
-            }
-        ],
-    )
-    stacks.client.execute_change_set(StackName="imported", ChangeSetName="import")
-    assert stacks.status("imported") == "IMPORT_COMPLETE"
-
-
 def _take_over(stacks, stack, **policy):
     """Make a change set that takes over what is there, and return what it says."""
     repository = {"Type": "AWS::ECR::Repository", "Properties": {"RepositoryName": "kept"}}

@@ -18,7 +18,7 @@ def test_a_node_offers_what_its_instance_type_has(cluster):
     assert offered == {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4", "pods": "250"}
     assert allocatable["hugepages-2Mi"] == "10256Mi"
     assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "p4d"
-    assert "megatron-eks/simulated" not in node["metadata"]["labels"]
+    assert "localcloud/simulated" not in node["metadata"]["labels"]
     taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
     assert taint in node["spec"]["taints"]
 

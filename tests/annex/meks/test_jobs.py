@@ -124,7 +124,7 @@ def test_a_job_succeeds_with_its_master(client, submit):
     """What a training run looks like from outside when it has come to its end."""
     job = jobs.training_job("ends")
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
-        replica["template"]["metadata"]["annotations"] = {"megatron-eks/complete-after": "1s"}
+        replica["template"]["metadata"]["annotations"] = {"localcloud/complete-after": "1s"}
     submit(job)
     jobs.wait_for_condition(client, job, "Succeeded")
 

@@ -109,7 +109,7 @@ def test_a_job_pays_for_its_nodes_from_their_start_to_its_end(client, ask, submi
     )
     for pod in pods:
         path = f"/api/v1/namespaces/{_NAMESPACE}/pods/{pod['metadata']['name']}"
-        patch = {"metadata": {"annotations": {"megatron-eks/complete-after": "1s"}}}
+        patch = {"metadata": {"annotations": {"localcloud/complete-after": "1s"}}}
         client.request("PATCH", path, patch, None, "application/merge-patch+json")
     jobs.wait_for_condition(client, job, "Succeeded")
 

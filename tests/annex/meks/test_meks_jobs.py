@@ -318,7 +318,7 @@ def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, consol
 
     send()
     for pod in running(client, job_name):
-        annotations = {"megatron-eks/complete-after": "1s"}
+        annotations = {"localcloud/complete-after": "1s"}
         client.request(
             "PATCH",
             f"/api/v1/namespaces/{_NAMESPACE}/pods/{pod['metadata']['name']}",

@@ -126,7 +126,7 @@ def finish(client, job, process):
         client.request(
             "PATCH",
             f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}",
-            {"metadata": {"annotations": {"megatron-eks/complete-after": "1s"}}},
+            {"metadata": {"annotations": {"localcloud/complete-after": "1s"}}},
             None,
             "application/merge-patch+json",
         )

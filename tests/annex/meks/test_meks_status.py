@@ -311,7 +311,7 @@ def test_a_watch_ends_with_the_job(submit, meks):
     """With what became of it."""
     job = jobs.training_job("short")
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
-        replica["template"]["metadata"]["annotations"] = {"megatron-eks/complete-after": "10s"}
+        replica["template"]["metadata"]["annotations"] = {"localcloud/complete-after": "10s"}
     submit(job)
     process, control = meks("status", "short", "--watch", "1")
     shown(control, "short: Succeeded")

@@ -120,7 +120,7 @@ def test_upstream_s_client_creates_lists_waits_and_deletes(training_client):
     assert sorted(pods) == [f"{name}-master-0", f"{name}-worker-0"]
     # Ends the job as its own program would; nothing of KWOK's ends the pods of an operator.
     for pod in pods:
-        finish = {"metadata": {"annotations": {"megatron-eks/complete-after": "1s"}}}
+        finish = {"metadata": {"annotations": {"localcloud/complete-after": "1s"}}}
         training_client.core_api.patch_namespaced_pod(pod, NAMESPACE, finish)
     training_client.wait_for_job_conditions(name, wait_timeout=30, polling_interval=1)
     assert training_client.is_job_succeeded(name)

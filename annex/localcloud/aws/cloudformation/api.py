@@ -6,13 +6,11 @@ from urllib.parse import unquote, urlsplit
 from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 
 from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.cloudformation import schemas
 from annex.localcloud.aws.cloudformation.errors import ValidationError
 from annex.localcloud.aws.cloudformation.region import Region
 from annex.localcloud.aws.cloudformation.regions import Regions
 from annex.localcloud.aws.cloudformation.requests import Request
-from annex.localcloud.aws.cloudformation.template import parse
-from annex.localcloud.aws.values import Object, Value
+from annex.localcloud.aws.values import Value
 
 
 class CloudFormationApi(BaseResponse):
@@ -109,16 +107,6 @@ class CloudFormationApi(BaseResponse):
         found = [self._region.find(name, deleted=True)] if name else self._region.living()
         return ActionResult({"Stacks": [stack.describe() for stack in found]})
 
-    def list_stacks(self) -> ActionResult:
-        """ListStacks."""
-        wanted = self._get("StackStatusFilter") or []
-        summaries = [
-            stack.describe()
-            for stack in self._region.stacks
-            if not wanted or stack.status in wanted
-        ]
-        return ActionResult({"StackSummaries": summaries})
-
     def describe_stack_events(self) -> ActionResult:
         """DescribeStackEvents, the latest first."""
         stack = self._region.find(self._get("StackName"), deleted=True)
@@ -170,39 +158,6 @@ class CloudFormationApi(BaseResponse):
             {"TemplateBody": target.body, "StagesAvailable": ["Original", "Processed"]}
         )
 
-    def get_template_summary(self) -> ActionResult:
-        """GetTemplateSummary."""
-        body = self._template_body()
-        if body is None:
-            stack = self._region.find(self._get("StackName"))
-            body = stack.target.body if stack.target else "{}"
-        template = parse(body)
-        kinds: dict[str, list[str]] = {}
-        for name, each in template["Resources"].items():
-            kinds.setdefault(each["Type"], []).append(name)
-        return ActionResult(
-            {
-                "Parameters": [
-                    {
-                        "ParameterKey": name,
-                        "ParameterType": each.get("Type", "String"),
-                        "DefaultValue": each.get("Default"),
-                        "Description": each.get("Description"),
-                    }
-                    for name, each in template.get("Parameters", {}).items()
-                ],
-                "ResourceTypes": list(kinds),
-                "ResourceIdentifierSummaries": [
-                    {
-                        "ResourceType": kind,
-                        "LogicalResourceIds": names,
-                        "ResourceIdentifiers": schemas.identifiers(self.region, kind),
-                    }
-                    for kind, names in kinds.items()
-                ],
-            }
-        )
-
     def list_exports(self) -> ActionResult:
         """ListExports."""
         found = [
@@ -239,10 +194,6 @@ class CloudFormationApi(BaseResponse):
             capabilities=tuple(self._get("Capabilities") or ()),
             role=self._get("RoleARN"),
             import_existing=bool(self._get("ImportExistingResources", False)),  # noqa: FBT003 -- a default
-            imports={
-                each["LogicalResourceId"]: _physical_id(each["ResourceIdentifier"])
-                for each in self._get("ResourcesToImport") or []
-            },
         )
 
     def _template_body(self) -> str | None:
@@ -266,8 +217,3 @@ def _bucket_and_key(host: str, path: str) -> tuple[str, str]:
         return host.split(".s3.", maxsplit=1)[0], path.lstrip("/")
     bucket, _, key = path.lstrip("/").partition("/")
     return bucket, key
-
-
-def _physical_id(identifier: Object) -> str:
-    """Return the physical id that stands for a resource's identifier; ours are joined by a bar."""
-    return "|".join(str(value) for value in identifier.values())

@@ -24,7 +24,7 @@ class ChangeSet:
     name: str
     id: str
     kind: str
-    """CREATE, UPDATE or IMPORT."""
+    """CREATE or UPDATE."""
     target: Target
     changes: list[Object]
     imports: Mapping[str, str] = field(default_factory=dict)

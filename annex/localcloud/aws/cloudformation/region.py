@@ -81,11 +81,12 @@ class Region:
         self, name: str, stack_name: str, kind: str, request: Request, description: str | None
     ) -> tuple[Stack, ChangeSet]:
         """Compare a template with a stack; a stack that is not there is announced."""
+        if kind == "IMPORT":
+            raise ValidationError("local AWS cannot import resources by their identifiers")
+        fresh = kind == "CREATE"
         with self._lock:
             existing = [each for each in self.living() if stack_name in (each.name, each.id)]
             announced = bool(existing) and existing[0].status == "REVIEW_IN_PROGRESS"
-            # An import makes a stack of what exists, too (`cdk import`).
-            fresh = kind == "CREATE" or (kind == "IMPORT" and (announced or not existing))
             if fresh:
                 if existing and not announced:
                     raise AlreadyExistsError(f"Stack [{stack_name}] already exists")
@@ -94,11 +95,11 @@ class Region:
                 stack = self.find(stack_name)
                 self._check_ready(stack)
             target, resolver = self._read(stack, request)
-            imports = {**request.imports}
+            imports: dict[str, str] = {}
             if request.import_existing:
                 others = [each for each in self.living() if each is not stack]
                 wanted = resolver.wanted()
-                imports |= existing_resources(stack, wanted, others, self._tools(stack))
+                imports = existing_resources(stack, wanted, others, self._tools(stack))
             found = changes(stack, resolver, imports)
             change_set = ChangeSet(
                 name,

@@ -1,7 +1,7 @@
 """What CreateStack, UpdateStack and CreateChangeSet are given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -14,5 +14,4 @@ class Request:
     tags: Mapping[str, str] | None
     capabilities: tuple[str, ...]
     role: str | None
-    imports: Mapping[str, str] = field(default_factory=dict)
     import_existing: bool = False

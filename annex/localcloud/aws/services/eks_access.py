@@ -129,10 +129,6 @@ class Access(Clusters):
         kept(cluster, "associations")[number] = association
         return ActionResult({"association": association})
 
-    def describe_pod_identity_association(self) -> ActionResult:
-        """DescribePodIdentityAssociation."""
-        return ActionResult({"association": self._association(parameters(self))})
-
     def update_pod_identity_association(self) -> ActionResult:
         """UpdatePodIdentityAssociation."""
         given = parameters(self)
