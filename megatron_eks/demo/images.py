@@ -41,7 +41,7 @@ def megatron(repository: str) -> Image:
     return replace(image, mounts=(*image.mounts, checkout))
 
 
-def images() -> tuple[Image, ...]:
+def stand_in_images() -> tuple[Image, ...]:
     """Return the layouts of all images that the platform and the jobs name."""
     return (
         megatron("megatron-training"),

@@ -19,7 +19,7 @@ from annex.localcloud.kubernetes.build import cache_folder
 from annex.localcloud.kubernetes.processes import free_port, listens
 from annex.localcloud.kubernetes.settings import Settings
 from annex.localcloud.kubernetes.state import SHARED, STATE_FILE, State, is_running, read_state
-from megatron_eks.demo.images import images
+from megatron_eks.demo.images import stand_in_images
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.project import ROOT
@@ -96,7 +96,9 @@ class Place:
 
     def start(self) -> None:
         """Start the cluster, as `meks local up --empty --nodes 1` does."""
-        settings = Settings(self.folder, REGION, images=images(), empty=True, aws_port=self._port)
+        settings = Settings(
+            self.folder, REGION, images=stand_in_images(), empty=True, aws_port=self._port
+        )
         with _whole():
             # Ctrl-C is for the demo, which stops it in order; one that is kept outlives it.
             self._supervisor = settings.start()

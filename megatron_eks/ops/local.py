@@ -26,7 +26,7 @@ from annex.localcloud.kubernetes.state import (
     shared_files,
 )
 from megatron_eks.config.load import Json
-from megatron_eks.demo.images import images
+from megatron_eks.demo.images import stand_in_images
 from megatron_eks.demo.nodes import all_nodes
 from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured
@@ -100,7 +100,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         folder,
         plan.region,
         nodes=[] if wish.empty else all_nodes(plan, wish.nodes),
-        images=images() if wish.nodes else (),
+        images=stand_in_images() if wish.nodes else (),
         empty=wish.empty,
     )
     _say("starting the control plane")

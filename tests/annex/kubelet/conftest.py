@@ -19,7 +19,7 @@ from annex.localcloud.kubernetes.kubelet.fleet import Fleet
 from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
 from annex.localcloud.kubernetes.kubelet.rootfs import Mount
 from annex.localcloud.kubernetes.operator import Operator, operator_file
-from megatron_eks.demo.images import images, megatron, torch
+from megatron_eks.demo.images import megatron, stand_in_images, torch
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
@@ -160,7 +160,7 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
             megatron(runs.MEGATRON),
             _SMALL,
             _GANG,
-            *images(),
+            *stand_in_images(),
         ],
         back_off_seconds=_BACK_OFF_SECONDS,
         heartbeat_seconds=_HEARTBEAT_SECONDS,

@@ -39,14 +39,14 @@ from pathlib import Path
 from megatron_eks.kubernetes import client
 from annex.localcloud.kubernetes import build, control_plane, nodes
 from annex.localcloud.kubernetes.kubelet.fleet import Fleet
-from megatron_eks.demo.images import images
+from megatron_eks.demo.images import stand_in_images
 from megatron_eks.demo.nodes import system_nodes
 from megatron_eks.project import ROOT, load_project
 from tests.annex.pids import descendants
 plane = control_plane.ControlPlane(build.programs(os.environ, print), Path(sys.argv[1]))
 plane.start()
 plan = load_project(ROOT / "cluster.yaml", date.today()).cluster
-Fleet(plane, images()).start(nodes.as_process(system_nodes(plan)[0]))
+Fleet(plane, stand_in_images()).start(nodes.as_process(system_nodes(plan)[0]))
 command = ["sh", "-c", "setsid sleep 3600 & sleep 3600"]
 container = {"name": "main", "image": "busybox", "command": command}
 pod = {
