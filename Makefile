@@ -49,12 +49,12 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 
 # The build needs no package, so it need not wait for any.
 control-plane: .venv/.python ## Build etcd, Kubernetes and the operator for this machine, once.
-	@$(BIN)/python -m megatron_eks.local.kubernetes.build $(CONTROL_PLANE)
+	@$(BIN)/python -m annex.localcloud.kubernetes.build $(CONTROL_PLANE)
 
 # Downloads and the build, which take minutes the first time, wait for different things.
 demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.
 	@$(MAKE) --no-print-directory -j3 setup-dev programs control-plane CONTROL_PLANE=--no-simulator
-	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
+	@$(BIN)/python -m megatron_eks.demo $(ARGS)
 
 # Two at once, the tests of one file or of one control plane after each other.
 PYTEST := $(BIN)/pytest -n $(or $(PYTEST_WORKERS),2)
@@ -159,7 +159,7 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	$(PIP_SYNC) -r requirements-dev.txt
 	@touch $@
 
-.venv-programs/.installed: requirements-programs.txt requirements-bridge.txt megatron_eks/local/quick_start.pth | .venv/.dev
+.venv-programs/.installed: requirements-programs.txt requirements-bridge.txt megatron_eks/demo/quick_start.pth | .venv/.dev
 	@for python in python3.12 $$(echo "$$PATH:$$HOME/.pyenv/shims" | tr : '\n' | while read -r folder; do \
 			ls -d "$$folder"/../../3.12*/bin/python "$$folder"/../versions/3.12*/bin/python 2>/dev/null; done) \
 			"$$($(BIN)/uv python find --managed-python --no-python-downloads 3.12 2>/dev/null)" $(PYTHON); do \
@@ -169,11 +169,11 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	$(UV_SYNC) --no-binary python-etcd --python .venv-programs/bin/python requirements-programs.txt
 	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
 		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; fi
-	cp megatron_eks/local/quick_start.pth .venv-programs/lib/python3.*/site-packages/
+	cp megatron_eks/demo/quick_start.pth .venv-programs/lib/python3.*/site-packages/
 	@# Modules are compiled here, and not by every one of the ranks that start first, at once. What
 	@# cannot be imported, the tests tell.
 	@.venv-programs/bin/python -W ignore assets/programs/train_fsdp.py --help >/dev/null || :
-	@cd megatron_eks/local/megatron && $(CURDIR)/.venv-programs/bin/python -W ignore -c 'import cpu_torch, cpu_training' || :
+	@cd megatron_eks/demo/megatron && $(CURDIR)/.venv-programs/bin/python -W ignore -c 'import cpu_torch, cpu_training' || :
 	@touch $@
 
 .venv-checkov/.installed: requirements-checkov.txt | .venv/.dev

@@ -15,14 +15,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from annex.localcloud.kubernetes import build, nodes
+from annex.localcloud.kubernetes.control_plane import ControlPlane
+from annex.localcloud.kubernetes.operator import Operator, operator_file
 from benchmarks.timing import ROOT, verdict
+from megatron_eks.demo.nodes import gpu_node
+from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
-from megatron_eks.local.kubernetes import build, manifests, nodes
-from megatron_eks.local.kubernetes.control_plane import ControlPlane
-from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.ops.output import table
 from megatron_eks.plan.pools import PoolPlan
 from megatron_eks.project import load_project
+from megatron_eks.synthesis import synthesise_manifests
 
 NODES = 1000
 RUNS = 2
@@ -46,7 +49,7 @@ class Scale:
     def __init__(self, folder: Path, count: int) -> None:
         self.count = count
         self.plane = ControlPlane(build.programs(os.environ, print), folder / "cluster")
-        manifests.synthesise(ROOT / "cluster.yaml", folder / "dist")
+        synthesise_manifests(ROOT / "cluster.yaml", folder / "dist")
         self._dist = folder / "dist"
         found = manifests.read_file(self._dist / "jobs" / _JOB)
         (self._job,) = (each for each in found if each["kind"] == "PyTorchJob")
@@ -66,7 +69,7 @@ class Scale:
 
     def _fill(self) -> None:
         platform = self._dist / "platform"
-        chart = manifests.read_file(manifests.operator_file(platform))
+        chart = manifests.read_file(operator_file(platform))
         self.operator = Operator(self.plane, chart)
         self.operator.install()
         self.operator.stop()
@@ -76,7 +79,7 @@ class Scale:
             if each["kind"] not in _WITHOUT:
                 self.client.apply(self._enlarged(each, pool))
         for number in range(self.count):
-            self.client.create(nodes.gpu_node(replace(pool, max_nodes=self.count), number))
+            self.client.create(gpu_node(replace(pool, max_nodes=self.count), number))
         everyone = lambda: all(map(nodes.is_ready, self.client.list("v1", "Node")))  # noqa: E731
         wait_for("the nodes", everyone, _SECONDS)
 

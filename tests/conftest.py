@@ -17,11 +17,12 @@ SERVERS = {"aws", "s3", "server"}
 """Fixtures that start a local AWS or an S3."""
 
 SHARING = {
+    "tests/annex/aws/": "local AWS",
+    "tests/annex/": "control plane",
     "tests/baseline/": "rendered clusters",
+    "tests/demo/": "control plane",
     "tests/guards/": "rendered clusters",
     "tests/integration/test_examples.py": "rendered clusters",
-    "tests/local/": "control plane",
-    "tests/local_aws/": "local AWS",
     "tests/programs/test_full_disk.py": "trained run",
     "tests/programs/test_train_fsdp": "trained run",
     "tests/slips/": "rendered clusters",

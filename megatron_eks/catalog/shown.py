@@ -30,7 +30,7 @@ ENVIRONMENT = frozenset(_ENVIRONMENT.split()) | frozenset(
 
 _LABELS = """
     app role k8s-app app.kubernetes.io/name
-    megatron-eks/cluster megatron-eks/job megatron-eks/pool megatron-eks/simulated
+    megatron-eks/cluster megatron-eks/job megatron-eks/pool localcloud/simulated
     pod-security.kubernetes.io/audit pod-security.kubernetes.io/audit-version
     pod-security.kubernetes.io/enforce pod-security.kubernetes.io/enforce-version
     pod-security.kubernetes.io/warn pod-security.kubernetes.io/warn-version

@@ -9,7 +9,7 @@ from fractions import Fraction
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.quantity import quantity
+from megatron_eks.kubernetes.quantity import quantity
 
 Row = tuple[str, tuple[Json, ...], str]
 """A path, its keys between spaces; the values that are right, none: any; what goes wrong else."""

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from megatron_eks.config.load import Json
-from megatron_eks.local.aws.limits import NOT_CHECKED
-from megatron_eks.local.kubernetes import build, manifests
-from megatron_eks.local.kubernetes.state import (
+from annex.localcloud.aws.limits import NOT_CHECKED
+from annex.localcloud.kubernetes import build
+from annex.localcloud.kubernetes.settings import Settings
+from annex.localcloud.kubernetes.state import (
     LOG_FILE,
     SHARED,
     STATE_FILE,
@@ -25,8 +25,13 @@ from megatron_eks.local.kubernetes.state import (
     read_state,
     shared_files,
 )
+from megatron_eks.config.load import Json
+from megatron_eks.demo.images import stand_in_images
+from megatron_eks.demo.nodes import all_nodes
+from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured
 from megatron_eks.project import load_project
+from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
 _DONE, _FAILED, _NOT_FOUND = 0, 1, 3
 
@@ -76,9 +81,9 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         _say("a local cluster is running already")
         return _print_places(_wait(folder, None), output)
     if found := fall(folder):
-        _say(f"the last one ended by itself: {found.reason}")
+        _say(f"the last one ended by itself: {found}")
     # Building the parts may take minutes; what is wrong with the files is known at once.
-    load_project(wish.cluster_file, wish.today)
+    plan = load_project(wish.cluster_file, wish.today).cluster
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
         build.programs(os.environ, _say, simulator=not wish.nodes)
@@ -87,24 +92,19 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         if kept := shared_files(folder):
             _say(f"/shared of the last one is kept: {kept}")
         # What comes into an empty account is another file's to warn of.
-        manifests.synthesise(wish.cluster_file, folder / "manifests", quiet=wish.empty)
-    except (build.BuildError, manifests.SynthesisError) as error:
+        synthesise_manifests(wish.cluster_file, folder / "manifests", quiet=wish.empty)
+    except (build.BuildError, SynthesisError) as error:
         _say(str(error))
         return _FAILED
+    settings = Settings(
+        folder,
+        plan.region,
+        nodes=[] if wish.empty else all_nodes(plan, wish.nodes),
+        images=stand_in_images() if wish.nodes else (),
+        empty=wish.empty,
+    )
     _say("starting the control plane")
-    with (folder / LOG_FILE).open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 -- our own entry point
-            [
-                *(sys.executable, "-m", "megatron_eks.local.kubernetes"),
-                *(folder, wish.cluster_file.resolve(), str(wish.nodes)),
-                *(["empty"] if wish.empty else []),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # It outlives this command, and the terminal.
-            start_new_session=True,
-        )
+    process = settings.start()
     try:
         state = _wait(folder, process)
     except BaseException:
@@ -130,8 +130,7 @@ def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | No
 
 def _down(folder: Path, *, may_delete: bool) -> int:
     if not is_running(folder):
-        found = fall(folder)
-        _say(found.reason if found else "no local cluster is running")
+        _say(fall(folder) or "no local cluster is running")
         return _leave(folder, may_delete=may_delete)
     if not (folder / STATE_FILE).exists():
         _say("the local cluster is still starting - try again in a few seconds")
@@ -176,7 +175,7 @@ def _clear(folder: Path) -> None:
 
 def _status(folder: Path, output: str) -> int:
     if found := fall(folder):
-        _say(f"{found.reason} - {found.remedy}")
+        _say(f"{found} - {REMEDIES[folder.name]}")
         return _NOT_FOUND
     if not is_running(folder) or not (folder / STATE_FILE).exists():
         _say(_NONE)

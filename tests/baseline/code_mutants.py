@@ -30,7 +30,7 @@ TESTS = 5
 # Code that was to go when the mutants were drawn, and code that other interpreters run.
 _NOT_DRAWN = (
     "megatron_eks/judge.py",
-    "megatron_eks/local/megatron/",
+    "megatron_eks/demo/megatron/",
     "megatron_eks/ops/contexts.py",
     "megatron_eks/ops/kustomized.py",
     "megatron_eks/rules/",
@@ -83,8 +83,8 @@ def save(mutants: Iterable[Mutant]) -> None:
 def drawn() -> list[Mutant]:
     """Draw files by their length, then an operator, then one of its places."""
     draw = random.Random(SEED)  # noqa: S311 -- a sample, not a secret
-    folders = [(ROOT / folder).rglob("*.py") for folder in ("charts", "megatron_eks", "stacks")]
-    paths = [ROOT / "app.py", *(path for folder in folders for path in folder)]
+    folders = ("annex", "charts", "megatron_eks", "stacks")
+    paths = [ROOT / "app.py", *(path for each in folders for path in (ROOT / each).rglob("*.py"))]
     files = sorted(str(path.relative_to(ROOT)) for path in paths)
     files = [file for file in files if not file.startswith(_NOT_DRAWN)]
     sources = {file: (ROOT / file).read_bytes() for file in files}

@@ -95,7 +95,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        if not fullname.startswith(("megatron_eks", "stacks", "charts")):
+        if not fullname.startswith(("annex", "charts", "megatron_eks", "stacks")):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         origin = spec.origin if spec else None

@@ -73,7 +73,7 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
 def main() -> None:
     """Take one step, for both models."""
     step = sys.argv[1]
-    sys.path[:0] = [str(ROOT / "assets/programs"), str(ROOT / "megatron_eks/local/megatron")]
+    sys.path[:0] = [str(ROOT / "assets/programs"), str(ROOT / "megatron_eks/demo/megatron")]
     if step == "train":
         # The pods of conversions have no GPU, so there nothing may answer for one.
         importlib.import_module("cpu_torch")

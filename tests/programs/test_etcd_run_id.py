@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from megatron_eks.local.kubernetes.build import cache_folder
-from megatron_eks.local.kubernetes.processes import free_port
+from annex.localcloud.kubernetes.build import cache_folder
+from annex.localcloud.kubernetes.processes import free_port
 from tests.programs.run_program import PROGRAMS, TORCHRUN, run
 
 pytestmark = pytest.mark.programs

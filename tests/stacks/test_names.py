@@ -1,6 +1,6 @@
 """Names that templates give: each is known, so that it can be looked for before a deployment."""
 
-from megatron_eks.local.aws.cloudformation.schemas import identifiers
+from annex.localcloud.aws.cloudformation.schemas import identifiers
 from megatron_eks.ops.aws.names import given
 
 

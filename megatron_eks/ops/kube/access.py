@@ -11,13 +11,13 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from annex.localcloud.aws.values import ACCOUNT as LOCAL_ACCOUNT
+from annex.localcloud.kubernetes.kubeconfigs import KUBECONFIG_NAME
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
-from megatron_eks.local.aws.values import ACCOUNT as LOCAL_ACCOUNT
-from megatron_eks.local.kubernetes.kubeconfigs import KUBECONFIG_NAME
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster import ClusterPlan
@@ -139,9 +139,9 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
 
 def _fallen(server: str, environment: Mapping[str, str]) -> GoneError | None:
     """Say what became of a cluster of this machine that gives no answer."""
-    from megatron_eks.local.kubernetes import state  # noqa: PLC0415 -- seldom needed
+    from megatron_eks.ops.fallen import fall_of  # noqa: PLC0415 -- seldom needed
 
-    fall = state.fall_of(server, environment)
+    fall = fall_of(server, environment)
     return GoneError(fall.reason, fall.remedy) if fall else None
 
 

@@ -14,12 +14,13 @@ from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import COMMAND_LINE, Document, Json, read_mapping
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.local.kubernetes import manifests
+from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, Files, check_files, job_files
+from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
 """Of everything that was rendered for a job, on the object that runs it."""
@@ -89,11 +90,11 @@ def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, st
             # Every JSON text is YAML, and keeps the types of its values.
             (folder / "jobs" / f"{number:05}.yaml").write_text(json.dumps(document.value))
         try:
-            manifests.synthesise(folder / "cluster.yaml", folder / "dist", quiet=True)
-        except manifests.SynthesisError as error:
+            synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
+        except SynthesisError as error:
             remedy = "see the findings above, and run: make synth"
             raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
-        return manifests.read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
+        return read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
 
 
 def _with_images(text: str, images: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.quantity import quantity
+from megatron_eks.kubernetes.quantity import quantity
 
 Amounts = dict[str, Fraction]
 

@@ -5,7 +5,7 @@ import pytest
 
 from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.session import Aws
-from tests.local_aws.running import local_aws
+from tests.annex.aws.running import local_aws
 from tests.ops.aws.quick_cdk import ROLE
 from tests.ops.aws.scaling import make_cluster
 

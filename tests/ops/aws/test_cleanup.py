@@ -7,7 +7,7 @@ import pytest
 from megatron_eks.ops.aws import cleanup, deploy
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
-from tests.local_aws.running import fail_next
+from tests.annex.aws.running import fail_next
 from tests.ops.aws.fakes import FakeKubernetes, console, project_in, said, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
 

@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import build, deploy
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
-from tests.local_aws.running import fail_next
+from tests.annex.aws.running import fail_next
 from tests.ops.aws.fakes import console, project_in, said, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
 

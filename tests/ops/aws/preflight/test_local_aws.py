@@ -12,7 +12,7 @@ from megatron_eks.ops import checks, preflight
 from megatron_eks.ops.aws import deploy
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
-from tests.local_aws.running import local_aws
+from tests.annex.aws.running import local_aws
 from tests.ops.aws.conftest import open_aws
 from tests.ops.aws.fakes import console, project_in, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, ROLE, QuickCdk

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from megatron_eks.local.kubernetes.processes import free_port
+from annex.localcloud.kubernetes.processes import free_port
 from megatron_eks.ops.aws.preflight import reach
 
 

@@ -1,0 +1,46 @@
+"""The parameters of a template, and what they are."""
+
+from collections.abc import Mapping
+
+from annex.localcloud.aws.clients import Clients
+from annex.localcloud.aws.cloudformation.errors import ValidationError
+from annex.localcloud.aws.values import Object, Value
+
+_SSM_PARAMETER = "AWS::SSM::Parameter::Value<"
+
+
+def raw_parameters(
+    template: Object, given: Mapping[str, str], previous: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the parameters as they were given, to be shown and used again."""
+    parameters = template.get("Parameters", {})
+    defaults = {name: body["Default"] for name, body in parameters.items() if "Default" in body}
+    known = {**defaults, **previous, **given}
+    return {name: known[name] for name in parameters}
+
+
+def parameter_values(
+    template: Object, raw: Mapping[str, str], clients: Clients
+) -> dict[str, Value]:
+    """Return the value of each parameter; those of SSM type are looked up in their store."""
+    kinds = {name: body["Type"] for name, body in template.get("Parameters", {}).items()}
+    wanted = [raw[name] for name, kind in kinds.items() if kind.startswith(_SSM_PARAMETER)]
+    stored = _stored(clients, wanted) if wanted else {}
+    values: dict[str, Value] = {}
+    for name, kind in kinds.items():
+        value = raw[name]
+        if kind.startswith(_SSM_PARAMETER):
+            if value not in stored:
+                raise ValidationError(
+                    f"Unable to fetch parameters [{value}] from parameter store for this account."
+                )
+            values[name] = stored[value]
+        else:
+            values[name] = value.split(",") if kind == "CommaDelimitedList" else value
+    return values
+
+
+def _stored(clients: Clients, names: list[str]) -> dict[str, str]:
+    """Return values of the parameter store by name, without those that are not there."""
+    found = clients("ssm").get_parameters(Names=names)["Parameters"]
+    return {each["Name"]: each["Value"] for each in found}

@@ -1,0 +1,249 @@
+"""The stacks of one region, and what is asked of them."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from annex.localcloud.aws.clients import Clients
+from annex.localcloud.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
+from annex.localcloud.aws.cloudformation.engine import Operation
+from annex.localcloud.aws.cloudformation.errors import (
+    AlreadyExistsError,
+    ChangeSetNotFoundError,
+    InvalidChangeSetStatusError,
+    ValidationError,
+)
+from annex.localcloud.aws.cloudformation.failures import Failures
+from annex.localcloud.aws.cloudformation.intrinsics import Resolver
+from annex.localcloud.aws.cloudformation.parameters import parameter_values, raw_parameters
+from annex.localcloud.aws.cloudformation.requests import Request
+from annex.localcloud.aws.cloudformation.stacks import Stack, Target, stack_arn
+from annex.localcloud.aws.cloudformation.taking_over import existing as existing_resources
+from annex.localcloud.aws.cloudformation.template import parse
+from annex.localcloud.aws.cloudformation.work import Tools
+from annex.localcloud.aws.resources.handler import Context
+from annex.localcloud.aws.resources.table import handler_of
+from annex.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
+
+_LOG = logging.getLogger(__name__)
+
+_BUSY = "_IN_PROGRESS"
+# What is left of these can only be deleted.
+_DEAD = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
+
+
+class Region:
+    """Everything that CloudFormation knows of one region."""
+
+    def __init__(self, name: str, clients: Clients, failures: Failures) -> None:
+        self._name, self._clients, self._failures = name, clients, failures
+        self.stacks: list[Stack] = []
+        self._change_sets: dict[str, list[ChangeSet]] = {}
+        # An operation is carried out by the request that asks for it, one at a time.
+        self._lock = threading.Lock()
+
+    def find(self, name: str, *, deleted: bool = False) -> Stack:
+        """Return a stack by name or id; a deleted one only by id. Raises ValidationError."""
+        for stack in reversed(self.stacks):
+            gone = stack.deleted is not None
+            if (stack.name == name and not gone) or (stack.id == name and (deleted or not gone)):
+                return stack
+        raise ValidationError(f"Stack with id {name} does not exist")
+
+    def living(self) -> list[Stack]:
+        """Return the stacks that are not deleted."""
+        return [stack for stack in self.stacks if stack.deleted is None]
+
+    def exports(self) -> dict[str, tuple[Value, Stack]]:
+        """Return what may be imported: value and stack by name."""
+        return {
+            name: (value, stack) for stack in self.living() for name, value in stack.exports.items()
+        }
+
+    def users(self, export: str) -> list[str]:
+        """Return the names of the stacks that import an export."""
+        return [stack.name for stack in self.living() if export in stack.imports]
+
+    def change_sets(self, stack: Stack) -> list[ChangeSet]:
+        """Return the change sets of a stack."""
+        return self._change_sets.setdefault(stack.id, [])
+
+    def find_change_set(self, name: str, stack_name: str | None) -> tuple[Stack, ChangeSet]:
+        """Return a change set by id, or by name and stack. Raises ChangeSetNotFoundError."""
+        for stack in reversed(self.stacks):
+            for each in reversed(self.change_sets(stack)):
+                if each.id == name or (each.name == name and stack_name in (stack.name, stack.id)):
+                    return stack, each
+        raise ChangeSetNotFoundError(f"ChangeSet [{name}] does not exist")
+
+    def create_change_set(
+        self, name: str, stack_name: str, kind: str, request: Request, description: str | None
+    ) -> tuple[Stack, ChangeSet]:
+        """Compare a template with a stack; a stack that is not there is announced."""
+        if kind == "IMPORT":
+            raise ValidationError("local AWS cannot import resources by their identifiers")
+        fresh = kind == "CREATE"
+        with self._lock:
+            existing = [each for each in self.living() if stack_name in (each.name, each.id)]
+            announced = bool(existing) and existing[0].status == "REVIEW_IN_PROGRESS"
+            if fresh:
+                if existing and not announced:
+                    raise AlreadyExistsError(f"Stack [{stack_name}] already exists")
+                stack = existing[0] if existing else Stack(stack_name, self._name)
+            else:
+                stack = self.find(stack_name)
+                self._check_ready(stack)
+            target, resolver = self._read(stack, request)
+            imports: dict[str, str] = {}
+            if request.import_existing:
+                others = [each for each in self.living() if each is not stack]
+                wanted = resolver.wanted()
+                imports = existing_resources(stack, wanted, others, self._tools(stack))
+            found = changes(stack, resolver, imports)
+            change_set = ChangeSet(
+                name,
+                stack_arn(self._name, name, "changeSet"),
+                kind,
+                target,
+                found,
+                imports=imports,
+                description=description,
+            )
+            same_tags = stack.target is not None and stack.target.tags == target.tags
+            if (
+                not found
+                and kind == "UPDATE"
+                and same_tags
+                and not self._outputs_change(stack, target)
+            ):
+                change_set.fail(NO_CHANGES)
+            if not existing and fresh:
+                self.stacks.append(stack)
+                stack.say("REVIEW_IN_PROGRESS", "User Initiated")
+            self.change_sets(stack).append(change_set)
+            return stack, change_set
+
+    def execute_change_set(self, name: str, stack_name: str | None, *, rollback: bool) -> None:
+        """Carry out a change set. The stack tells how it ended."""
+        with self._lock:
+            stack, change_set = self.find_change_set(name, stack_name)
+            if change_set.execution != "AVAILABLE":
+                found = f"cannot be executed in its current status of [{change_set.status}]"
+                raise InvalidChangeSetStatusError(f"ChangeSet [{change_set.id}] {found}")
+            done = self._deploy(
+                stack, change_set.target, change_set.kind, change_set.imports, rollback=rollback
+            )
+            change_set.execution = "EXECUTE_COMPLETE" if done else "EXECUTE_FAILED"
+            # AWS drops the others, which compare with a stack that is no more.
+            self._change_sets[stack.id] = [change_set]
+
+    def delete_change_set(self, name: str, stack_name: str | None) -> None:
+        """Forget a change set; one that is not there is no error."""
+        try:
+            stack, change_set = self.find_change_set(name, stack_name)
+        except ChangeSetNotFoundError:
+            return
+        self.change_sets(stack).remove(change_set)
+
+    def create(self, name: str, request: Request, *, protected: bool, rollback: bool) -> Stack:
+        """Create a stack without a change set."""
+        with self._lock:
+            if any(each.name == name for each in self.living()):
+                raise AlreadyExistsError(f"Stack [{name}] already exists")
+            stack = Stack(name, self._name, protected=protected)
+            target, _ = self._read(stack, request)
+            self.stacks.append(stack)
+            self._deploy(stack, target, "CREATE", {}, rollback=rollback)
+            return stack
+
+    def update(self, name: str, request: Request, *, rollback: bool) -> Stack:
+        """Update a stack without a change set."""
+        with self._lock:
+            stack = self.find(name)
+            self._check_ready(stack)
+            target, resolver = self._read(stack, request)
+            if not changes(stack, resolver, {}) and not self._outputs_change(stack, target):
+                raise ValidationError("No updates are to be performed.")
+            self._deploy(stack, target, "UPDATE", {}, rollback=rollback)
+            return stack
+
+    def continue_rollback(self, name: str) -> None:
+        """Try again what the rollback of an update could not undo."""
+        with self._lock:
+            stack = self.find(name)
+            if stack.unfinished is None or stack.status != "UPDATE_ROLLBACK_FAILED":
+                raise ValidationError(f"Stack [{stack.name}] is in {stack.status} state")
+            stack.say("UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
+            stack.unfinished()
+
+    def delete(self, name: str) -> None:
+        """Delete a stack; one that is not there is no error."""
+        with self._lock:
+            try:
+                stack = self.find(name)
+            except ValidationError:
+                return
+            if stack.protected:
+                raise ValidationError(
+                    f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
+            resolver = Resolver({"Resources": {}}, {}, {})
+            if Operation(stack, resolver, self._tools(stack)).delete():
+                stack.deleted = datetime.now(tz=UTC)
+
+    def _deploy(
+        self, stack: Stack, target: Target, kind: str, imports: Mapping[str, str], *, rollback: bool
+    ) -> bool:
+        if kind != "CREATE":
+            stack.updated = datetime.now(tz=UTC)
+        resolver = self._resolver(stack, target)
+        operation = Operation(stack, resolver, self._tools(stack))
+        return operation.deploy(target, kind, imports, rollback=rollback)
+
+    def _check_ready(self, stack: Stack) -> None:
+        if stack.status.endswith(_BUSY) or stack.status in _DEAD:
+            raise ValidationError(
+                f"Stack:{stack.id} is in {stack.status} state and can not be updated."
+            )
+
+    def _read(self, stack: Stack, request: Request) -> tuple[Target, Resolver]:
+        before = stack.target
+        body = request.body if request.body is not None else (before.body if before else "")
+        template = parse(body)
+        previous = before.raw_parameters if before else {}
+        raw = raw_parameters(template, request.parameters, previous)
+        parameters = parameter_values(template, raw, self._clients)
+        tags = request.tags
+        if tags is None:
+            tags = before.tags if before else {}
+        target = Target(template, body, raw, parameters, tags, request.capabilities, request.role)
+        resolver = self._resolver(stack, target)
+        resolver.check_rules()
+        return target, resolver
+
+    def _resolver(self, stack: Stack, target: Target) -> Resolver:
+        pseudo = {
+            "AWS::AccountId": ACCOUNT,
+            "AWS::NotificationARNs": [],
+            "AWS::Partition": PARTITION,
+            "AWS::Region": self._name,
+            "AWS::StackId": stack.id,
+            "AWS::StackName": stack.name,
+            "AWS::URLSuffix": "amazonaws.com",
+        }
+        exports = {
+            name: value for name, (value, owner) in self.exports().items() if owner is not stack
+        }
+        return Resolver(target.template, {**target.parameters, **pseudo}, exports)
+
+    def _outputs_change(self, stack: Stack, target: Target) -> bool:
+        before = stack.target.template.get("Outputs", {}) if stack.target else {}
+        now: Object = target.template.get("Outputs", {})
+        return bool(before != now)
+
+    def _tools(self, stack: Stack) -> Tools:
+        def context(name: str) -> Context:
+            return Context(self._clients, self._name, stack.name, name)
+
+        return Tools(context, handler_of, self._failures.take, self.users)

@@ -1,0 +1,119 @@
+"""Security groups and their rules."""
+
+from typing import ClassVar
+
+from annex.localcloud.aws.resources.ec2 import retag
+from annex.localcloud.aws.resources.handler import Context, Handler
+from annex.localcloud.aws.values import Object
+
+# EC2 gives every new group this rule; CloudFormation takes it away if the template has its own.
+_ALL_OUT = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+
+
+def permission(rule: Object) -> Object:
+    """Write a rule of a template as EC2's operations take it."""
+    found: Object = {"IpProtocol": str(rule["IpProtocol"])}
+    for name in ("FromPort", "ToPort"):
+        if name in rule:
+            found[name] = int(rule[name])
+    described = {"Description": rule["Description"]} if "Description" in rule else {}
+    peer = rule.get("SourceSecurityGroupId", rule.get("DestinationSecurityGroupId"))
+    if peer:
+        found["UserIdGroupPairs"] = [{"GroupId": peer, **described}]
+    if "CidrIp" in rule:
+        found["IpRanges"] = [{"CidrIp": rule["CidrIp"], **described}]
+    return found
+
+
+class SecurityGroup(Handler):
+    """A group, with the rules that stand in it."""
+
+    kind = "AWS::EC2::SecurityGroup"
+    service = "ec2"
+    deletes = ("DeleteSecurityGroup", "GroupId")
+    describes = ("DescribeSecurityGroups", "GroupIds")
+    answers: ClassVar = {"GroupId": "", "Id": "", "VpcId": "SecurityGroups.0.VpcId"}
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the group and its rules."""
+        ec2 = context.clients("ec2")
+        # moto does not look; a VPC that is not there is an error here.
+        ec2.describe_vpcs(VpcIds=[properties["VpcId"]])
+        answer = ec2.create_security_group(
+            GroupName=properties.get("GroupName") or context.new_name(255),
+            Description=properties["GroupDescription"],
+            VpcId=properties["VpcId"],
+        )
+        group: str = answer["GroupId"]
+        context.note(group)
+        retag(context, group, {}, properties)
+        self._rules(context, group, {}, properties)
+        return group
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change tags and rules."""
+        retag(context, physical_id, old, new)
+        self._rules(context, physical_id, old, new)
+
+    @staticmethod
+    def _rules(context: Context, group: str, old: Object, new: Object) -> None:
+        ec2 = context.clients("ec2")
+        for name, add, remove, default in (
+            (
+                "SecurityGroupIngress",
+                ec2.authorize_security_group_ingress,
+                ec2.revoke_security_group_ingress,
+                [],
+            ),
+            (
+                "SecurityGroupEgress",
+                ec2.authorize_security_group_egress,
+                ec2.revoke_security_group_egress,
+                [_ALL_OUT],
+            ),
+        ):
+            before = [permission(each) for each in old.get(name, [])] or default
+            after = [permission(each) for each in new.get(name, [])] or default
+            # A rule that differs in its description alone is the same rule to EC2.
+            for each in before:
+                if each not in after:
+                    remove(GroupId=group, IpPermissions=[each])
+            for each in after:
+                if each not in before:
+                    add(GroupId=group, IpPermissions=[each])
+
+
+class Rule(Handler):
+    """One rule, as a resource of its own."""
+
+    answers: ClassVar = {"Id": ""}
+
+    def __init__(self, kind: str, direction: str) -> None:
+        self.kind, self._direction = kind, direction
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Add the rule to its group."""
+        add = getattr(context.clients("ec2"), f"authorize_security_group_{self._direction}")
+        answer = add(GroupId=properties["GroupId"], IpPermissions=[permission(properties)])
+        return str(answer["SecurityGroupRules"][0]["SecurityGroupRuleId"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change the description, which is all that can change."""
+        del physical_id, old
+        change = getattr(
+            context.clients("ec2"), f"update_security_group_rule_descriptions_{self._direction}"
+        )
+        change(GroupId=new["GroupId"], IpPermissions=[permission(new)])
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Take the rule from its group."""
+        del physical_id
+        remove = getattr(context.clients("ec2"), f"revoke_security_group_{self._direction}")
+        remove(GroupId=properties["GroupId"], IpPermissions=[permission(properties)])
+
+
+HANDLERS: tuple[Handler, ...] = (
+    SecurityGroup(),
+    Rule("AWS::EC2::SecurityGroupIngress", "ingress"),
+    Rule("AWS::EC2::SecurityGroupEgress", "egress"),
+)

@@ -1,0 +1,208 @@
+"""Networks: VPCs, subnets, gateways, routes, endpoints and flow logs."""
+
+from annex.localcloud.aws.resources.ec2 import Ec2, retag
+from annex.localcloud.aws.resources.handler import Context, Handler, call
+from annex.localcloud.aws.values import Object
+
+
+class Vpc(Ec2):
+    """A VPC, whose DNS settings are operations of their own."""
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make a VPC."""
+        physical_id = super().create(context, properties)
+        self._set_dns(context, physical_id, {}, properties)
+        return physical_id
+
+    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change DNS settings."""
+        self._set_dns(context, physical_id, old, new)
+
+    @staticmethod
+    def _set_dns(context: Context, physical_id: str, old: Object, new: Object) -> None:
+        for name in ("EnableDnsSupport", "EnableDnsHostnames"):
+            if name in new and new[name] != old.get(name):
+                context.clients("ec2").modify_vpc_attribute(
+                    VpcId=physical_id, **{name: {"Value": new[name]}}
+                )
+
+
+class Subnet(Ec2):
+    """A subnet; whether it gives public addresses is an operation of its own."""
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make a subnet."""
+        physical_id = super().create(context, properties)
+        self.modify(context, physical_id, {}, properties)
+        return physical_id
+
+    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change whether nodes get public addresses."""
+        public = new.get("MapPublicIpOnLaunch", False)
+        if public != old.get("MapPublicIpOnLaunch", False):
+            context.clients("ec2").modify_subnet_attribute(
+                SubnetId=physical_id, MapPublicIpOnLaunch={"Value": public}
+            )
+
+
+class Eip(Ec2):
+    """An address; its physical id is the address itself."""
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Give the address back."""
+        del properties
+        found = self.attributes(context, physical_id, {})
+        context.clients("ec2").release_address(AllocationId=found["AllocationId"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change tags."""
+        allocation = str(self.attributes(context, physical_id, {})["AllocationId"])
+        super().update(context, allocation, old, new)
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Take an address."""
+        answer = context.clients("ec2").allocate_address(Domain=properties.get("Domain", "vpc"))
+        retag(context, answer["AllocationId"], {}, properties)
+        return str(answer["PublicIp"])
+
+
+class GatewayAttachment(Handler):
+    """An Internet gateway in a VPC."""
+
+    kind = "AWS::EC2::VPCGatewayAttachment"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Attach."""
+        context.clients("ec2").attach_internet_gateway(**properties)
+        return f"IGW|{properties['VpcId']}"
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Detach."""
+        del physical_id
+        context.clients("ec2").detach_internet_gateway(**properties)
+
+
+class Route(Handler):
+    """One route of a table."""
+
+    kind = "AWS::EC2::Route"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Add the route."""
+        call(context, "ec2", "CreateRoute", properties)
+        return f"{properties['RouteTableId']}|{properties['DestinationCidrBlock']}"
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Send the traffic somewhere else."""
+        del physical_id, old
+        call(context, "ec2", "ReplaceRoute", new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the route."""
+        del physical_id
+        context.clients("ec2").delete_route(
+            RouteTableId=properties["RouteTableId"],
+            DestinationCidrBlock=properties["DestinationCidrBlock"],
+        )
+
+
+class FlowLog(Ec2):
+    """Flow logs of one VPC, subnet or interface."""
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Begin to log."""
+        given = {**properties, "ResourceIds": [properties["ResourceId"]]}
+        return super().create(context, given)
+
+
+class Endpoint(Ec2):
+    """An endpoint of another service in the VPC."""
+
+    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change tables, subnets and groups."""
+        changed: Object = {}
+        for name, add, remove in (
+            ("RouteTableIds", "AddRouteTableIds", "RemoveRouteTableIds"),
+            ("SubnetIds", "AddSubnetIds", "RemoveSubnetIds"),
+            ("SecurityGroupIds", "AddSecurityGroupIds", "RemoveSecurityGroupIds"),
+        ):
+            before, after = set(old.get(name, [])), set(new.get(name, []))
+            if after - before:
+                changed[add] = sorted(after - before)
+            if before - after:
+                changed[remove] = sorted(before - after)
+        if new.get("PrivateDnsEnabled") != old.get("PrivateDnsEnabled"):
+            changed["PrivateDnsEnabled"] = new.get("PrivateDnsEnabled", False)
+        if changed:
+            context.clients("ec2").modify_vpc_endpoint(VpcEndpointId=physical_id, **changed)
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Vpc(
+        "AWS::EC2::VPC",
+        ("CreateVpc", "Vpc.VpcId"),
+        ("DeleteVpc", "VpcId"),
+        answers={"VpcId": "Vpcs.0.VpcId", "CidrBlock": "Vpcs.0.CidrBlock"},
+        describes=("DescribeVpcs", "VpcIds"),
+    ),
+    Subnet(
+        "AWS::EC2::Subnet",
+        ("CreateSubnet", "Subnet.SubnetId"),
+        ("DeleteSubnet", "SubnetId"),
+        answers={
+            "SubnetId": "Subnets.0.SubnetId",
+            "AvailabilityZone": "Subnets.0.AvailabilityZone",
+            "CidrBlock": "Subnets.0.CidrBlock",
+            "VpcId": "Subnets.0.VpcId",
+        },
+        describes=("DescribeSubnets", "SubnetIds"),
+    ),
+    Ec2(
+        "AWS::EC2::InternetGateway",
+        ("CreateInternetGateway", "InternetGateway.InternetGatewayId"),
+        ("DeleteInternetGateway", "InternetGatewayId"),
+        answers={"InternetGatewayId": ""},
+    ),
+    Ec2(
+        "AWS::EC2::NatGateway",
+        ("CreateNatGateway", "NatGateway.NatGatewayId"),
+        ("DeleteNatGateway", "NatGatewayId"),
+        answers={"NatGatewayId": ""},
+    ),
+    Ec2(
+        "AWS::EC2::RouteTable",
+        ("CreateRouteTable", "RouteTable.RouteTableId"),
+        ("DeleteRouteTable", "RouteTableId"),
+        answers={"RouteTableId": ""},
+    ),
+    Ec2(
+        "AWS::EC2::SubnetRouteTableAssociation",
+        ("AssociateRouteTable", "AssociationId"),
+        ("DisassociateRouteTable", "AssociationId"),
+        answers={"Id": ""},
+    ),
+    Eip(
+        "AWS::EC2::EIP",
+        ("AllocateAddress", "PublicIp"),
+        ("ReleaseAddress", "AllocationId"),
+        answers={
+            "AllocationId": "Addresses.0.AllocationId",
+            "PublicIp": "Addresses.0.PublicIp",
+        },
+        describes=("DescribeAddresses", "PublicIps"),
+    ),
+    FlowLog(
+        "AWS::EC2::FlowLog",
+        ("CreateFlowLogs", "FlowLogIds.0"),
+        ("DeleteFlowLogs", "FlowLogIds"),
+        answers={"Id": ""},
+    ),
+    Endpoint(
+        "AWS::EC2::VPCEndpoint",
+        ("CreateVpcEndpoint", "VpcEndpoint.VpcEndpointId"),
+        ("DeleteVpcEndpoints", "VpcEndpointIds"),
+        answers={"Id": ""},
+    ),
+    GatewayAttachment(),
+    Route(),
+)

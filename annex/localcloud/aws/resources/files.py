@@ -1,0 +1,118 @@
+"""File systems: FSx for Lustre with its data repositories, and EFS."""
+
+from typing import ClassVar
+
+from annex.localcloud.aws.resources.handler import RESOURCE, Context, Handler, change_tags
+from annex.localcloud.aws.values import Object
+
+
+class FileSystem(Handler):
+    """A file system of FSx."""
+
+    kind = "AWS::FSx::FileSystem"
+    service = "fsx"
+    creates = ("CreateFileSystem", "FileSystem.FileSystemId")
+    deletes = ("DeleteFileSystem", "FileSystemId")
+    describes = ("DescribeFileSystems", "FileSystemIds")
+    answers: ClassVar = {
+        "DNSName": "FileSystems.0.DNSName",
+        "LustreMountName": "FileSystems.0.LustreConfiguration.MountName",
+        "ResourceARN": "FileSystems.0.ResourceARN",
+        "Id": "",
+    }
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change size, throughput and Lustre's settings."""
+        changed: Object = {
+            name: new[name]
+            for name in ("StorageCapacity", "FileSystemTypeVersion")
+            if name in new and new[name] != old.get(name)
+        }
+        before, after = (one.get("LustreConfiguration", {}) for one in (old, new))
+        lustre = {name: value for name, value in after.items() if value != before.get(name)}
+        if lustre:
+            changed["LustreConfiguration"] = lustre
+        if changed:
+            context.clients("fsx").update_file_system(FileSystemId=physical_id, **changed)
+        fsx, arn = context.clients("fsx"), self.attributes(context, physical_id, new)["ResourceARN"]
+        change_tags(fsx, RESOURCE, {"ResourceARN": arn}, old, new)
+
+
+class DataRepositoryAssociation(Handler):
+    """A folder of Lustre that stands for a prefix of S3."""
+
+    kind = "AWS::FSx::DataRepositoryAssociation"
+    service = "fsx"
+    creates = ("CreateDataRepositoryAssociation", "Association.AssociationId")
+    # The files stay.
+    deletes = ("DeleteDataRepositoryAssociation", "AssociationId")
+    describes = ("DescribeDataRepositoryAssociations", "AssociationIds")
+    answers: ClassVar = {"AssociationId": "", "ResourceARN": "Associations.0.ResourceARN"}
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change what is copied by itself."""
+        del old
+        names = ("ImportedFileChunkSize", "S3")
+        context.clients("fsx").update_data_repository_association(
+            AssociationId=physical_id, **{name: new[name] for name in names if name in new}
+        )
+
+
+class Efs(Handler):
+    """A file system of EFS."""
+
+    kind = "AWS::EFS::FileSystem"
+    service = "efs"
+    creates = ("CreateFileSystem", "FileSystemId")
+    renamed: ClassVar = {"FileSystemTags": "Tags"}
+    deletes = ("DeleteFileSystem", "FileSystemId")
+    describes = ("DescribeFileSystems", "FileSystemId")
+    answers: ClassVar = {"FileSystemId": "", "Arn": "FileSystems.0.FileSystemArn"}
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the file system."""
+        physical_id = super().create(context, properties)
+        context.note(physical_id)
+        if "LifecyclePolicies" in properties:
+            context.clients("efs").put_lifecycle_configuration(
+                FileSystemId=physical_id, LifecyclePolicies=properties["LifecyclePolicies"]
+            )
+        return physical_id
+
+
+class MountTarget(Handler):
+    """Where one subnet reaches EFS."""
+
+    kind = "AWS::EFS::MountTarget"
+    service = "efs"
+    creates = ("CreateMountTarget", "MountTargetId")
+    deletes = ("DeleteMountTarget", "MountTargetId")
+    answers: ClassVar = {"Id": ""}
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change security groups."""
+        del old
+        context.clients("efs").modify_mount_target_security_groups(
+            MountTargetId=physical_id, SecurityGroups=new["SecurityGroups"]
+        )
+
+
+class AccessPoint(Handler):
+    """A folder of EFS with an owner of its own."""
+
+    kind = "AWS::EFS::AccessPoint"
+    service = "efs"
+    creates = ("CreateAccessPoint", "AccessPointId")
+    renamed: ClassVar = {"AccessPointTags": "Tags"}
+    deletes = ("DeleteAccessPoint", "AccessPointId")
+    describes = ("DescribeAccessPoints", "AccessPointId")
+    answers: ClassVar = {"AccessPointId": "", "Arn": "AccessPoints.0.AccessPointArn"}
+
+
+HANDLERS: tuple[Handler, ...] = (
+    FileSystem(),
+    DataRepositoryAssociation(),
+    Efs(),
+    MountTarget(),
+    AccessPoint(),
+)

@@ -1,0 +1,205 @@
+"""What a resource type can do, and what it is given to do it.
+
+Turns a template's properties into what a service's operation takes.
+
+Most of them have the same names, but for the case of their first letters.
+"""
+
+import json
+import secrets
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from botocore import xform_name
+
+from annex.localcloud.aws.clients import Clients
+from annex.localcloud.aws.values import Object, Value, pick
+
+RESOURCE = ("UntagResource", "TagResource")
+"""What most services call their operations on tags."""
+
+_SUFFIX_LENGTH = 12
+_LETTERS = string.ascii_uppercase + string.digits
+
+
+@dataclass(frozen=True)
+class Context:
+    """One resource of one stack, and the services of its region."""
+
+    clients: Clients
+    region: str
+    stack: str
+    name: str
+    """The resource's name in the template."""
+    note: Callable[[str], None] = lambda _: None
+    """Takes the physical id of what is made in several calls, right after the first of them: if a
+    later one fails, it is deleted."""
+
+    def new_name(self, limit: int = 128) -> str:
+        """Make up a name as CloudFormation does where the template gives none."""
+        suffix = "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX_LENGTH))
+        return f"{f'{self.stack}-{self.name}'[: limit - _SUFFIX_LENGTH - 1]}-{suffix}"
+
+
+class Handler:
+    """A resource type. Properties come without functions."""
+
+    kind: str
+    service: str
+    """Whose operations the next are; two of them with their arguments for the physical id."""
+    creates: tuple[str, str]
+    """An operation that makes it, and where the answer has the physical id."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Properties that this operation calls otherwise."""
+    deletes: tuple[str, ...]
+    describes: tuple[str, ...] | None = None
+    separator = "|"
+    """Of the parts of a physical id, where the operations take several arguments."""
+    answers: ClassVar[Mapping[str, str]] = {}
+    """Attributes, and where the describing operation has them; empty for the physical id."""
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the resource and return its physical id."""
+        operation, path = self.creates
+        answer = call(context, self.service, operation, properties, self.renamed)
+        return str(pick(answer, path))
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change the resource in place."""
+        changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+        raise NotSupportedError(
+            f"local AWS cannot change {', '.join(changed)} of {self.kind} {physical_id} in place "
+            f"(resource {context.name})"
+        )
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the resource."""
+        del properties
+        self._ask(context, self.deletes, physical_id)
+
+    def exists(self, context: Context, physical_id: str) -> bool:
+        """Say whether it is there; asked only for what a template names, and may be taken over."""
+        del context, physical_id
+        return False
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return what Fn::GetAtt gives. Raises botocore's error if the resource is not there."""
+        del properties
+        found = self._ask(context, self.describes, physical_id) if self.describes else None
+        return {
+            name: pick(found, path) if path else physical_id for name, path in self.answers.items()
+        }
+
+    def _ask(self, context: Context, operation: tuple[str, ...], physical_id: str) -> Value:
+        """Call an operation that takes the physical id alone, its parts, or a list of such."""
+        name, *arguments = operation
+        client = context.clients(self.service)
+        members = client.meta.service_model.operation_model(name).input_shape.members
+        parts = physical_id.split(self.separator) if len(arguments) > 1 else [physical_id]
+        given = {
+            argument: [part] if members[argument].type_name == "list" else part
+            for argument, part in zip(arguments, parts, strict=True)
+        }
+        return getattr(client, xform_name(name))(**given)
+
+
+def untagged(properties: Object) -> Object:
+    """Return the properties without the tags, which are given by operations of their own."""
+    return {name: value for name, value in properties.items() if name != "Tags"}
+
+
+def change_tags(
+    client: Value, operations: tuple[str, str], owner: Object, old: Object, new: Object
+) -> None:
+    """Remove the tags, by their keys, that are gone, and add those that are new or changed.
+
+    `operations` take tags away and add them, both with `owner`; their models say in which form.
+    """
+    before, after = (tags_of(each) for each in (old, new))
+    gone = sorted(before.keys() - after.keys())
+    for operation, tags in zip(operations, (gone, after if after != before else {}), strict=True):
+        shape = client.meta.service_model.operation_model(operation).input_shape
+        (name,) = (each for each in shape.members if each.lower() in ("tags", "tagkeys"))
+        if tags:
+            member = shape.members[name]
+            getattr(client, xform_name(operation))(**owner, **{name: _tags(tags, member)})
+
+
+def _tags(tags: Value, shape: Value) -> Value:
+    """Write tags as an operation takes them: keys, a mapping, or a list of keys with values."""
+    if shape.type_name == "map" or shape.member.type_name == "string":
+        return tags
+    key, *value = shape.member.members
+    return [
+        {key: each, value[0]: tags[each]} if isinstance(tags, dict) else {key: each}
+        for each in tags
+    ]
+
+
+def tags_of(properties: Object) -> Object:
+    """Return a template's tags as a mapping; those of a node group have this form already."""
+    given = properties.get("Tags", {})
+    return given if isinstance(given, dict) else {each["Key"]: each["Value"] for each in given}
+
+
+class NotSupportedError(Exception):
+    """An update that is refused before anything has changed."""
+
+
+def call(
+    context: Context,
+    service: str,
+    operation: str,
+    properties: Object,
+    renamed: Mapping[str, str] | None = None,
+    **more: Value,
+) -> Object:
+    """Call an operation with those of the properties that it knows, and with more."""
+    client = context.clients(service)
+    shape = client.meta.service_model.operation_model(operation).input_shape
+    given = {(renamed or {}).get(name, name): value for name, value in properties.items()}
+    arguments = {**_structure(given, shape, ignored=True), **more}
+    answer: Object = getattr(client, xform_name(operation))(**arguments)
+    return answer
+
+
+def shaped(context: Context, service: str, operation: str, member: str, value: Value) -> Value:
+    """Return one argument of an operation in the form that it takes."""
+    model = context.clients(service).meta.service_model
+    return _value(value, model.operation_model(operation).input_shape.members[member])
+
+
+def _structure(value: Object, shape: Value, *, ignored: bool = False) -> Object:
+    members = {name.lower(): name for name in shape.members}
+    found: Object = {}
+    for name, inner in value.items():
+        member = members.get(name.lower())
+        if member is not None:
+            found[member] = _value(inner, shape.members[member])
+        elif not ignored:
+            # Left as it is, for botocore to refuse.
+            found[name] = inner
+    return found
+
+
+def _value(value: Value, shape: Value) -> Value:
+    if shape.type_name == "structure" and isinstance(value, dict):
+        return _structure(value, shape)
+    if shape.type_name == "list" and isinstance(value, list):
+        return [_value(each, shape.member) for each in value]
+    if shape.type_name == "map" and isinstance(value, dict):
+        return {key: _value(each, shape.value) for key, each in value.items()}
+    if shape.type_name in ("integer", "long") and isinstance(value, str | float):
+        return int(value)
+    return _text(value) if shape.type_name == "string" else value
+
+
+def _text(value: Value) -> Value:
+    """Return a number, or a policy that a template has as an object, as a text."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value) if isinstance(value, int | float) else value

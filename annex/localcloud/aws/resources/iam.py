@@ -1,0 +1,146 @@
+"""Roles, their policies, and instance profiles."""
+
+import json
+from typing import ClassVar
+
+from annex.localcloud.aws.resources.handler import Context, Handler, change_tags
+from annex.localcloud.aws.values import Object
+
+_NAME_LIMIT = 64
+
+
+class Role(Handler):
+    """A role, with its inline policies and those that are attached to it."""
+
+    kind = "AWS::IAM::Role"
+    service = "iam"
+    describes = ("GetRole", "RoleName")
+    answers: ClassVar = {"Arn": "Role.Arn", "RoleId": "Role.RoleId"}
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the role."""
+        name = properties.get("RoleName") or context.new_name(_NAME_LIMIT)
+        optional = ("Path", "Description", "MaxSessionDuration", "PermissionsBoundary", "Tags")
+        context.clients("iam").create_role(
+            RoleName=name,
+            AssumeRolePolicyDocument=json.dumps(properties["AssumeRolePolicyDocument"]),
+            **{key: properties[key] for key in optional if key in properties},
+        )
+        context.note(name)
+        self._policies(context, name, {}, properties)
+        return str(name)
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change what the role trusts and may do."""
+        iam = context.clients("iam")
+        iam.update_assume_role_policy(
+            RoleName=physical_id, PolicyDocument=json.dumps(new["AssumeRolePolicyDocument"])
+        )
+        if new.get("Description") != old.get("Description"):
+            iam.update_role_description(
+                RoleName=physical_id, Description=new.get("Description", "")
+            )
+        if new.get("PermissionsBoundary") != old.get("PermissionsBoundary"):
+            if "PermissionsBoundary" in new:
+                iam.put_role_permissions_boundary(
+                    RoleName=physical_id, PermissionsBoundary=new["PermissionsBoundary"]
+                )
+            else:
+                iam.delete_role_permissions_boundary(RoleName=physical_id)
+        change_tags(iam, ("UntagRole", "TagRole"), {"RoleName": physical_id}, old, new)
+        self._policies(context, physical_id, old, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the role and what belongs to it; a policy of somebody else stands in the way."""
+        iam = context.clients("iam")
+        # Those that the role has: its creation may have stopped half way.
+        for each in iam.list_role_policies(RoleName=physical_id)["PolicyNames"]:
+            if each in [one["PolicyName"] for one in properties.get("Policies", [])]:
+                iam.delete_role_policy(RoleName=physical_id, PolicyName=each)
+        for each in iam.list_attached_role_policies(RoleName=physical_id)["AttachedPolicies"]:
+            if each["PolicyArn"] in properties.get("ManagedPolicyArns", []):
+                iam.detach_role_policy(RoleName=physical_id, PolicyArn=each["PolicyArn"])
+        iam.delete_role(RoleName=physical_id)
+
+    @staticmethod
+    def _policies(context: Context, name: str, old: Object, new: Object) -> None:
+        iam = context.clients("iam")
+        before, after = (
+            {each["PolicyName"]: each["PolicyDocument"] for each in one.get("Policies", [])}
+            for one in (old, new)
+        )
+        for each in before.keys() - after.keys():
+            iam.delete_role_policy(RoleName=name, PolicyName=each)
+        for each, document in after.items():
+            if document != before.get(each):
+                iam.put_role_policy(
+                    RoleName=name, PolicyName=each, PolicyDocument=json.dumps(document)
+                )
+        attached, wanted = (set(one.get("ManagedPolicyArns", [])) for one in (old, new))
+        for arn in sorted(attached - wanted):
+            iam.detach_role_policy(RoleName=name, PolicyArn=arn)
+        for arn in sorted(wanted - attached):
+            iam.attach_role_policy(RoleName=name, PolicyArn=arn)
+
+
+class Policy(Handler):
+    """An inline policy of roles, as a resource of its own."""
+
+    kind = "AWS::IAM::Policy"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Give the policy to its roles."""
+        self.update(context, "", {}, properties)
+        return context.new_name()
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Write the policy again; take it from roles that are no longer named."""
+        del physical_id
+        gone = set(old.get("Roles", [])) - set(new.get("Roles", []))
+        if old.get("PolicyName") != new["PolicyName"]:
+            gone = set(old.get("Roles", []))
+        for role in gone:
+            context.clients("iam").delete_role_policy(RoleName=role, PolicyName=old["PolicyName"])
+        for role in new.get("Roles", []):
+            context.clients("iam").put_role_policy(
+                RoleName=role,
+                PolicyName=new["PolicyName"],
+                PolicyDocument=json.dumps(new["PolicyDocument"]),
+            )
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Take the policy from its roles."""
+        del physical_id
+        for role in properties.get("Roles", []):
+            context.clients("iam").delete_role_policy(
+                RoleName=role, PolicyName=properties["PolicyName"]
+            )
+
+
+class InstanceProfile(Handler):
+    """What gives an instance its role."""
+
+    kind = "AWS::IAM::InstanceProfile"
+    service = "iam"
+    describes = ("GetInstanceProfile", "InstanceProfileName")
+    answers: ClassVar = {"Arn": "InstanceProfile.Arn"}
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the profile."""
+        iam = context.clients("iam")
+        name = str(properties.get("InstanceProfileName") or context.new_name())
+        iam.create_instance_profile(InstanceProfileName=name, Path=properties.get("Path", "/"))
+        context.note(name)
+        for role in properties["Roles"]:
+            iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+        return name
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the profile."""
+        iam = context.clients("iam")
+        for role in properties["Roles"]:
+            iam.remove_role_from_instance_profile(InstanceProfileName=physical_id, RoleName=role)
+        iam.delete_instance_profile(InstanceProfileName=physical_id)
+
+
+HANDLERS: tuple[Handler, ...] = (Role(), Policy(), InstanceProfile())

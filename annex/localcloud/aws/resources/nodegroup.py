@@ -1,0 +1,93 @@
+"""Managed node groups, and what AWS refuses to change together."""
+
+from typing import ClassVar
+
+from annex.localcloud.aws.resources.eks import changed, retag, tags_argument
+from annex.localcloud.aws.resources.handler import (
+    Context,
+    Handler,
+    NotSupportedError,
+    call,
+    untagged,
+)
+from annex.localcloud.aws.values import Object
+
+_VERSIONS = ("Version", "ReleaseVersion", "LaunchTemplate")
+_SETTINGS = ("ScalingConfig", "UpdateConfig", "NodeRepairConfig")
+
+# aws-cdk#16644 and containers-roadmap#1258 quote it; it speaks of launch templates too.
+TOGETHER = "Version and ReleaseVersion updates cannot be combined with other updates"
+
+
+class Nodegroup(Handler):
+    """A managed node group."""
+
+    kind = "AWS::EKS::Nodegroup"
+    service = "eks"
+    deletes = ("DeleteNodegroup", "clusterName", "nodegroupName")
+    describes = ("DescribeNodegroup", "clusterName", "nodegroupName")
+    separator = "/"
+    answers: ClassVar = {
+        "Arn": "nodegroup.nodegroupArn",
+        "ClusterName": "nodegroup.clusterName",
+        "NodegroupName": "nodegroup.nodegroupName",
+        "Id": "",
+    }
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the group, with the nodes that it wants."""
+        plain = untagged(properties)
+        plain.setdefault("NodegroupName", context.new_name(63))
+        answer = call(context, "eks", "CreateNodegroup", plain, **tags_argument(properties))
+        group = answer["nodegroup"]
+        return f"{group['clusterName']}/{group['nodegroupName']}"
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change versions, or settings: EKS takes one kind of change at a time.
+
+        A block that is as it was is not sent again; one that differs in any part is sent whole
+        (eksctl#3532).
+        """
+        cluster, group = physical_id.split("/")
+        versions = changed(old, new, *_VERSIONS)
+        others = [
+            name
+            for name in (*_SETTINGS, "Labels", "Taints", "Tags")
+            if new.get(name) != old.get(name)
+        ]
+        if versions and others:
+            raise NotSupportedError(TOGETHER)
+        names = {"ClusterName": cluster, "NodegroupName": group}
+        if versions:
+            call(context, "eks", "UpdateNodegroupVersion", {**names, **versions})
+            return
+        settings = changed(old, new, *_SETTINGS)
+        more: Object = {}
+        if "Labels" in others:
+            before, after = old.get("Labels", {}), new.get("Labels", {})
+            more["labels"] = {
+                "addOrUpdateLabels": after,
+                "removeLabels": sorted(before.keys() - after.keys()),
+            }
+        if "Taints" in others:
+            more["taints"] = _taints(old.get("Taints", []), new.get("Taints", []))
+        if settings or more:
+            call(context, "eks", "UpdateNodegroupConfig", {**names, **settings}, **more)
+        if "Tags" in others:
+            retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
+
+
+def _taints(old: list[Object], new: list[Object]) -> Object:
+    def lower(taint: Object) -> Object:
+        return {key.lower(): value for key, value in taint.items()}
+
+    gone = [lower(each) for each in old if each not in new]
+    kept = [(each["key"], each["effect"]) for each in map(lower, new)]
+    return {
+        "addOrUpdateTaints": [lower(each) for each in new],
+        # The same key with another value is a change, which EKS refuses to see in both lists.
+        "removeTaints": [each for each in gone if (each["key"], each["effect"]) not in kept],
+    }
+
+
+HANDLERS: tuple[Handler, ...] = (Nodegroup(),)

@@ -1,0 +1,40 @@
+"""Every resource type that local AWS can make."""
+
+from annex.localcloud.aws.cloudformation.errors import ResourceError
+from annex.localcloud.aws.resources import (
+    buckets,
+    builds,
+    ec2_groups,
+    ec2_network,
+    ec2_nodes,
+    eks,
+    files,
+    iam,
+    keys_and_logs,
+    nodegroup,
+)
+from annex.localcloud.aws.resources.handler import Handler
+
+_HANDLERS: dict[str, Handler] = {
+    handler.kind: handler
+    for module in (
+        buckets,
+        builds,
+        ec2_groups,
+        ec2_network,
+        ec2_nodes,
+        eks,
+        files,
+        iam,
+        keys_and_logs,
+        nodegroup,
+    )
+    for handler in module.HANDLERS
+}
+
+
+def handler_of(kind: str) -> Handler:
+    """Return what makes resources of a type. Raises ResourceError if nothing does."""
+    if kind not in _HANDLERS:
+        raise ResourceError(f"Unrecognized resource type, or one that local AWS lacks: [{kind}]")
+    return _HANDLERS[kind]

@@ -1,0 +1,230 @@
+"""What moto's EC2 lacks: placement groups, capacity reservations, and what EC2 refuses.
+
+It refuses networks whose parts do not belong together, and deletions of what is in use. Capacity
+Blocks are among the reservations, without a price.
+"""
+
+import re
+import uuid
+from datetime import UTC, datetime
+
+from moto.core.responses import ActionResult, EmptyResult
+from moto.ec2.models.elastic_network_interfaces import NetworkInterface
+from moto.ec2.responses import EC2Response
+
+from annex.localcloud.aws.services.operation import ServiceError, found, kept, parameters, present
+from annex.localcloud.aws.values import ACCOUNT, Object, Value
+
+_SERVICE = re.compile(r"com\.amazonaws\.(?P<region>[a-z]{2}(-[a-z]+)+-\d)\.")
+
+
+class Ec2Api(EC2Response):
+    """EC2 with placement groups, reservations and dependencies."""
+
+    def create_capacity_reservation(self) -> ActionResult:
+        """CreateCapacityReservation; active at once."""
+        given = parameters(self)
+        number = f"cr-{uuid.uuid4().hex[:17]}"
+        count = int(given["InstanceCount"])
+        found = present(
+            {
+                "CapacityReservationId": number,
+                "OwnerId": ACCOUNT,
+                "InstanceType": given["InstanceType"],
+                "InstancePlatform": given["InstancePlatform"],
+                "AvailabilityZone": given.get("AvailabilityZone"),
+                "TotalInstanceCount": count,
+                "AvailableInstanceCount": count,
+                "State": "active",
+                "StartDate": datetime.now(tz=UTC),
+                "EndDate": given.get("EndDate"),
+                "InstanceMatchCriteria": given.get("InstanceMatchCriteria", "open"),
+            }
+        )
+        self._reservations()[number] = found
+        return ActionResult({"CapacityReservation": found})
+
+    def describe_capacity_reservations(self) -> ActionResult:
+        """DescribeCapacityReservations; an unknown one is an error."""
+        wanted = parameters(self).get("CapacityReservationIds") or list(self._reservations())
+        return ActionResult({"CapacityReservations": [self._reservation(each) for each in wanted]})
+
+    def _reservations(self) -> Object:
+        return kept(self.ec2_backend, "reservations")
+
+    def _reservation(self, number: str) -> Object:
+        missing = ServiceError(
+            "InvalidCapacityReservationId.NotFound",
+            f"The Capacity Reservation '{number}' does not exist.",
+        )
+        return found(self.ec2_backend, "reservations", number, missing)
+
+    def create_nat_gateway(self) -> Value:
+        """CreateNatGateway; an address serves one."""
+        allocation = parameters(self).get("AllocationId")
+        if allocation:
+            (address, *_) = self.ec2_backend.address_by_allocation([allocation])
+            if address.association_id:
+                raise ServiceError(
+                    "Resource.AlreadyAssociated",
+                    f"Elastic IP address [{allocation}] is already associated",
+                )
+        return super().create_nat_gateway()
+
+    def attach_internet_gateway(self) -> Value:
+        """AttachInternetGateway; a VPC has one at most."""
+        vpc = parameters(self)["VpcId"]
+        if any(each.vpc and each.vpc.id == vpc for each in self._gateways()):
+            raise ServiceError(
+                "InvalidParameterValue", f"Network {vpc} already has an internet gateway attached"
+            )
+        return super().attach_internet_gateway()
+
+    def create_route(self) -> Value:
+        """CreateRoute; an internet gateway is of the table's VPC, and attached before."""
+        given = parameters(self)
+        gateway, table = given.get("GatewayId") or "", given["RouteTableId"]
+        found = [each for each in self._gateways() if each.id == gateway]
+        own = self.ec2_backend.get_route_table(table).vpc_id
+        if found and (found[0].vpc is None or found[0].vpc.id != own):
+            raise ServiceError(
+                "InvalidParameterValue",
+                f"route table {table} and network gateway {gateway} belong to different networks",
+            )
+        return super().create_route()
+
+    def authorize_security_group_ingress(self) -> Value:
+        """AuthorizeSecurityGroupIngress; a group of another VPC takes a peering."""
+        self._check_groups(parameters(self))
+        return super().authorize_security_group_ingress()
+
+    def authorize_security_group_egress(self) -> Value:
+        """AuthorizeSecurityGroupEgress, likewise."""
+        self._check_groups(parameters(self))
+        return super().authorize_security_group_egress()
+
+    def create_vpc_endpoint(self) -> Value:
+        """CreateVpcEndpoint; a service is of this region, or its region is named."""
+        given = parameters(self)
+        name = given.get("ServiceName") or ""
+        match = _SERVICE.match(name)
+        if match and match["region"] != self.region and not given.get("ServiceRegion"):
+            raise ServiceError(
+                "InvalidServiceName", f"The Vpc Endpoint Service '{name}' does not exist"
+            )
+        return super().create_vpc_endpoint()
+
+    def _gateways(self) -> list[Value]:
+        return list(self.ec2_backend.internet_gateways.values())
+
+    def _check_groups(self, given: Object) -> None:
+        own = self.ec2_backend.get_security_group_from_id(given.get("GroupId"))
+        if own is None or self.ec2_backend.vpc_pcxs:
+            return
+        for rule in given.get("IpPermissions") or []:
+            for pair in rule.get("UserIdGroupPairs") or []:
+                other = self.ec2_backend.get_security_group_from_id(pair.get("GroupId"))
+                if other is not None and other.vpc_id != own.vpc_id:
+                    raise ServiceError(
+                        "InvalidGroup.NotFound",
+                        "You have specified two resources that belong to different networks.",
+                    )
+
+    def delete_subnet(self) -> Value:
+        """DeleteSubnet, which an interface in it forbids: of a node, a file system, an endpoint."""
+        subnet = parameters(self)["SubnetId"]
+        if any(each.subnet.id == subnet for each in self._interfaces()):
+            raise ServiceError(
+                "DependencyViolation",
+                f"The subnet '{subnet}' has dependencies and cannot be deleted.",
+            )
+        return super().delete_subnet()
+
+    def delete_security_group(self) -> Value:
+        """DeleteSecurityGroup, which an interface and a rule of another group forbid."""
+        wanted = parameters(self).get("GroupId")
+        used = any(wanted == one.id for each in self._interfaces() for one in each.group_set)
+        if wanted and (used or self._is_named(wanted)):
+            raise ServiceError("DependencyViolation", f"resource {wanted} has a dependent object")
+        return super().delete_security_group()
+
+    def delete_vpc(self) -> Value:
+        """DeleteVpc, which a security group in it forbids."""
+        vpc = parameters(self)["VpcId"]
+        groups = self.ec2_backend.groups.get(vpc, {}).values()
+        if any(each.name != "default" for each in groups):
+            raise ServiceError(
+                "DependencyViolation", f"The vpc '{vpc}' has dependencies and cannot be deleted."
+            )
+        return super().delete_vpc()
+
+    def delete_nat_gateway(self) -> Value:
+        """DeleteNatGateway, and its interface."""
+        gateway = self.ec2_backend.nat_gateways.get(parameters(self)["NatGatewayId"])
+        answer = super().delete_nat_gateway()
+        if gateway is not None:
+            self.ec2_backend.enis.pop(gateway._eni.id, None)  # noqa: SLF001 -- moto keeps it there
+        return answer
+
+    def _interfaces(self) -> list[NetworkInterface]:
+        """Return the interfaces that live; moto keeps those of instances that have ended."""
+        return [
+            each
+            for each in self.ec2_backend.enis.values()
+            if each.instance is None or each.instance.state != "terminated"
+        ]
+
+    def _is_named(self, wanted: str) -> bool:
+        """Tell whether a rule of another group names a group."""
+        return any(
+            source.get("GroupId") == wanted
+            for groups in self.ec2_backend.groups.values()
+            for group in groups.values()
+            if group.id != wanted
+            for rule in (*group.ingress_rules, *group.egress_rules)
+            for source in (rule.source_group or {},)
+        )
+
+    def create_placement_group(self) -> ActionResult:
+        """CreatePlacementGroup."""
+        given = parameters(self)
+        name = given["GroupName"]
+        if name in self._groups():
+            raise ServiceError(
+                "InvalidPlacementGroup.Duplicate",
+                f"The Placement Group '{name}' already exists.",
+            )
+        number = f"pg-{uuid.uuid4().hex[:17]}"
+        group = present(
+            {
+                "GroupName": name,
+                "State": "available",
+                "Strategy": given.get("Strategy", "cluster"),
+                "PartitionCount": given.get("PartitionCount"),
+                "GroupId": number,
+                "GroupArn": f"arn:aws:ec2:{self.region}:{ACCOUNT}:placement-group/{name}",
+            }
+        )
+        self._groups()[name] = group
+        return ActionResult({"PlacementGroup": group})
+
+    def describe_placement_groups(self) -> ActionResult:
+        """DescribePlacementGroups."""
+        given = parameters(self)
+        wanted = given.get("GroupNames") or list(self._groups())
+        return ActionResult({"PlacementGroups": [self._group(name) for name in wanted]})
+
+    def delete_placement_group(self) -> EmptyResult:
+        """DeletePlacementGroup."""
+        name = parameters(self)["GroupName"]
+        self._groups().pop(self._group(name)["GroupName"])
+        return EmptyResult()
+
+    def _groups(self) -> Object:
+        return kept(self.ec2_backend, "placement_groups")
+
+    def _group(self, name: str) -> Object:
+        missing = ServiceError(
+            "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
+        )
+        return found(self.ec2_backend, "placement_groups", name, missing)

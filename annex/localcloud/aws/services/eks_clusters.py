@@ -1,0 +1,171 @@
+"""EKS clusters as moto lacks them: their security group, protection, versions and updates."""
+
+from datetime import UTC, datetime, time
+from typing import ClassVar
+
+from moto.core.responses import ActionResult, EmptyResult
+from moto.eks.models import Cluster
+from moto.eks.responses import EKSResponse
+
+from annex.localcloud.aws.cloudformation.regions import Regions
+from annex.localcloud.aws.services.api_server import ApiServer
+from annex.localcloud.aws.services.operation import (
+    InvalidParameterError,
+    InvalidRequestError,
+    NotFoundError,
+    kept,
+    parameters,
+    update_record,
+)
+from annex.localcloud.aws.values import Value
+from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORT_ENDS
+
+# What describing tells and moto does not keep: by our name, the attribute that moto's answer reads.
+_SETTINGS = {
+    "accessConfig": "access_config",
+    "upgradePolicy": "upgrade_policy",
+    "deletionProtection": "deletion_protection",
+    "kubeApiServerConfig": "kube_api_server_config",
+}
+
+
+class Clusters(EKSResponse):
+    """Operations on clusters."""
+
+    regions: ClassVar[Regions]
+    """Set once, when the server starts."""
+    api_server: ClassVar[ApiServer | None] = None
+    """Likewise; without one, endpoints lead nowhere."""
+
+    def client(self, service: str) -> Value:
+        """Return a client of this region."""
+        return self.regions.clients(self.region)(service)
+
+    def cluster(self, name: str) -> Cluster:
+        """Return a cluster. Raises EKS's error if there is none."""
+        return self.eks_backend.describe_cluster(name=name)
+
+    def create_cluster(self) -> ActionResult:
+        """CreateCluster; EKS makes the group of the control plane's interfaces."""
+        given = parameters(self)
+        network = dict(given["resourcesVpcConfig"])
+        ec2 = self.client("ec2")
+        subnets = ec2.describe_subnets(SubnetIds=network["subnetIds"])["Subnets"]
+        if len({each["AvailabilityZone"] for each in subnets}) < 2:  # noqa: PLR2004 -- EKS's rule
+            raise InvalidParameterError("Subnets specified must be in at least two different AZs")
+        name = given["name"]
+        if name in self.eks_backend.clusters:
+            raise InvalidParameterError(f"Cluster already exists with name: {name}")
+        group = ec2.create_security_group(
+            GroupName=f"eks-cluster-sg-{name}",
+            Description="EKS created security group applied to ENI that is attached to EKS "
+            "Control Plane master nodes, as well as any managed workloads.",
+            VpcId=subnets[0]["VpcId"],
+        )
+        network |= {"clusterSecurityGroupId": group["GroupId"], "vpcId": subnets[0]["VpcId"]}
+        cluster = self.eks_backend.create_cluster(
+            name=name,
+            version=given.get("version"),
+            role_arn=given["roleArn"],
+            resources_vpc_config=network,
+            kubernetes_network_config=given.get("kubernetesNetworkConfig"),
+            logging=given.get("logging"),
+            client_request_token=given.get("clientRequestToken"),
+            tags=given.get("tags"),
+            encryption_config=given.get("encryptionConfig"),
+            remote_network_config=given.get("remoteNetworkConfig"),
+        )
+        for setting, attribute in _SETTINGS.items():
+            setattr(cluster, attribute, given.get(setting))
+        if self.api_server:
+            self.api_server.stand_behind(cluster)
+        return ActionResult({"cluster": cluster})
+
+    def describe_cluster_versions(self) -> ActionResult:
+        """DescribeClusterVersions: those that this release knows."""
+        wanted = parameters(self).get("clusterVersions") or list(SUPPORT_ENDS)
+        versions = [
+            {
+                "clusterVersion": each,
+                "endOfStandardSupportDate": datetime.combine(ends, time(tzinfo=UTC)),
+            }
+            for each in wanted
+            if (ends := SUPPORT_ENDS.get(each)) is not None
+        ]
+        return ActionResult({"clusterVersions": versions})
+
+    def delete_cluster(self) -> ActionResult:
+        """DeleteCluster, which protection forbids."""
+        cluster = self.cluster(parameters(self)["name"])
+        if getattr(cluster, "deletion_protection", False):
+            raise InvalidRequestError(
+                f"Cannot delete cluster {cluster.name} because deletion protection is enabled"
+            )
+        deleted = self.eks_backend.delete_cluster(name=cluster.name)
+        group = cluster.resources_vpc_config.get("clusterSecurityGroupId")
+        if group:
+            self.client("ec2").delete_security_group(GroupId=group)
+        return ActionResult({"cluster": deleted})
+
+    def update_cluster_config(self) -> ActionResult:
+        """UpdateClusterConfig."""
+        given = parameters(self)
+        cluster = self.cluster(given.pop("name"))
+        if "resourcesVpcConfig" in given:
+            cluster.resources_vpc_config = {
+                **cluster.resources_vpc_config,
+                **given["resourcesVpcConfig"],
+            }
+        if "logging" in given:
+            cluster.logging = given["logging"]
+        for setting, attribute in _SETTINGS.items():
+            if setting in given:
+                setattr(cluster, attribute, given[setting])
+        return ActionResult({"update": update_record("ConfigUpdate", given)})
+
+    def update_cluster_version(self) -> ActionResult:
+        """UpdateClusterVersion: one minor version at a time, and never back."""
+        given = parameters(self)
+        cluster = self.cluster(given["name"])
+        now, wanted = (int(each.split(".")[1]) for each in (cluster.version, given["version"]))
+        if wanted != now + 1:
+            raise InvalidParameterError(
+                f"Unsupported Kubernetes minor version update from {cluster.version} to "
+                f"{given['version']}"
+            )
+        cluster.version = given["version"]
+        return ActionResult({"update": update_record("VersionUpdate", given)})
+
+    def tag_resource(self) -> EmptyResult:
+        """TagResource, of whatever has tags."""
+        given = parameters(self)
+        self._tags(given["resourceArn"]).update(given["tags"])
+        return EmptyResult()
+
+    def untag_resource(self) -> EmptyResult:
+        """UntagResource."""
+        given = parameters(self)
+        for key in given["tagKeys"]:
+            self._tags(given["resourceArn"]).pop(key, None)
+        return EmptyResult()
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        for cluster in self.eks_backend.clusters.values():
+            if cluster.arn == arn:
+                return _tags_of(cluster)
+            for group in cluster.nodegroups.values():
+                if group.arn == arn:
+                    return _tags_of(group)
+            for kind in ("addons", "entries", "associations"):
+                for each in kept(cluster, kind).values():
+                    if arn in each.values():
+                        tags: dict[str, str] = each.setdefault("tags", {})
+                        return tags
+        raise NotFoundError(f"The specified resource could not be found: {arn}")
+
+
+def _tags_of(owner: Value) -> dict[str, str]:
+    if owner.tags is None:
+        owner.tags = {}
+    tags: dict[str, str] = owner.tags
+    return tags

@@ -1,0 +1,171 @@
+"""Node groups as EKS keeps them: sizes in bounds, versions, and nodes that are instances."""
+
+from botocore.exceptions import ClientError
+from moto.core.responses import ActionResult
+from moto.eks.models import Cluster, Nodegroup
+
+from annex.localcloud.aws.services import nodes
+from annex.localcloud.aws.services.eks_clusters import Clusters
+from annex.localcloud.aws.services.operation import (
+    InvalidParameterError,
+    parameters,
+    update_record,
+)
+from annex.localcloud.aws.values import Object
+
+
+class Nodegroups(Clusters):
+    """Operations on node groups."""
+
+    def create_nodegroup(self) -> ActionResult:
+        """CreateNodegroup, with the nodes that it wants."""
+        given = parameters(self)
+        cluster = self.cluster(given["clusterName"])
+        given["scalingConfig"] = _all_sizes(given.get("scalingConfig", {}))
+        _check_sizes(given["scalingConfig"])
+        self._check_subnets(given["subnets"], cluster)
+        template = given.get("launchTemplate")
+        if template:
+            given["launchTemplate"] = template = self._template(template)
+        group = self.eks_backend.create_nodegroup(
+            cluster_name=given["clusterName"],
+            nodegroup_name=given["nodegroupName"],
+            scaling_config=given.get("scalingConfig"),
+            disk_size=given.get("diskSize"),
+            subnets=given["subnets"],
+            instance_types=given.get("instanceTypes"),
+            ami_type=given.get("amiType"),
+            remote_access=given.get("remoteAccess"),
+            node_role=given["nodeRole"],
+            labels=given.get("labels"),
+            taints=given.get("taints"),
+            tags=given.get("tags"),
+            client_request_token=given.get("clientRequestToken"),
+            launch_template=template,
+            capacity_type=given.get("capacityType"),
+            version=given.get("version") or cluster.version,
+            release_version=given.get("releaseVersion"),
+        )
+        # In the place of moto's defaults, which EKS does not have.
+        group.remote_access = given.get("remoteAccess", {})
+        group.resources = {"autoScalingGroups": [{"name": f"eks-{group.uuid}"}]}
+        group.update_config = given.get("updateConfig", {"maxUnavailable": 1})
+        group.node_repair_config = given.get("nodeRepairConfig")
+        if template and "instanceTypes" not in given:
+            # Told by the launch template alone, as EKS does.
+            group.instance_types = []
+        try:
+            nodes.adjust(self.client("ec2"), group)
+        except ClientError:
+            # A group that could not be made is not there, and does not keep its cluster.
+            self.eks_backend.delete_nodegroup(group.cluster_name, group.nodegroup_name)
+            raise
+        return ActionResult({"nodegroup": group})
+
+    def update_nodegroup_config(self) -> ActionResult:
+        """UpdateNodegroupConfig: of the sizes, those that are given."""
+        given = parameters(self)
+        group = self._group(given)
+        sizes = {**group.scaling_config, **given.get("scalingConfig", {})}
+        _check_sizes(sizes)
+        group.scaling_config = sizes
+        labels = given.get("labels", {})
+        gone = labels.get("removeLabels", [])
+        group.labels = {
+            **{key: value for key, value in group.labels.items() if key not in gone},
+            **labels.get("addOrUpdateLabels", {}),
+        }
+        taints = given.get("taints", {})
+        group.taints = _tainted(
+            group.taints, taints.get("addOrUpdateTaints", []), taints.get("removeTaints", [])
+        )
+        if "updateConfig" in given:
+            group.update_config = given["updateConfig"]
+        if "nodeRepairConfig" in given:
+            group.node_repair_config = given["nodeRepairConfig"]
+        nodes.adjust(self.client("ec2"), group)
+        return ActionResult({"update": update_record("ConfigUpdate", given)})
+
+    def update_nodegroup_version(self) -> ActionResult:
+        """UpdateNodegroupVersion, which replaces every node."""
+        given = parameters(self)
+        group = self._group(given)
+        if "launchTemplate" in given:
+            template = self._template(given["launchTemplate"])
+            if template["id"] != (group.launch_template or {}).get("id"):
+                raise InvalidParameterError(
+                    "You cannot specify a different launch template id or name"
+                )
+            group.launch_template = template
+        group.version = given.get("version", group.version)
+        group.release_version = given.get("releaseVersion", group.release_version)
+        nodes.replace(self.client("ec2"), group)
+        return ActionResult({"update": update_record("VersionUpdate", given)})
+
+    def delete_nodegroup(self) -> ActionResult:
+        """DeleteNodegroup, and its nodes."""
+        given = parameters(self)
+        group = self._group(given)
+        nodes.end(self.client("ec2"), group)
+        self.eks_backend.delete_nodegroup(given["clusterName"], given["nodegroupName"])
+        return ActionResult({"nodegroup": group})
+
+    def list_nodegroups(self) -> ActionResult:
+        """ListNodegroups; an unknown cluster is an error."""
+        cluster = self.cluster(parameters(self)["clusterName"])
+        return ActionResult({"nodegroups": list(cluster.nodegroups)})
+
+    def _group(self, given: Object) -> Nodegroup:
+        return self.eks_backend.describe_nodegroup(given["clusterName"], given["nodegroupName"])
+
+    def _check_subnets(self, subnets: list[str], cluster: Cluster) -> None:
+        if not subnets:
+            raise InvalidParameterError("Subnets: a node group needs at least one subnet")
+        network = cluster.resources_vpc_config["vpcId"]
+        found = self.client("ec2").describe_subnets(SubnetIds=subnets)["Subnets"]
+        foreign = [each["SubnetId"] for each in found if each["VpcId"] != network]
+        if foreign:
+            raise InvalidParameterError(
+                f"Subnets {', '.join(foreign)} are not in the cluster's VPC {network}"
+            )
+
+    def _template(self, wanted: Object) -> Object:
+        """Return a launch template with id, name and a version that exists."""
+        by = {"LaunchTemplateId": wanted["id"]} if "id" in wanted else {}
+        if "name" in wanted:
+            by = {"LaunchTemplateName": wanted["name"]}
+        versions = [wanted["version"]] if "version" in wanted else ["$Default"]
+        found = self.client("ec2").describe_launch_template_versions(**by, Versions=versions)
+        if not found["LaunchTemplateVersions"]:
+            raise InvalidParameterError(f"Launch template version {versions[0]} does not exist")
+        version = found["LaunchTemplateVersions"][0]
+        return {
+            "id": version["LaunchTemplateId"],
+            "name": version["LaunchTemplateName"],
+            "version": str(version["VersionNumber"]),
+        }
+
+
+def _all_sizes(given: Object) -> Object:
+    """Return the three sizes; what is not given follows from what is."""
+    low = given.get("minSize", min(1, given.get("desiredSize", 1)))
+    wanted = given.get("desiredSize", low)
+    high = max(2, wanted)
+    return {"minSize": low, "maxSize": high, "desiredSize": wanted, **given}
+
+
+def _check_sizes(sizes: Object) -> None:
+    low, wanted, high = (sizes.get(name) for name in ("minSize", "desiredSize", "maxSize"))
+    if low is not None and wanted is not None and low > wanted:
+        raise InvalidParameterError(
+            f"Minimum capacity {low} can't be greater than desired size {wanted}"
+        )
+    if wanted is not None and high is not None and wanted > high:
+        raise InvalidParameterError(
+            f"desired capacity {wanted} can't be greater than max size {high}"
+        )
+
+
+def _tainted(now: list[Object], added: list[Object], removed: list[Object]) -> list[Object]:
+    gone = [(each["key"], each["effect"]) for each in (*added, *removed)]
+    return [each for each in now or [] if (each["key"], each["effect"]) not in gone] + added

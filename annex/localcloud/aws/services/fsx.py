@@ -1,0 +1,189 @@
+"""FSx for Lustre as moto lacks it: mount names, updates and data repositories."""
+
+import json
+import secrets
+import string
+import uuid
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from moto.core.responses import ActionResult, EmptyResult
+from moto.fsx.models import FileSystem
+from moto.fsx.responses import FSxResponse
+
+from annex.localcloud.aws.cloudformation.regions import Regions
+from annex.localcloud.aws.services.operation import ServiceError, found, kept, parameters, present
+from annex.localcloud.aws.values import ACCOUNT, Object, Value
+
+_MOUNT_NAME_LENGTH = 8
+
+
+class FsxApi(FSxResponse):
+    """Operations on file systems and what they are linked with."""
+
+    regions: ClassVar[Regions]
+    """Set once, when the server starts."""
+
+    def create_file_system(self) -> Value:
+        """CreateFileSystem; AWS chooses the mount name."""
+        given = parameters(self)
+        answer = json.loads(super().create_file_system())
+        system = self._with_long_id(answer["FileSystem"]["FileSystemId"], given.get("Tags", []))
+        facts = kept(system, "facts")
+        facts["CreationTime"] = datetime.now(tz=UTC)
+        facts["FileSystemTypeVersion"] = given.get("FileSystemTypeVersion")
+        if system.lustre_configuration is not None:
+            name = "".join(
+                secrets.choice(string.ascii_lowercase) for _ in range(_MOUNT_NAME_LENGTH)
+            )
+            # SCRATCH_1 alone is mounted by a fixed name.
+            scratch_1 = system.lustre_configuration.get("DeploymentType") == "SCRATCH_1"
+            system.lustre_configuration["MountName"] = "fsx" if scratch_1 else name
+        facts["NetworkInterfaceIds"] = self._interfaces(system)
+        return ActionResult({"FileSystem": _described(system)})
+
+    def delete_file_system(self) -> Value:
+        """DeleteFileSystem, and its interfaces."""
+        system = self._system(parameters(self)["FileSystemId"])
+        for each in kept(system, "facts")["NetworkInterfaceIds"]:
+            self.regions.clients(self.region)("ec2").delete_network_interface(
+                NetworkInterfaceId=each
+            )
+        return super().delete_file_system()
+
+    def describe_file_systems(self) -> Value:
+        """DescribeFileSystems; an unknown one is an error."""
+        wanted = parameters(self).get("FileSystemIds") or list(self.fsx_backend.file_systems)
+        return ActionResult({"FileSystems": [_described(self._system(each)) for each in wanted]})
+
+    def update_file_system(self) -> ActionResult:
+        """UpdateFileSystem: larger, or with other settings."""
+        given = parameters(self)
+        system = self._system(given["FileSystemId"])
+        system.storage_capacity = given.get("StorageCapacity", system.storage_capacity)
+        if "FileSystemTypeVersion" in given:
+            kept(system, "facts")["FileSystemTypeVersion"] = given["FileSystemTypeVersion"]
+        if "LustreConfiguration" in given:
+            system.lustre_configuration = {
+                **(system.lustre_configuration or {}),
+                **given["LustreConfiguration"],
+            }
+        return ActionResult({"FileSystem": _described(system)})
+
+    def create_data_repository_association(self) -> ActionResult:
+        """CreateDataRepositoryAssociation."""
+        given = parameters(self)
+        system = self._system(given["FileSystemId"])
+        number = f"dra-{uuid.uuid4().hex[:17]}"
+        association = present(
+            {
+                "AssociationId": number,
+                "ResourceARN": f"arn:aws:fsx:{self.region}:{ACCOUNT}:association/"
+                f"{system.file_system_id}/{number}",
+                "FileSystemId": system.file_system_id,
+                "Lifecycle": "AVAILABLE",
+                "FileSystemPath": given.get("FileSystemPath"),
+                "DataRepositoryPath": given["DataRepositoryPath"],
+                "BatchImportMetaDataOnCreate": given.get("BatchImportMetaDataOnCreate", False),
+                "ImportedFileChunkSize": given.get("ImportedFileChunkSize", 1024),
+                "S3": given.get("S3"),
+                "Tags": given.get("Tags", []),
+                "CreationTime": datetime.now(tz=UTC),
+            }
+        )
+        self._associations()[number] = association
+        return ActionResult({"Association": association})
+
+    def describe_data_repository_associations(self) -> ActionResult:
+        """DescribeDataRepositoryAssociations, of one file system or all."""
+        given = parameters(self)
+        wanted = given.get("AssociationIds") or list(self._associations())
+        found = [self._association(each) for each in wanted]
+        for each in given.get("Filters", []):
+            if each["Name"] == "file-system-id":
+                found = [one for one in found if one["FileSystemId"] in each["Values"]]
+        return ActionResult({"Associations": found})
+
+    def update_data_repository_association(self) -> ActionResult:
+        """UpdateDataRepositoryAssociation."""
+        given = parameters(self)
+        association = self._association(given["AssociationId"])
+        for name in ("ImportedFileChunkSize", "S3"):
+            if name in given:
+                association[name] = given[name]
+        return ActionResult({"Association": association})
+
+    def delete_data_repository_association(self) -> ActionResult:
+        """DeleteDataRepositoryAssociation."""
+        given = parameters(self)
+        association = self._association(given["AssociationId"])
+        self._associations().pop(given["AssociationId"])
+        return ActionResult(
+            {"AssociationId": association["AssociationId"], "Lifecycle": "DELETING"}
+        )
+
+    def tag_resource(self) -> Value:
+        """TagResource."""
+        given = parameters(self)
+        tags = {each["Key"]: each["Value"] for each in given["Tags"]}
+        self.fsx_backend.tag_resource(given["ResourceARN"], tags)
+        return EmptyResult()
+
+    def untag_resource(self) -> Value:
+        """UntagResource."""
+        given = parameters(self)
+        self.fsx_backend.untag_resource(given["ResourceARN"], given["TagKeys"])
+        return EmptyResult()
+
+    def _system(self, number: str) -> FileSystem:
+        if number not in self.fsx_backend.file_systems:
+            raise ServiceError("FileSystemNotFound", f"File system '{number}' does not exist.")
+        return self.fsx_backend.file_systems[number]
+
+    def _with_long_id(self, number: str, tags: list[Object]) -> FileSystem:
+        """Give a file system an id of today's length; moto's are those of ten years ago."""
+        system = self.fsx_backend.file_systems.pop(number)
+        new = f"fs-{uuid.uuid4().hex[:17]}"
+        system.file_system_id = new
+        system.dns_name = system.dns_name.replace(number, new)
+        system.resource_arn = system.resource_arn.replace(number, new)
+        self.fsx_backend.file_systems[new] = system
+        self.fsx_backend.tag_resource(
+            system.resource_arn, {each["Key"]: each["Value"] for each in tags}
+        )
+        return system
+
+    def _interfaces(self, system: FileSystem) -> list[str]:
+        """Make the interface through which clients reach the servers."""
+        ec2 = self.regions.clients(self.region)("ec2")
+        made = [
+            ec2.create_network_interface(
+                SubnetId=each,
+                Groups=system.security_group_ids,
+                Description=f"Created by Amazon FSx {system.file_system_id}",
+            )
+            for each in system.subnet_ids
+        ]
+        return [each["NetworkInterface"]["NetworkInterfaceId"] for each in made]
+
+    def _associations(self) -> Object:
+        return kept(self.fsx_backend, "associations")
+
+    def _association(self, number: str) -> Object:
+        missing = ServiceError(
+            "DataRepositoryAssociationNotFound",
+            f"DataRepositoryAssociation with ID {number} does not exist.",
+        )
+        return found(self.fsx_backend, "associations", number, missing)
+
+
+def _described(system: FileSystem) -> Object:
+    told: Object = system.to_dict()
+    return present(
+        {
+            **told,
+            **kept(system, "facts"),
+            "Lifecycle": "AVAILABLE",
+            "OwnerId": ACCOUNT,
+        }
+    )

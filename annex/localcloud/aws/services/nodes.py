@@ -1,0 +1,90 @@
+"""The nodes of a node group, which are instances of EC2."""
+
+from moto.eks.models import Nodegroup
+
+from annex.localcloud.aws.values import Object, Value
+
+CLUSTER_TAG = "eks:cluster-name"
+GROUP_TAG = "eks:nodegroup-name"
+
+# EKS chooses the image; here it is only a name.
+_IMAGE = "ami-0000000000000e5c5"
+_FALLBACK_TYPE = "t3.medium"
+_FALLBACK_VOLUME_GIB = 20
+
+
+def adjust(ec2: Value, group: Nodegroup) -> None:
+    """Start or end instances until there are as many as wanted, the oldest ended first."""
+    found = _running(ec2, group)
+    wanted: int = group.scaling_config["desiredSize"]
+    if len(found) > wanted:
+        ec2.terminate_instances(InstanceIds=found[: len(found) - wanted])
+    elif len(found) < wanted:
+        _start(ec2, group, wanted - len(found))
+
+
+def replace(ec2: Value, group: Nodegroup) -> None:
+    """End every instance and start as many new ones."""
+    found = _running(ec2, group)
+    if found:
+        ec2.terminate_instances(InstanceIds=found)
+        _start(ec2, group, len(found))
+
+
+def end(ec2: Value, group: Nodegroup) -> None:
+    """End every instance."""
+    found = _running(ec2, group)
+    if found:
+        ec2.terminate_instances(InstanceIds=found)
+
+
+def _running(ec2: Value, group: Nodegroup) -> list[str]:
+    found = ec2.describe_instances(
+        Filters=[
+            {"Name": f"tag:{CLUSTER_TAG}", "Values": [group.cluster_name]},
+            {"Name": f"tag:{GROUP_TAG}", "Values": [group.nodegroup_name]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+    )
+    instances = [each for one in found["Reservations"] for each in one["Instances"]]
+    return [each["InstanceId"] for each in sorted(instances, key=lambda one: one["LaunchTime"])]
+
+
+def _start(ec2: Value, group: Nodegroup, count: int) -> None:
+    tags = [
+        {"Key": CLUSTER_TAG, "Value": group.cluster_name},
+        {"Key": GROUP_TAG, "Value": group.nodegroup_name},
+    ]
+    for number in range(count):
+        ec2.run_instances(
+            ImageId=_IMAGE,
+            InstanceType=_instance_type(ec2, group),
+            SubnetId=group.subnets[number % len(group.subnets)],
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )
+
+
+def _instance_type(ec2: Value, group: Nodegroup) -> str:
+    if group.instance_types:
+        return str(group.instance_types[0])
+    return str(_template(ec2, group).get("InstanceType", _FALLBACK_TYPE))
+
+
+def root_volume_gib(ec2: Value, group: Nodegroup) -> int:
+    """Return the size of the root volume of a group's nodes."""
+    devices = _template(ec2, group).get("BlockDeviceMappings") or [{}]
+    size = devices[0].get("Ebs", {}).get("VolumeSize")
+    return int(size or getattr(group, "disk_size", None) or _FALLBACK_VOLUME_GIB)
+
+
+def _template(ec2: Value, group: Nodegroup) -> Object:
+    template = group.launch_template
+    if not template:
+        return {}
+    found = ec2.describe_launch_template_versions(
+        LaunchTemplateId=template["id"], Versions=[template["version"]]
+    )
+    data: Object = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    return data

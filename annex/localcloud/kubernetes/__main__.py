@@ -1,0 +1,40 @@
+"""Runs a local cluster: `python -m annex.localcloud.kubernetes SETTINGS`."""
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+from annex.localcloud.kubernetes import build, cluster, state
+from annex.localcloud.kubernetes.processes import ProcessError
+from annex.localcloud.kubernetes.settings import Settings
+from megatron_eks.kubernetes.client import ApiError
+
+
+def main(file: str) -> int:
+    """Run a cluster, holding its folder's lock as a sign of life."""
+    # All of it talks on loopback, whatever proxy somebody's shell names for the rest.
+    os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "*")
+    settings = Settings.read(Path(file))
+    with state.lock_file(settings.folder).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write("another cluster of this user is running or starting\n")
+            return 1
+        try:
+            programs = build.programs(os.environ, _report, simulator=not settings.images)
+            cluster.serve(programs, settings)
+        except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
+            sys.stderr.write(f"{error}\n")
+            state.note_fall(settings.folder, error)
+            return 1
+    return 0
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

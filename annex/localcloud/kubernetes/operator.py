@@ -1,0 +1,232 @@
+"""The training operator of a chart, run as a process with its ServiceAccount's rights."""
+
+import base64
+import contextlib
+import copy
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from annex.localcloud.kubernetes.processes import ProcessError
+from megatron_eks.kubernetes.client import ApiError, Object
+
+if TYPE_CHECKING:
+    from annex.localcloud.kubernetes.control_plane import ControlPlane
+
+_NAME = "training-operator"
+
+# Not the name under which the chart itself is applied: what was added here then stays.
+_MANAGER = "meks-local"
+_DEFINITION = ("kubeflow.org/v1", "PyTorchJob")
+
+# Compiled into the operator (kubeflow/training-operator v1.9.4, pkg/cert/cert.go): it waits for a
+# file of this name, and looks at no more than its name.
+_MOUNT = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 -- compiled in
+# Its webhook reads the certificate below the directory for temporary files, which is ours to give.
+_SERVING = Path("k8s-webhook-server", "serving-certs")
+
+_READY_SECONDS = 60
+_STARTS = 3
+
+
+@dataclass(frozen=True)
+class OperatorProcess:
+    """What it takes to run the operator of a chart as a process."""
+
+    objects: tuple[Object, ...]
+    """The chart without its Deployment, with a webhook that leads to the process."""
+    namespace: str
+    account: str
+    arguments: tuple[str, ...]
+    certificate_secret: str
+    init_container: str
+    """The template of the container that holds workers back."""
+
+
+class Operator:
+    """One operator of one cluster; several clusters of a machine may have one each."""
+
+    def __init__(self, cluster: "ControlPlane", chart: list[Object]) -> None:
+        self._cluster = cluster
+        self.client = cluster.client
+        """An administrator's client of the operator's cluster."""
+        self._webhook_port = cluster.port("training-operator-webhook")
+        self._plan = operator_process(chart, self._webhook_port)
+        self._temporary = cluster.folder / "training-operator"
+
+    def install(self) -> None:
+        """Apply the chart, then start the operator and return when it works."""
+        metadata = [each["metadata"] for each in self._plan.objects]
+        # The namespace of jobs too, in which it gets rights: another file of the platform's has it.
+        for name in sorted({each["namespace"] for each in metadata if "namespace" in each}):
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            self.client.apply(namespace, manager=_MANAGER)
+        for each in self._plan.objects:
+            self.client.apply(each, manager=_MANAGER)
+        wait = self._cluster.processes.wait
+        wait("kube-apiserver", lambda: self.client.serves(*_DEFINITION), _READY_SECONDS)
+        wait("kube-apiserver", self._may_own, _READY_SECONDS)
+        token = self.client.service_account_token(self._plan.account, self._plan.namespace)
+        self._cluster.write_kubeconfig(_NAME, token)
+        (self._temporary / _SERVING).mkdir(parents=True)
+        (self._temporary / "initContainer.yaml").write_text(self._plan.init_container)
+        self.start()
+
+    def _may_own(self) -> bool:
+        """Say whether the check of owners knows PyTorchJobs by now.
+
+        It lists all kinds when it first needs them, and then every 30 s: so install the operator
+        before anything that has owners, or no job gets a pod for so long.
+        """
+        api_version, kind = _DEFINITION
+        owner = {"apiVersion": api_version, "kind": kind, "name": "none", "uid": "none"}
+        probe = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "owner-probe",
+                "namespace": self._plan.namespace,
+                "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+            },
+        }
+        try:
+            self.client.create(probe, dry_run=True)
+        except ApiError as error:
+            if "cannot find RESTMapping" in str(error):
+                return False
+            raise
+        return True
+
+    def start(self, *flags: str) -> None:
+        """Start the operator, also after `stop`; flags come after the chart's own, and win."""
+        _pretend_mount()
+        self._run(flags)
+        deadline = time.monotonic() + _READY_SECONDS
+        starts = 1
+        while not (self._is_healthy() and self._reviews()):
+            self._write_certificate(self._plan)
+            if self._cluster.processes.ended(_NAME) and starts < _STARTS:
+                # It may ask for its certificate a moment before the file is there. A cluster
+                # would start it again, too.
+                self._cluster.processes.stop(_NAME)
+                self._run(flags)
+                starts += 1
+            self._cluster.processes.check()
+            if time.monotonic() > deadline:
+                tail = self._cluster.processes.tail(_NAME)
+                raise ProcessError(f"{_NAME} was not ready after {_READY_SECONDS} s\n{tail}")
+            time.sleep(0.02)
+
+    def _is_healthy(self) -> bool:
+        url = f"http://127.0.0.1:{self._cluster.ports[_NAME]}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
+
+    def _reviews(self) -> bool:
+        """Say whether its webhook answers; it calls itself ready a moment before."""
+        container = {"name": "pytorch", "image": "none"}
+        worker = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+        api_version, kind = _DEFINITION
+        probe = {
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {"name": "webhook-probe", "namespace": self._plan.namespace},
+            "spec": {"pytorchReplicaSpecs": {"Worker": worker}},
+        }
+        try:
+            self.client.create(probe, dry_run=True)
+        except ApiError as error:
+            return "failed calling webhook" not in str(error)
+        return True
+
+    def stop(self) -> None:
+        """Stop the operator; jobs and their pods stay as they are."""
+        self._cluster.processes.stop(_NAME)
+
+    def _run(self, flags: Sequence[str]) -> None:
+        self._cluster.run(
+            _NAME,
+            *self._plan.arguments,
+            *flags,
+            f"--kubeconfig={self._cluster.folder / f'{_NAME}.kubeconfig'}",
+            f"--webhook-server-port={self._webhook_port}",
+            f"--health-probe-bind-address=127.0.0.1:{self._cluster.port(_NAME)}",
+            "--metrics-bind-address=0",
+            f"--pytorch-init-container-template-file={self._temporary / 'initContainer.yaml'}",
+            environment={
+                "MY_POD_NAMESPACE": self._plan.namespace,
+                "TMPDIR": str(self._temporary),
+            },
+        )
+
+    def _write_certificate(self, plan: OperatorProcess) -> None:
+        """Do what a kubelet does with a Secret volume: the operator fills it, and waits for it."""
+        found = self.client.get("v1", "Secret", plan.certificate_secret, plan.namespace)
+        for name, value in found.get("data", {}).items():
+            file = self._temporary / _SERVING / name
+            partial = file.with_suffix(".partial")
+            partial.touch(mode=0o600)
+            partial.write_bytes(base64.b64decode(value))
+            partial.replace(file)
+
+
+def _pretend_mount() -> None:
+    """Make the name that the operator looks for; the file is empty and serves all of a machine."""
+    # Another user's directory holds the file already, or a link, which is not followed.
+    with contextlib.suppress(FileExistsError, PermissionError):
+        _MOUNT.mkdir(parents=True, exist_ok=True)
+        (_MOUNT / "tls.crt").touch(exist_ok=False)
+
+
+def operator_file(folder: Path) -> Path:
+    """Return the file with the operator's chart among those of a platform."""
+    (file,) = folder.glob(f"*-{_NAME}.k8s.yaml")
+    return file
+
+
+def operator_process(chart: "list[Object]", webhook_port: int) -> OperatorProcess:
+    """Take the operator's chart apart; everything but the Deployment stays what it is."""
+    deployment = _only(chart, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (secret,) = (volume["secret"] for volume in pod["volumes"] if "secret" in volume)
+    (template,) = (volume["configMap"] for volume in pod["volumes"] if "configMap" in volume)
+    (init_container,) = _only(chart, "ConfigMap", template["name"])["data"].values()
+    return OperatorProcess(
+        objects=tuple(
+            _redirected(each, webhook_port) for each in chart if each["kind"] != "Deployment"
+        ),
+        namespace=deployment["metadata"]["namespace"],
+        account=pod["serviceAccountName"],
+        arguments=tuple(pod["containers"][0]["args"]),
+        certificate_secret=secret["secretName"],
+        init_container=init_container,
+    )
+
+
+def _redirected(manifest: Object, port: int) -> Object:
+    """Let the API server find the webhook where it listens.
+
+    Only fields are added that the chart leaves open, so that applying the chart again, as people
+    do, takes nothing away.
+    """
+    changed = copy.deepcopy(manifest)
+    if manifest["kind"] == "Service":
+        # Not `clientConfig.url`: the certificate has the Service's name and no address in it.
+        changed["spec"] |= {"type": "ExternalName", "externalName": "127.0.0.1"}
+    for webhook in changed.get("webhooks", ()):
+        webhook["clientConfig"]["service"]["port"] = port
+    return changed
+
+
+def _only(manifests: "list[Object]", kind: str, name: str = _NAME) -> Object:
+    (found,) = (
+        each for each in manifests if each["kind"] == kind and each["metadata"]["name"] == name
+    )
+    return found

@@ -1,0 +1,72 @@
+"""Which files of this machine stand in for the images of a cluster."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
+from annex.localcloud.kubernetes.kubelet.rootfs import Mount
+from megatron_eks.project import ASSETS, ROOT
+
+_MEGATRON = Path(__file__).with_name("megatron")
+_STAND_INS = Path(__file__).with_name("standins")
+_PROGRAMS = "/opt/megatron-eks"
+_PATH = f"{_PROGRAMS}/standins:{_PROGRAMS}/python/bin:/usr/local/bin:/usr/bin:/bin"
+
+
+def torch(repository: str, programs: Path = ASSETS / "programs") -> Image:
+    """Return the layout of an image with PyTorch and our programs."""
+    # At a path of its own, whatever the checkout's is: a pod's volume at /tmp would hide one there.
+    python = (ROOT / ".venv-programs").resolve()
+    return Image(
+        repository,
+        mounts=(
+            *interpreter(python / "bin" / "python"),
+            Mount(str(python), f"{_PROGRAMS}/python", read_only=True),
+            Mount(str(programs), f"{_PROGRAMS}/programs", read_only=True),
+            _stand_ins("torch"),
+        ),
+        # As the Dockerfiles of assets/images have it.
+        environment={"PATH": _PATH, "HOME": "/tmp"},  # noqa: S108 -- the container's own
+        directory=_PROGRAMS,
+        user=10001,
+        remedy="run: make programs",
+    )
+
+
+def megatron(repository: str) -> Image:
+    """Return the same with Megatron, which runs on CPUs, where the image has Megatron-LM."""
+    image = torch(repository)
+    checkout = Mount(str(_MEGATRON), "/opt/megatron-lm", read_only=True)
+    return replace(image, mounts=(*image.mounts, checkout))
+
+
+def stand_in_images() -> tuple[Image, ...]:
+    """Return the layouts of all images that the platform and the jobs name."""
+    return (
+        megatron("megatron-training"),
+        torch("fsdp"),
+        torch("pytorch/pytorch"),
+        _small("busybox", "busybox"),
+        _small("docker/library/python", "python"),
+        _small("nvcr.io/nvidia/cuda", "cuda"),
+        # What these would find out is in the node's description already.
+        _small("nvidia/k8s-device-plugin", "idle", "nvidia-device-plugin"),
+        _small("eks/aws-efa-k8s-device-plugin", "idle", "idle"),
+        _small("nvidia/k8s/dcgm-exporter", "dcgm-exporter", "dcgm-exporter"),
+    )
+
+
+def _small(repository: str, stand_ins: str, *entrypoint: str) -> Image:
+    # The interpreter behind any virtual environment, for the stand-ins that are Python.
+    python = Path(sys.executable).resolve()
+    return Image(
+        repository,
+        mounts=(*interpreter(python), _stand_ins(stand_ins)),
+        entrypoint=entrypoint,
+        environment={"PATH": _PATH, "PYTHON": str(python)},
+    )
+
+
+def _stand_ins(name: str) -> Mount:
+    return Mount(str(_STAND_INS / name), f"{_PROGRAMS}/standins", read_only=True)

@@ -1,0 +1,273 @@
+"""One cluster whose nodes really run pods, with the platform of the default cluster applied."""
+
+import contextlib
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from annex.localcloud.aws.keys import Keys
+from annex.localcloud.aws.server import LocalAws
+from annex.localcloud.kubernetes import nodes
+from annex.localcloud.kubernetes.control_plane import ControlPlane
+from annex.localcloud.kubernetes.kubelet.fleet import Fleet
+from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
+from annex.localcloud.kubernetes.kubelet.rootfs import Mount
+from annex.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.demo.images import megatron, stand_in_images, torch
+from megatron_eks.demo.nodes import gpu_node, system_nodes
+from megatron_eks.kubernetes import manifests
+from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
+from megatron_eks.plan.cluster import ClusterPlan
+from tests.annex import jobs
+from tests.annex.kubelet import runs
+from tests.annex.pids import descendants
+from tests.programs.s3_world import s3_server
+
+__all__ = ["s3_server"]
+
+_PYTHON = Path(sys.executable).resolve()
+_PROGRAMS = Path(__file__).with_name("programs")
+
+# Ranks that start at once, for tests that are not about torch.
+_SMALL = Image(
+    "small",
+    mounts=[Mount(str(_PROGRAMS / "small"), "/opt/small", read_only=True), *interpreter(_PYTHON)],
+    environment={"PATH": "/opt/small:/usr/bin:/bin", "PYTHON": str(_PYTHON)},
+)
+
+# The real start of Megatron, with a Megatron whose ranks wait for lost peers.
+_REAL = torch("gang")
+_GANG = replace(
+    _REAL, mounts=[*_REAL.mounts, Mount(str(_PROGRAMS / "megatron"), "/opt/megatron-lm")]
+)
+
+# A lost node is noticed within this; on EKS after 50 s.
+_GRACE_SECONDS = 6
+_HEARTBEAT_SECONDS = 1.5
+_BACK_OFF_SECONDS = 0.5
+
+
+@dataclass
+class Cluster:
+    """A cluster of process nodes."""
+
+    plane: ControlPlane
+    fleet: Fleet
+    aws: LocalAws
+    operator: Operator
+    plan: ClusterPlan
+
+    def __post_init__(self) -> None:
+        """Give each node a number of its own."""
+        self._numbers = itertools.count()
+
+    @property
+    def client(self) -> Client:
+        """An administrator's client."""
+        return self.plane.client
+
+    def add_gpu_node(self) -> str:
+        """Start one more node of the pool and return its name once pods can be bound to it."""
+        node = nodes.as_process(gpu_node(self.plan.pools[0], next(self._numbers)))
+        name: str = node["metadata"]["name"]
+        self.fleet.start(node)
+        self.wait_for_node(name)
+        return name
+
+    def wait_for_node(self, name: str) -> None:
+        """Return once pods can be bound to a node."""
+
+        def ready() -> bool:
+            found = self.client.find("v1", "Node", name)
+            return found is not None and nodes.is_ready(found)
+
+        wait_for(f"node {name}", ready)
+
+    def shared(self) -> Path:
+        """Return the directory that pods see as /shared."""
+
+        def prepared() -> Path | None:
+            # By the platform's set-up Job.
+            found = [folder for folder in self.fleet.shared.glob("*") if (folder / "logs").exists()]
+            return found[0] if found else None
+
+        return wait_for("the shared directories", prepared)
+
+    def processes_of(self, pod: Object, program: str) -> list[int]:
+        """Return the processes of a pod whose command line holds a word, by this machine's ids."""
+        kubelet = self.plane.processes.pids[f"kubelet-{pod['spec']['nodeName']}"]
+        variable = f"HOSTNAME={pod['metadata']['name']}"
+        found = []
+        for pid in descendants(kubelet):
+            # It may end while one looks.
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+                if variable in variables and any(program in word for word in words):
+                    found.append(pid)
+        return found
+
+    def ranks_of(self, pod: Object, program: str) -> list[int]:
+        """Return the ranks of a pod; what starts them names their program too."""
+        starts = ("torch.distributed.run", "record.py")
+        launchers = [each for name in starts for each in self.processes_of(pod, name)]
+        return [each for each in self.processes_of(pod, program) if each not in launchers]
+
+    def force_delete(self, pod: Object) -> None:
+        """Take a pod from the API at once, as `kubectl delete --force` does."""
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        try:
+            self.client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
+        except ApiError as error:
+            # Its controller may have deleted it meanwhile.
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    def now(self, pod: Object) -> Object:
+        """Return a pod as it is by now."""
+        metadata = pod["metadata"]
+        return self.client.get("v1", "Pod", metadata["name"], metadata["namespace"])
+
+    def logs(self, pod: Object, container: str, **query: str) -> str:
+        """Return what the API server gets from the kubelet."""
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
+        lines = self.client.stream(path, {"container": container, **query}, 60)
+        return b"".join(lines).decode()
+
+
+@pytest.fixture(scope="session")
+def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
+    """Start a cluster of one system node and four GPU nodes."""
+    plane = start_plane(tmp_path_factory.mktemp("processes"), node_grace_seconds=_GRACE_SECONDS)
+    chart = operator_file(emitted / "platform")
+    operator = Operator(plane, manifests.read_file(chart))
+    operator.install()
+    # moto's own server takes any keys.
+    aws = LocalAws(f"http://127.0.0.1:{s3_server[1]}", Keys.new())
+    fleet = Fleet(
+        plane,
+        aws=aws,
+        images=[
+            torch("megatron-training", _PROGRAMS / "torch"),
+            megatron(runs.MEGATRON),
+            _SMALL,
+            _GANG,
+            *stand_in_images(),
+        ],
+        back_off_seconds=_BACK_OFF_SECONDS,
+        heartbeat_seconds=_HEARTBEAT_SECONDS,
+    )
+    found = Cluster(plane, fleet, aws, operator, plan)
+    fleet.start(nodes.as_process(system_nodes(plan)[0]))
+    for _ in range(jobs.NODES):
+        found.add_gpu_node()
+    for file in sorted((emitted / "platform").glob("*.yaml")):
+        if file != chart:
+            for each in manifests.read_file(file):
+                found.client.apply(each)
+    return found
+
+
+@pytest.fixture
+def submit(cluster: Cluster) -> Iterator[Callable[[Object], Object]]:
+    """Return a function that applies a job, which is deleted with its pods after the test."""
+    applied: list[Object] = []
+
+    def apply(manifest: Object) -> Object:
+        applied.append(manifest)
+        return cluster.client.apply(manifest)
+
+    yield apply
+    for job in applied:
+        jobs.delete(cluster.client, job)
+
+
+@pytest.fixture
+def start(cluster: Cluster, submit: Callable[[Object], Object]) -> Callable[[Object], runs.Run]:
+    """Return a function that submits a job of `runs.job`."""
+
+    def begin(job: Object) -> runs.Run:
+        submit(job)
+        return runs.Run(job, cluster.shared() / "logs" / job["metadata"]["name"])
+
+    return begin
+
+
+@pytest.fixture
+def run_pod(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., Object]]:
+    """Return a function that creates a pod of one shell script, deleted after the test."""
+    client, names = cluster.client, itertools.count()
+    # No test meets another's pods, which may be going still.
+    prefix = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
+    made: list[Object] = []
+
+    def create(
+        script: str,
+        *,
+        container: Object | None = None,
+        labels: Object | None = None,
+        **spec: object,
+    ) -> Object:
+        only: Object = {
+            "name": "main",
+            "image": "busybox",
+            "command": ["sh", "-ec", script],
+            **(container or {}),
+        }
+        pod: Object = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{prefix}-{next(names)}",
+                "namespace": "default",
+                "labels": labels or {},
+            },
+            "spec": {"restartPolicy": "Never", "containers": [only], **spec},
+        }
+        made.append(client.create(pod))
+        return made[-1]
+
+    yield create
+    for pod in made:
+        with contextlib.suppress(ApiError):
+            cluster.force_delete(pod)
+
+
+@pytest.fixture
+def ended(cluster: Cluster) -> Callable[..., Object]:
+    """Return a function that waits for a pod's end, in a phase, and returns it."""
+
+    def wait(pod: Object, phase: str = "Succeeded") -> Object:
+        def found() -> Object | None:
+            now = cluster.now(pod)
+            return now if now["status"]["phase"] in {"Succeeded", "Failed"} else None
+
+        now: Object = wait_for("the pod's end", found, 60)
+        if now["status"]["phase"] != phase:
+            pytest.fail(f"{now['status']}\n{cluster.logs(pod, 'main')}")
+        return now
+
+    return wait
+
+
+@pytest.fixture
+def state(cluster: Cluster) -> Callable[..., Object]:
+    """Return a function that waits until a pod's only container is in a state, and returns it."""
+
+    def wait(pod: Object, kind: str, reason: str | None = None) -> Object:
+        def found() -> Object | None:
+            (status,) = cluster.now(pod)["status"].get("containerStatuses", [{"state": {}}])
+            met = status["state"].get(kind)
+            return status if met is not None and reason in {None, met.get("reason")} else None
+
+        return wait_for(f"a container to be {kind} {reason}", found, 60)
+
+    return wait

@@ -1,0 +1,84 @@
+"""Jobs of our own chart that step on process nodes until a test tells them to finish."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from megatron_eks.kubernetes.client import Object, wait_for
+from tests.annex import jobs
+
+SMALL = "small"
+"""The image of ranks that start at once; see `programs/small`."""
+
+MEGATRON = "real-megatron"
+"""The image that `meks local up` has in the place of `megatron-training`."""
+GANG = "gang"
+"""The image of the real start-up guard and watcher, and a Megatron in miniature."""
+
+# Two cores may have a dozen interpreters to start that all import torch.
+_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job, and where rank 0 records its steps."""
+
+    job: Object
+    folder: Path
+
+    def steps(self) -> list[Object]:
+        """Return the steps that are recorded so far."""
+        file = self.folder / "steps.jsonl"
+        # The last line may be half written.
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def wait_for_step(self, *, after: int = 0) -> Object:
+        """Return the newest step as soon as there are more than a number of them."""
+        found: Object = wait_for("a step", lambda: self.steps()[after:], _SECONDS)[-1]
+        return found
+
+    def wait_for_restart(self) -> Object:
+        """Return the first step of another start than those that are known by now."""
+        known = {step["start"] for step in self.steps()}
+
+        def found() -> list[Object]:
+            return [step for step in self.steps() if step["start"] not in known]
+
+        return wait_for("a restart", found, _SECONDS)[0]
+
+    def finish(self) -> None:
+        """Tell the job to end after its next step."""
+        (self.folder / "finish").touch()
+
+
+def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) -> Object:
+    """Return the default job, on fewer GPUs and with a log directory of its own."""
+    found = jobs.training_job(name, nodes)
+    found["spec"]["nprocPerNode"] = str(processes)
+    for pod in jobs.pod_specs(found):
+        # What is told to end has nothing to save.
+        pod["terminationGracePeriodSeconds"] = 2
+        (container,) = pod["containers"]
+        container["image"] = image or container["image"]
+        folder = f"/shared/logs/{name}"
+        if image in {GANG, MEGATRON}:
+            container["command"][2] = folder
+        else:
+            # Ranks in miniature have neither our programs nor a pod's volume.
+            container["command"] = container["command"][4:]
+            container["args"] = ["--log-dir", folder, *container["args"]]
+    return found
+
+
+def gang_job(name: str, nodes: int, *, processes: int = 1) -> Object:
+    """Return a job of the real train_megatron.py, whose ranks wait for lost peers for ever."""
+    found = job(name, nodes, processes=processes, image=GANG)
+    folder = f"/shared/logs/{name}"
+    for pod in jobs.pod_specs(found):
+        (container,) = pod["containers"]
+        container["args"] = [
+            *("--keep-last", "1", "--heartbeats", f"{folder}/heartbeats"),
+            *("--", "--record", folder),
+        ]
+    return found

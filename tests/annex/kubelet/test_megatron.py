@@ -1,0 +1,225 @@
+"""Megatron itself on process nodes, in a job of our chart on the real operator."""
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.kubernetes.client import wait_for
+from tests.annex import jobs
+from tests.annex.kubelet import cables, runs
+from tests.annex.pids import alive
+from tests.programs import prepare_files
+from tests.programs.megatron_run import (
+    TRACKER,
+    MegatronRun,
+    from_iteration,
+    prepare,
+    printed,
+    starts,
+)
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
+
+_LOG = logging.getLogger(__name__)
+
+ITERATIONS, INTERVAL = 120, 20
+_SECONDS = 240
+# Losses have six digits behind the point, and one line of a start is the mean of two of them.
+_LAST_DIGIT = 1.5e-6
+_STEP = re.compile(r"\[([-\d]+ [:.\d]+)\] iteration +(\d+)/")
+
+
+@pytest.fixture(scope="module")
+def folder(cluster) -> Path:
+    """Return the job's folder on the file system that pods see as /shared, with its data."""
+    found: Path = cluster.shared() / "tiny"
+    tokenizer = found / "tokenizer"
+    tokenizer.mkdir(parents=True)
+    prepare_files.python(prepare_files.TRAIN, tokenizer, prepare_files.BOS, prepare_files.EOD)
+    prepare(found, tokenizer)
+    return found
+
+
+# Saved by the ranks themselves: processes that save import torch for longer than 20 steps take.
+_ASYNC = frozenset({"--async-save", "--use-persistent-ckpt-worker"})
+
+
+def _job(name: str, iterations: int, *more: str, without: frozenset[str] = frozenset()):
+    """Return the default job with a tiny model in the place of its own, on two pods of a rank."""
+    inside = Path("/shared/tiny")
+    tiny = MegatronRun(inside / name, inside / "documents_text_document", inside / "tokenizer")
+    found = runs.job(name, 2, image=runs.MEGATRON)
+    for pod in jobs.pod_specs(found):
+        args = pod["containers"][0]["args"]
+        length = ["--train-iters", str(iterations), "--save-interval", str(INTERVAL)]
+        words = [word for word in tiny.words if word not in without]
+        args[args.index("--") + 1 :] = [*words, *length, *more]
+    return found
+
+
+def _said(logs: Path, rank: int) -> str:
+    """Return what a rank has printed in all its starts."""
+    found = sorted(logs.glob(f"*/rank-{rank:05}*.log"))
+    return "".join(log.read_text(errors="replace") for log in found)
+
+
+@pytest.mark.long
+def test_a_killed_rank_resumes(cluster, submit, folder):
+    """Tensor parallel over two pods; from its newest checkpoint on it prints the same losses."""
+    job = _job("megatron-killed", ITERATIONS)
+    submit(job)
+    # The last rank prints them, as it does on GPUs.
+    logs = cluster.shared() / "logs" / "megatron-killed"
+    tracker = folder / "megatron-killed" / "checkpoints" / TRACKER
+
+    def saved() -> int:
+        # Megatron empties the file before it writes it anew.
+        return int(tracker.read_text() or 0) if tracker.exists() else 0
+
+    def between_saves() -> bool:
+        (first,) = starts(_said(logs, 1)) if saved() else ({0: 0},)
+        return INTERVAL // 4 <= max(first) - saved() <= INTERVAL // 2
+
+    wait_for("some iterations after a checkpoint", between_saves, _SECONDS)
+    _, worker = jobs.pods_of(cluster.client, job)
+    for process in cluster.ranks_of(worker, "train_megatron.py"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    newest = saved()
+    wait_for("both to step again", lambda: len(starts(_said(logs, 1))) == 2, _SECONDS)
+    # Asked while both run: the operator deletes what still runs when the master has succeeded.
+    pods = jobs.pods_of(cluster.client, job)
+    restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods]
+    # On a slow machine the first to be back may start once more, for the one that comes after it.
+    assert set(restarts) <= {1, 2}
+    wait_for("the last checkpoint", lambda: saved() == ITERATIONS, _SECONDS)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    killed, resumed = starts(_said(logs, 1))
+    assert list(resumed) == list(range(newest + 1, ITERATIONS + 1))
+    expected = from_iteration(killed, newest)
+    assert {each: resumed[each] for each in expected} == pytest.approx(expected, abs=_LAST_DIGIT)
+
+
+@dataclass
+class Gang:
+    """A job of which something is lost while it trains, and what its files say."""
+
+    name: str
+    folder: Path
+    logs: Path
+
+    def saved(self) -> int:
+        """Return the newest whole checkpoint."""
+        tracker = self.folder / self.name / "checkpoints" / TRACKER
+        return int(tracker.read_text() or 0) if tracker.exists() else 0
+
+    def steps(self) -> list[tuple[datetime, int]]:
+        """Return each step by the last rank's own clock."""
+        found = _STEP.findall(_said(self.logs, 1))
+        return [(datetime.fromisoformat(when), int(number)) for when, number in found]
+
+    def starts(self, *began: int) -> list[dict[int, float]]:
+        """Return the losses of each start; those after the first began after so many steps.
+
+        One that ended with a checkpoint, and no step after it, is not told by its numbers.
+        """
+        found = printed(_said(self.logs, 1))
+        return [dict(found[begin:end]) for begin, end in pairwise((0, *began, len(found)))]
+
+    def wait_between_saves(self, *, newer_than: int) -> None:
+        """Return some steps after a checkpoint, far from the next one."""
+
+        def there() -> bool:
+            saved = self.saved()
+            return saved > newer_than and 2 <= self.steps()[-1][1] - saved <= INTERVAL // 2
+
+        wait_for("some iterations after a checkpoint", there, _SECONDS)
+
+    def assert_silence(self, cluster, pod) -> None:
+        """Of the rank that is left: it lives, does not step, and has nothing to complain about."""
+        before = self.steps()
+        rank = cluster.ranks_of(pod, "train_megatron.py")[0]
+        time.sleep(3)
+        assert alive([rank]) == [rank]
+        assert self.steps() == before
+        # The start before this one was killed.
+        said = _said(self.logs, 0).rpartition("record: start ")[2]
+        assert "Traceback" not in said
+        assert "closed by peer" not in said
+
+    def wait_for_restart(self, known: int) -> tuple[datetime, int]:
+        """Return the first step of another start than so many known steps."""
+        return wait_for("the gang's restart", lambda: self.steps()[known:], _SECONDS)[0]
+
+
+def _replace_node(cluster, pod) -> datetime:
+    """Replace a pod's lost node; return when the other one is ready."""
+    name = pod["metadata"]["name"]
+    cluster.add_gpu_node()
+    ready = datetime.now()  # noqa: DTZ005 -- Megatron's log has local times
+
+    def evicted() -> bool:
+        now = cluster.client.get("v1", "Pod", name, "megatron-workshop")
+        return "deletionTimestamp" in now["metadata"]
+
+    wait_for("the eviction", evicted, 60)
+    # Its kubelet will never say that the processes are gone.
+    cluster.force_delete(pod)
+    cluster.client.delete("v1", "Node", pod["spec"]["nodeName"])
+    return ready
+
+
+@pytest.mark.long
+def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
+    """Survivors wait in silence; all step again from the newest checkpoint, with the same losses.
+
+    One job loses both, one after the other.
+    """
+    # Four micro-batches of 2 would take four times as long, for the same. Two checkpoints more than
+    # are needed: a look that comes late on a slow machine finds the steps after the next one.
+    iterations = 5 * INTERVAL
+    job = _job("megatron-lost", iterations, "--micro-batch-size", "8", without=_ASYNC)
+    for pod in jobs.pod_specs(job):
+        for toleration in pod["tolerations"]:
+            # Half a minute in our chart.
+            if "tolerationSeconds" in toleration:
+                toleration["tolerationSeconds"] = 1
+    submit(job)
+    gang = Gang("megatron-lost", folder, cluster.shared() / "logs" / "megatron-lost")
+    holder = int((cluster.fleet.shared.parent / "holder").read_text())
+    newest, began_after = 0, []
+    for what in ("pod", "node"):
+        gang.wait_between_saves(newer_than=newest)
+        master, worker = jobs.pods_of(cluster.client, job)
+        cables.pull(holder, worker["status"]["podIP"])
+        newest, known = gang.saved(), len(gang.steps())
+        began_after.append(known)
+        began = datetime.now()  # noqa: DTZ005 -- as above
+        if what == "pod":
+            metadata = worker["metadata"]
+            cluster.client.delete("v1", "Pod", metadata["name"], metadata["namespace"])
+            gang.assert_silence(cluster, master)
+        else:
+            cluster.fleet.lose(worker["spec"]["nodeName"])
+            gang.assert_silence(cluster, master)
+            began = _replace_node(cluster, worker)
+        again, step = gang.wait_for_restart(known)
+        assert step == newest + 1
+        seconds = (again - began).total_seconds()
+        # Shown by --log-cli-level=INFO; for docs/measurements.md.
+        _LOG.info("lost a %s: all step again after %.1f s", what, seconds)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    first, second, third = gang.starts(*began_after)
+    assert max(third) == iterations
+    for before, after in ((first, second), (second, third)):
+        expected = from_iteration(before, min(after) - 1)
+        assert {each: after[each] for each in expected} == pytest.approx(expected, abs=_LAST_DIGIT)

@@ -1,0 +1,67 @@
+"""`meks verify` on nodes that run its pods: the programs, their logs, and what is made of them."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+import jsonschema
+import pytest
+
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.kube import jobs as running
+from megatron_eks.ops.kube import verify
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.project import ROOT, load_project
+from tests.annex import jobs
+
+pytestmark = pytest.mark.control_plane
+
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
+_NAMESPACE = "megatron-workshop"
+
+
+@pytest.fixture
+def checked(cluster, emitted, project):
+    """Return a function that runs checks and gives exit code, report and what was said."""
+    loaded = load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
+    made: set[str] = set()
+
+    def call(*checks, seconds=240.0):
+        out, said = io.StringIO(), io.StringIO()
+        console = Console(io.StringIO(), out, said, SystemClock(), yes=True)
+        options = verify.Options(
+            checks=checks, folder=emitted / "validation", previews=True, wait_seconds=seconds
+        )
+        made.update(f"{check}-p4d" for check in checks)
+        code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", console)
+        report = json.loads(out.getvalue())
+        jsonschema.validate(report, _SCHEMA)
+        return code, {each["name"]: each for each in report["checks"]}, said.getvalue()
+
+    yield call
+    for name in made:
+        found = running.find(cluster.client, _NAMESPACE, name)
+        if found is not None:
+            version = running.KINDS[found.kind][0]
+            jobs.delete(cluster.client, {**found.manifest, "apiVersion": version})
+
+
+def test_checks_run_to_their_end_and_what_is_not_proven_fails(checked):
+    """The first succeeds without a result, the image has no program for the second."""
+    code, report, said = checked("nvidia-smi", "efa-check")
+    assert code == 4
+    (finding,) = report["nvidia-smi-p4d"]["findings"]
+    assert finding["code"] == "MEKS-0862"
+    assert finding["found"] == "it succeeded, and its log holds no result"
+    (finding,) = report["efa-check-p4d"]["findings"]
+    assert finding["code"] == "MEKS-0861"
+    assert "failed with exit code 2" in finding["found"]
+    assert "efa-check-p4d: failed" in said
+
+
+def test_a_check_that_has_ended_runs_again(checked, cluster):
+    """Its Job makes room for another one."""
+    checked("nvidia-smi")
+    first = running.get(cluster.client, _NAMESPACE, "nvidia-smi-p4d").uid
+    checked("nvidia-smi")
+    assert running.get(cluster.client, _NAMESPACE, "nvidia-smi-p4d").uid != first

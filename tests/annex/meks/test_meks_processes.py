@@ -1,0 +1,231 @@
+"""Commands about jobs as processes: Ctrl-C, digests from ECR, nodes given back at the end."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.kubernetes.client import wait_for
+from tests.annex import jobs
+from tests.annex.aws.running import local_aws
+from tests.ops.aws.fakes import ACCOUNT as OTHER
+from tests.ops.aws.fakes import CLUSTER
+from tests.ops.aws.scaling import make_cluster
+
+pytestmark = pytest.mark.control_plane
+
+ROOT = Path(__file__).parents[3]
+NAMESPACE, REGION = "megatron-workshop", "us-east-2"
+JOB = "megatron-gpt-7b"
+SECONDS = 150
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory):
+    """Run a local AWS with the cluster's node group."""
+    with local_aws(tmp_path_factory.mktemp("aws")) as server:
+        server.client("iam", REGION).create_role(RoleName="Admin", AssumeRolePolicyDocument="{}")
+        make_cluster(server, "techpulse")
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path, aws):
+    """Return a project of the local account, with one job."""
+    text = CLUSTER.replace(OTHER, aws.account).replace("max_nodes: 2", f"max_nodes: {jobs.NODES}")
+    (tmp_path / "cluster.yaml").write_text(text)
+    (tmp_path / "jobs").mkdir()
+    shutil.copy(ROOT / "jobs" / f"{JOB}.yaml", tmp_path / "jobs")
+    return tmp_path
+
+
+class Process:
+    """One command, its output in files, which fill while it runs."""
+
+    def __init__(self, folder: Path, environment, arguments) -> None:
+        self.out, self.err = folder / "out", folder / "err"
+        with self.out.open("w") as out, self.err.open("w") as err:
+            self.process = subprocess.Popen(  # noqa: S603 -- our own command
+                [sys.executable, "-m", "megatron_eks", *arguments],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    def says(self, text: str) -> None:
+        """Wait until it has said something."""
+        wait_for(text, lambda: text in self.err.read_text(), SECONDS)
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C, and return the exit code."""
+        # A follower that has just begun still starts its threads.
+        time.sleep(0.5)
+        self.process.send_signal(signal.SIGINT)
+        return self.ends()
+
+    def ends(self) -> int:
+        """Return the exit code when it has ended."""
+        return self.process.wait(SECONDS)
+
+    def last(self) -> str:
+        """Return its last line."""
+        return self.err.read_text().splitlines()[-1]
+
+
+@pytest.fixture
+def meks(folder, aws, control_plane, client):
+    """Return a function that starts a command on the shared cluster and the local AWS."""
+    assert client
+    started = []
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment = {
+        **kept,
+        **aws.environment(REGION),
+        "KUBECONFIG": str(control_plane.kubeconfig),
+        "PYTHONPATH": str(ROOT),
+    }
+
+    def start(*arguments):
+        process = Process(folder, environment, arguments)
+        started.append(process)
+        return process
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+
+
+@pytest.fixture
+def job(client):
+    """Return the only job's manifest as far as helpers need it; it is deleted after the test."""
+    found = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": JOB, "namespace": NAMESPACE},
+    }
+    yield found
+    jobs.delete(client, found)
+
+
+def finish(client, job, process):
+    """Let the job's pods end well, once they are those of this submission."""
+    process.says(f"{JOB}: Running, 2 of 2 ranks run")
+    pods = jobs.wait_for_pods(client, job, 2, "Running")
+    # The master last: its end is the job's, and the operator removes the others then.
+    for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"]), reverse=True):
+        client.request(
+            "PATCH",
+            f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}",
+            {"metadata": {"annotations": {"localcloud/complete-after": "1s"}}},
+            None,
+            "application/merge-patch+json",
+        )
+
+
+def wanted(aws, nodes=None):
+    """Set how many nodes EKS is asked for, if named; return how many it is."""
+    eks = aws.client("eks", REGION)
+    where = {"clusterName": "techpulse", "nodegroupName": "p4d"}
+    if nodes is not None:
+        eks.update_nodegroup_config(**where, scalingConfig={"desiredSize": nodes})
+    return eks.describe_nodegroup(**where)["nodegroup"]["scalingConfig"]["desiredSize"]
+
+
+@pytest.mark.parametrize("flag", ["--wait", "--follow"])
+def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(client, meks, job, flag):
+    """The same command again finds it, and so does `meks logs`, which is left in the same way."""
+    first = meks("submit", JOB, "--preview", flag)
+    first.says(f"{JOB}: Running, 2 of 2 ranks run")
+    assert first.interrupt() == 130
+    assert first.last() == (
+        f"the job goes on; to look again: meks logs {JOB} --follow; to end it: meks cancel {JOB}"
+    )
+    assert "Traceback" not in first.err.read_text()
+    second = meks("logs", JOB, "--follow")
+    threads = Path("/proc", str(second.process.pid), "task")
+    wait_for("its readers", lambda: len(list(threads.iterdir())) > 2, SECONDS)
+    assert second.interrupt() == 130
+    assert second.last() == f"the job goes on; to look again: meks logs {JOB} --follow"
+    assert len(jobs.wait_for_pods(client, job, 2, "Running")) == 2
+
+
+def test_an_image_is_named_by_the_digest_that_its_build_recorded(client, meks, aws, folder, job):
+    """Although outputs.json was written before it was built; a tag alone is not enough."""
+    repository = f"{aws.account}.dkr.ecr.{REGION}.amazonaws.com/megatron-training"
+    known = {"MegatronImage": f"{repository}:0123456789abcdef", "MegatronBuildProject": "builds"}
+    (folder / "outputs.json").write_text(json.dumps({"techpulse-Images": known}))
+    aws.client("ecr", REGION).create_repository(repositoryName="megatron-training")
+    variables = {"REPOSITORY_URI": repository, "IMAGE_TAG": "0123456789abcdef"}
+    codebuild = aws.client("codebuild", REGION)
+    codebuild.create_project(
+        name="builds",
+        source={"type": "NO_SOURCE", "buildspec": "{}"},
+        artifacts={"type": "NO_ARTIFACTS"},
+        environment={
+            "type": "LINUX_CONTAINER",
+            "image": "aws/codebuild/standard:8.0",
+            "computeType": "BUILD_GENERAL1_LARGE",
+            "environmentVariables": [
+                {"name": name, "value": value} for name, value in variables.items()
+            ],
+        },
+        serviceRole=f"arn:aws:iam::{aws.account}:role/builds",
+    )
+    built = codebuild.start_build(projectName="builds")["build"]
+    (exported,) = built["exportedEnvironmentVariables"]
+    assert meks("submit", JOB, "--preview").ends() == 0
+    live = client.get(job["apiVersion"], job["kind"], JOB, NAMESPACE)
+    images = {each["containers"][0]["image"] for each in jobs.pod_specs(live)}
+    assert images == {f"{repository}@{exported['value']}"}
+
+
+def test_the_nodes_go_when_the_job_has_ended(client, meks, aws, job):
+    """To 0, although nobody sits there."""
+    wanted(aws, 2)
+    process = meks("submit", JOB, "--preview", "--release-when-done")
+    finish(client, job, process)
+    assert process.ends() == 0
+    assert wanted(aws) == 0
+    assert process.last() == "p4d has 0 nodes"
+
+
+def test_nodes_that_another_job_uses_stay(client, meks, aws, job, submit):
+    """It is named and waited for; Ctrl-C leaves the nodes, and says how they go."""
+    wanted(aws, 4)
+    other = submit(jobs.training_job("another"))
+    jobs.wait_for_pods(client, other, 2, "Running")
+    process = meks("submit", JOB, "--preview", "--release-when-done")
+    finish(client, job, process)
+    process.says("p4d is in use by 2 pods: another-master-0, another-worker-0; waiting for that")
+    assert process.interrupt() == 130
+    assert process.last() == (
+        "AWS was asked for nothing yet; to go on: meks scale p4d 0 --when-idle"
+    )
+    assert wanted(aws) == 4
+    jobs.delete(client, other)
+    again = meks("scale", "p4d", "0", "--when-idle")
+    assert again.ends() == 0
+    assert wanted(aws) == 0
+
+
+def test_nodes_that_nobody_can_give_back_start_no_job(client, meks, job, folder):
+    """What would fail at the end of a run fails before it."""
+    for file in (folder / "cluster.yaml", folder / "jobs" / f"{JOB}.yaml"):
+        text = file.read_text().replace("name: p4d", "name: other")
+        file.write_text(text.replace("pool: p4d", "pool: other"))
+    process = meks("submit", JOB, "--preview", "--release-when-done")
+    assert process.ends() == 3
+    assert process.last() == (
+        "error: MEKS-0746 cluster techpulse has no node group other - run: meks deploy"
+    )
+    assert client.find("kubeflow.org/v1", "PyTorchJob", JOB, job["metadata"]["namespace"]) is None

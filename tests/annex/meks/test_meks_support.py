@@ -1,0 +1,155 @@
+"""`meks support-bundle` of a cluster: what is in it, what one may not read, and no secret."""
+
+import contextlib
+import io
+import json
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.support import bundle
+from megatron_eks.project import ROOT, load_project
+from tests.annex import jobs
+from tests.annex.kubelet import runs
+
+pytestmark = pytest.mark.control_plane
+
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "support-bundle.json").read_text())
+JOB, SECRET = "needs-help", "hf_AbCdEfGhIjKlMnOpQrStUv"
+
+
+@pytest.fixture
+def collect(project, tmp_path):
+    """Return a function that collects a bundle: its parts, contents, and what was said."""
+
+    def call(client, job=None):
+        file = tmp_path / "bundle.tar.gz"
+        out, said = io.StringIO(), io.StringIO()
+        console = Console(io.StringIO(), out, said, SystemClock())
+        today = datetime.now(tz=UTC).date()
+        wish = bundle.Wish(
+            cluster_file=project / "cluster.yaml",
+            job=job,
+            file=file,
+            project=lambda: load_project(project / "cluster.yaml", today),
+            access=lambda _: Access(client, is_local=True),
+            home=Path.home(),
+        )
+        assert bundle.run(wish, "json", console) == 0
+        told = json.loads(out.getvalue())
+        jsonschema.validate(told, SCHEMA)
+        with tarfile.open(file) as archive:
+            found = {
+                each.name.removeprefix("support/"): inner.read().decode()
+                for each in archive
+                if (inner := archive.extractfile(each)) is not None
+            }
+        return found, told, said.getvalue()
+
+    return call
+
+
+@pytest.fixture
+def running(client, submit):
+    """Run a job that holds secrets wherever an object has room for one."""
+    job = runs.job(JOB, 1)
+    job["metadata"].setdefault("annotations", {})["note"] = "LEAK01"
+    job["metadata"].setdefault("labels", {})["team"] = "LEAK02"
+    for pod in jobs.pod_specs(job):
+        (container,) = pod["containers"]
+        container.setdefault("env", []).extend(
+            [
+                {"name": "HF_TOKEN", "value": SECRET},
+                {"name": "PLAIN", "value": "LEAK03-everywhere"},
+            ]
+        )
+        container["args"] = [*container.get("args", ()), "--wandb-key", "LEAK04", "LEAK05"]
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["curl", "-u", "a:LEAK06"]}}}
+    submit(job)
+    wait_for("its pod", lambda: jobs.pods_of(client, job))
+    namespace = job["metadata"]["namespace"]
+    named = {"name": f"{JOB}-files", "namespace": namespace}
+    data = {"settings.py": "key = 'LEAK07'", "train_fsdp.json": '{"training": {"seed": 1}}'}
+    client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data})
+    (pod, *_) = jobs.pods_of(client, job)
+    about = {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": namespace}
+    client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{JOB}-said", "namespace": namespace},
+            "involvedObject": about,
+            "reason": "Said",
+            "message": "it began with LEAK03-everywhere and password=LEAK08",
+            "type": "Normal",
+        }
+    )
+
+
+@pytest.mark.usefixtures("running")
+def test_a_bundle_of_a_job(client, collect):
+    """Objects, events, preflight and what is made of its logs; nothing of other jobs, no secret."""
+    found, told, _ = collect(client, JOB)
+    (pod,) = [
+        each
+        for each in json.loads(found["kubernetes/Pod.json"])
+        if each["metadata"]["name"].startswith(JOB)
+    ]
+    env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    assert env.items() >= {
+        ("HF_TOKEN", "(redacted)"),
+        ("PLAIN", "(redacted)"),
+        ("NCCL_DEBUG", "INFO"),
+    }
+    assert [each for each, text in found.items() if "LEAK" in text] == []
+    assert "it began with (redacted) and password=(redacted)" in found["kubernetes/Event.json"]
+    assert "settings.py" in found["kubernetes/ConfigMap.json"]
+    assert '\\"seed\\": 1' in found["kubernetes/ConfigMap.json"]
+    assert "managedFields" not in pod["metadata"]
+    assert len(json.loads(found["kubernetes/PyTorchJob.json"])) == 1
+    assert json.loads(found["preflight.json"])["cluster"] == "techpulse"
+    assert "p4d-0" in {each["name"] for each in json.loads(found["nodes.json"])}
+    # KWOK's nodes have no logs.
+    assert f"logs/{JOB}/rank-0.log" in {each["name"] for each in told["missing"]}
+    everything = "".join(found.values())
+    assert SECRET not in everything
+    assert "111122223333" not in everything
+    assert told["redacted"]["values of others"] >= 1
+    assert "kubernetes/Secret.json" not in found
+
+
+def test_what_one_may_not_read_is_named_and_the_rest_is_there(client, collect):
+    """Somebody who may read pods alone."""
+    name = "reads-pods-alone"
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    kinds = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    client.apply({**kinds, "kind": "ClusterRole", "rules": [rule]})
+    client.apply(
+        {
+            **kinds,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": name,
+            },
+            "subjects": [
+                {"kind": "User", "name": "helper", "apiGroup": "rbac.authorization.k8s.io"}
+            ],
+        }
+    )
+    with contextlib.closing(client.acting_as("helper")) as limited:
+        found, told, said = collect(limited, "no-such-job")
+    missing = {each["name"]: each["why"] for each in told["missing"]}
+    assert "kubernetes/Pod.json" in found
+    assert 'cannot list resource "nodes"' in missing["kubernetes/Node.json"]
+    assert "logs/no-such-job/" in missing
+    assert "warning MEKS-0868 kubernetes/Node.json: nodes is forbidden" in said
+    for kind in ("ClusterRole", "ClusterRoleBinding"):
+        client.delete("rbac.authorization.k8s.io/v1", kind, name)

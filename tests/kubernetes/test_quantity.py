@@ -1,0 +1,98 @@
+"""Quantities mean what Kubernetes takes them for."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
+
+from megatron_eks.kubernetes.quantity import quantity
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("8", 8),
+        (8, 8),
+        (0.5, Fraction(1, 2)),
+        ("128Gi", 128 * 2**30),
+        ("1Ki", 1024),
+        ("1Ei", 2**60),
+        ("95690m", Fraction(95690, 1000)),
+        ("100u", Fraction(1, 10_000)),
+        ("5n", Fraction(5, 10**9)),
+        ("1k", 1000),
+        ("1E", 10**18),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("1.5e-1", Fraction(15, 100)),
+        (".5", Fraction(1, 2)),
+        ("5.", 5),
+        ("+5", 5),
+        ("-5", -5),
+        # Rounded up to billionths, and capped, as in quantity.go.
+        ("0.1n", Fraction(1, 10**9)),
+        ("1e-999999999", Fraction(1, 10**9)),
+        ("8Ei", LARGEST),
+        ("1e999999999", LARGEST),
+        (10**400, LARGEST),
+        (-(10**400), -LARGEST),
+    ],
+)
+def test_sizes(written, size):
+    """Each form of the grammar has its size."""
+    assert quantity(written) == size
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(
+            "",
+            "Gi",
+            "1 Gi",
+            "1GB",
+            "1gi",
+            "1KI",
+            "1K i",
+            "0x10",
+            "1e",
+            "1.5.",
+            "--1",
+            "1\n",
+            "\uff11",
+        ),
+        *(True, None, [], {}, float("inf"), float("nan"), "1" * 5000),
+    ],
+)
+def test_nonsense(written):
+    """What Kubernetes refuses has no size."""
+    assert quantity(written) is None
+
+
+@given(
+    number=st.integers(0, 10**6).map(lambda number: number / 1000),
+    suffix=st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "P", "E"])
+    | st.sampled_from(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]),
+    sign=st.sampled_from(["", "-"]),
+)
+def test_the_client_library_agrees(number, suffix, sign):
+    """Kubernetes' own Python client reads the same number, apart from rounding and the cap."""
+    written = f"{sign}{number}{suffix}"
+    expected = Fraction(parse_quantity(written))
+    found = quantity(written)
+    assert found is not None
+    if abs(expected) >= LARGEST:
+        assert abs(found) == LARGEST
+    else:
+        assert 0 <= abs(found) - abs(expected) < Fraction(1, 10**9)
+
+
+@given(st.text() | st.text("0123456789.+-eEinumkKMGTP", max_size=8) | st.floats() | st.integers())
+def test_nothing_raises(written):
+    """Any text or number has a size or none, within the limits."""
+    found = quantity(written)
+    assert found is None or abs(found) <= LARGEST
