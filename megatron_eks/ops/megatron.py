@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.megatron_options import VERSION
+from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -119,7 +119,9 @@ def _added(job: AnyJob) -> Iterator[_Added]:
         starts = [index for index, word in enumerate(words) if word.startswith("--")]
         for start, end in pairwise([*starts, len(words)]):
             name = words[start].partition("=")[0]
-            yield _Added(("extra_args", start), f"{name}: ", words[start:end])
+            # Another option is one of a Megatron of one's own, and has a warning.
+            if name in OPTIONS:
+                yield _Added(("extra_args", start), f"{name}: ", words[start:end])
     elif isinstance(job, MegatronBridgeJob):
         for name, said in as_options(job):
             yield _Added(("overrides", name), "", said)
