@@ -121,12 +121,12 @@ def check_files(
     jobs: Iterable[Path],
     today: date,
     edit: Callable[[Path, Document], Document] = lambda _, document: document,
-    check: Callable[[AnyJob], Iterable[Finding]] = lambda _: (),
+    check: Callable[[AnyJob, ClusterConfig], Iterable[Finding]] = lambda *_: (),
 ) -> Files:
     """Parse and check a cluster file and job files; collect every finding of all of them.
 
     `edit` gets each job file as it was read, and returns what is checked in its place. `check`
-    tells of a job what no file can.
+    tells of a job without errors what no file can.
     """
     document = read_document(cluster_file, MISSING_CLUSTER)
     read_files = [document]
@@ -146,7 +146,9 @@ def check_files(
             findings += job_document.locate(neighbours.check(job, job_document.file))
             parsed.append((job_document, job))
     for job_document, job in parsed:
-        found = [*_check(job, config, [other for _, other in parsed], today), *check(job)]
+        found = [*_check(job, config, [other for _, other in parsed], today)]
+        if config is not None and not has_errors(found):
+            found += check(job, config)
         findings += job_document.locate(found)
     if config is not None:
         findings += document.locate(check_cluster_of([job for _, job in parsed], config))

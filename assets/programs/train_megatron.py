@@ -9,8 +9,9 @@ What runs beside it starts again when it dies, and rank 0 waits for the last che
 
 A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
 
-Exit codes of the checks: 2 the command line is wrong, 4 a check failed. The last line on stdout
-before Megatron starts is one JSON object, from the first process of each node.
+Exit codes of the checks: 2 the command line is wrong, or Megatron refuses its arguments, 4 a check
+failed. The last line on stdout before Megatron starts is one JSON object, from the first process of
+each node.
 
 Environment: MEGATRON_LM names the Megatron-LM checkout (default /opt/megatron-lm).
 """

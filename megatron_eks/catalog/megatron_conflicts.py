@@ -23,33 +23,21 @@ _RESTART = Conflict(
 _UNSAVED = Conflict(
     "a run that starts again stops at a checkpoint that lacks something", "remove it"
 )
-_OUT = "Megatron took it out"
-_STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
-_SERVING = Conflict("it is for programs that serve a model", "remove it")
 _HYBRID = Conflict(
     "the number of layers would follow from it, and not from the model", "use model.num_layers"
 )
 # NVIDIA-NeMo/Megatron-Bridge issue 3343: neither backend finds EFA as the image has them.
 _NO_EFA = "which look for InfiniBand cards between nodes"
-FLEX = Conflict(
-    f"it is for DeepEP and HybridEP, {_NO_EFA}; the plan's dispatcher is alltoall",
-    "remove it, unless it is for an image of yours that has them for EFA",
-)
-"""What holds for this project's image; another may have one that speaks EFA."""
 # nvidia-resiliency-ext, "Fault tolerance", usage guide: that launcher starts the rank monitors.
 _LAUNCHER = Conflict(
     "ranks look for monitors, which ft_launcher starts and torchrun does not",
     "remove it: runtime.distributed_timeout_minutes ends ranks that hang",
 )
-_REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
 ALWAYS: dict[str, Conflict] = {
     "fp16": Conflict("a run has one precision, and it is bf16", "use training.precision"),
     "use_megatron_fsdp": Conflict("its checkpoints have a format of their own", "use kind: fsdp"),
     "train_samples": _SAMPLES,
-    "lr_decay_samples": _SAMPLES,
-    "lr_warmup_samples": _SAMPLES,
-    "step_batch_size_schedule": Conflict("global_batch_size is set", "remove it"),
     # megatron/core/num_microbatches_calculator.py warns that it is deprecated, and drops it.
     "rampup_batch_size": Conflict(
         "this Megatron ignores it, and the batch never grows", "remove it"
@@ -57,19 +45,11 @@ ALWAYS: dict[str, Conflict] = {
     "yaml_cfg": Conflict(
         "Megatron takes the file instead of the plan's arguments", "use the job file's keys"
     ),
-    "mock_data": _DATA,
     "train_data_path": _DATA,
-    "valid_data_path": _DATA,
-    "test_data_path": _DATA,
-    "data_args_path": _DATA,
     "per_split_data_args_path": _DATA,
     # BlendedMegatronDatasetConfig takes it beside data named by split alone.
     "dataloader_fast_cache_load": Conflict("it does not go with --data-path", "remove it"),
     "recompute_activations": Conflict("it contradicts the plan's", "use training.recompute"),
-    "checkpoint_activations": Conflict(_OUT, "use training.recompute: full"),
-    "batch_size": Conflict(_OUT, "use training.micro_batch_size"),
-    "warmup": Conflict(_OUT, "use training.warmup_iters"),
-    "model_parallel_size": Conflict(_OUT, "use parallelism.tensor"),
     "finetune": _RESTART,
     "no_load_optim": _RESTART,
     "no_save_optim": _UNSAVED,
@@ -81,33 +61,10 @@ ALWAYS: dict[str, Conflict] = {
     "overlap_param_gather_with_optimizer_step": Conflict(
         "distributed checkpoints do not take it", "remove it"
     ),
-    # apply_determinism_to_args in megatron/training/determinism.py.
-    "encoder_num_layers": _STAGES,
-    "help": Conflict("Megatron prints its options and ends", "remove it"),
     "hybrid_layer_pattern": _HYBRID,
     "hybrid_override_pattern": _HYBRID,
-    "inference_batch_times_seqlen_threshold": _SERVING,
-    "inference_cuda_graph_scope": _SERVING,
-    "inference_disable_triton_nvls_kernels": _SERVING,
-    "inference_fuse_tp_communication": _SERVING,
-    "encoder_seq_length": Conflict(
-        "the length of a sequence is set", "use training.sequence_length"
-    ),
     "use_mp_args_from_checkpoint_args": Conflict(
         "Megatron takes the checkpoint's layout instead of the plan's", "use parallelism"
-    ),
-    "moe_enable_deepep": FLEX,
-    "moe_expert_rank_capacity_factor": FLEX,
-    "moe_paged_stash": FLEX,
-    "deterministic_mode": Conflict(
-        "it takes no fusion of the cross entropy, which the plan sets", "remove it"
-    ),
-    "batch_invariant_mode": Conflict(
-        "it takes flash attention alone, and the plan leaves the kernel to the library", "remove it"
-    ),
-    # megatron/training/argument_utils.py gives TransformerConfig a name that it does not have.
-    "init_method_xavier_uniform": Conflict(
-        "this Megatron stops at it with a TypeError", "use model.init_method_std"
     ),
     "ckpt_step": Conflict("a run that starts again would go back to it each time", "remove it"),
     "distributed_backend": Conflict(
@@ -118,10 +75,7 @@ ALWAYS: dict[str, Conflict] = {
     ),
     "vocab_file": Conflict("the tokenizer is a folder of Hugging Face's", "use data.tokenizer"),
     "merge_file": Conflict("the tokenizer is a folder of Hugging Face's", "use data.tokenizer"),
-    "perform_rl_step": _REINFORCEMENT,
     "enable_ft_package": _LAUNCHER,
-    "add_position_embedding": Conflict("it is out of use", "use model.position_embedding_type"),
-    "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),
 }
 
 OF_PLAN: dict[tuple[str, str], str] = {

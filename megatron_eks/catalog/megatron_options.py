@@ -22,10 +22,6 @@ SINGLE = _settings(_WITH_WORDS)
 """Settings by options with one value."""
 OPTIONS = FLAGS | SINGLE | _settings(_WITH_WORDS, several=True)
 """Settings by all options."""
-WHOLE = _settings(_TABLE["whole"]).keys() | _settings(_TABLE["whole"], several=True).keys()
-"""Options of whole numbers."""
-NUMBERS = _settings(_TABLE["numbers"]).keys() | _settings(_TABLE["numbers"], several=True).keys()
-"""Options of numbers."""
 WORDS = {
     f"--{entry.partition('=')[0].rstrip('+')}": tuple(words.split("|"))
     for entry, words in (each.split(":") for each in _TABLE["choices"].split())

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import FrameType
@@ -101,14 +101,21 @@ class Here:
 def _python(program: str) -> str:
     """Return the interpreter that has what a program imports. Raises Failure if there is none."""
     needed = _NEEDS.get(program)
-    if needed is None or find_spec(needed):
-        return sys.executable
-    other = ROOT / ".venv-programs" / "bin" / "python"
-    if not other.exists():
+    python = python_with(needed) if needed else sys.executable
+    if python is None:
         found = f"{program} needs {needed}, which is not installed on this machine"
         remedy = "make programs; or name files on the shared file system, where the image has it"
         raise Failure(Code.PROGRAM_FAILED, found, remedy)
-    return str(other)
+    return python
+
+
+def python_with(module: str) -> str | None:
+    """Return an interpreter that has a module: this one, or what `make programs` installs."""
+    with suppress(ModuleNotFoundError):
+        if find_spec(module):
+            return sys.executable
+    other = ROOT / ".venv-programs" / "bin" / "python"
+    return str(other) if other.exists() else None
 
 
 class Last:

@@ -1,7 +1,8 @@
 """`meks validate`: every finding about cluster and job files."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, Job
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.whole_file import wrapping_key
+from megatron_eks.ops.megatron import Megatron
 from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
 
@@ -25,18 +27,26 @@ def run(
 ) -> int:
     """Check the named files, or a whole project; return 2 if anything is an error.
 
-    `check` tells of a job what no file can.
+    `check` tells of a job without errors what no file can. Megatron is asked as well.
     """
     clusters = [path for path in files if path == cluster or _is_cluster(path)]
     jobs = [path for path in files if path not in clusters]
     # Job files are checked against their cluster, so its own mistakes are shown with them.
     first, *others = clusters or [cluster]
     jobs = jobs if files else job_files(first)
-    findings = list(check_files(first, jobs, today, check=check).findings)
+    with closing(Megatron()) as megatron:
+
+        def ask(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
+            yield from megatron.findings(job, config)
+            yield from check(job)
+
+        findings = list(check_files(first, jobs, today, check=ask).findings)
     for other in others:
         findings += check_files(other, [], today).findings
     read = ", ".join(str(each) for each in (first, *others))
     print_findings(findings, output, f"{read} and {count(len(jobs), 'job file')}: ")
+    if megatron.not_asked:
+        sys.stderr.write(f"not asked of Megatron: {megatron.not_asked}\n")
     return 2 if has_errors(findings) else 0
 
 

@@ -38,22 +38,27 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
-def test_messages(case):
-    """One change to a shipped job gives exactly these findings."""
+def changed(case) -> str:
+    """Return a shipped job file with a case's change."""
     text = (ROOT / "jobs" / f"{case['file']}.yaml").read_text() if "file" in case else GOOD
     assert case["replace"] in text
-    found = findings(text.replace(case["replace"], case["by"], 1))
-    assert sorted(line.partition(": ")[0] for line in found) == sorted(case["expect"])
+    return text.replace(case["replace"], case["by"], 1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
+def test_messages(case):
+    """One change to a shipped job gives exactly these findings, but for what Megatron says."""
+    found = findings(changed(case))
+    told = [line for line in case["expect"] if not line.startswith("megatron")]
+    assert sorted(line.partition(": ")[0] for line in found) == sorted(told)
 
 
 def test_sentences(snapshot):
     """Each code's whole sentence, of the first case of the tables that finds it."""
     told: dict[str, str] = {}
     for case in CASES:
-        text = (ROOT / "jobs" / f"{case['file']}.yaml").read_text() if "file" in case else GOOD
         if any(line.split()[1] not in told for line in case["expect"]):
-            for line in findings(text.replace(case["replace"], case["by"], 1)):
+            for line in findings(changed(case)):
                 told.setdefault(line.split()[1], line)
     assert "\n".join(told[code] for code in sorted(told)) == snapshot
 

@@ -1,18 +1,16 @@
 """What Megatron's own parser and validation say to the arguments of every shipped job."""
 
 import datetime as dt
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from megatron_eks.ops.megatron import Megatron
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.project import ROOT, load_project
-from tests.programs.prepare_files import PYTHON
-from tests.programs.trainer_files import environment
 
 pytestmark = pytest.mark.programs
 
@@ -37,17 +35,9 @@ class Asked:
 
 def answers(questions: Sequence[Asked]) -> list[str | None]:
     """Return what Megatron has against each, in one start of it."""
-    asked = [astuple(each) for each in questions]
-    done = subprocess.run(  # noqa: S603 -- this folder's own program
-        [PYTHON, Path(__file__).with_name("megatron_parser.py")],
-        input=json.dumps(asked),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[str | None] = json.loads(done.stdout)
+    with closing(Megatron()) as megatron:
+        found = [megatron.ask(astuple(each)) for each in questions]
+        assert not megatron.not_asked
     return found
 
 
@@ -106,7 +96,6 @@ ACCEPTED = (
         "--num-layers 30 --pipeline-model-parallel-size 4 "
         "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
     ),
-    "--fine-grained-activation-offloading --offload-modules attn_proj core_attn",
 )
 
 

@@ -43,6 +43,19 @@ def test_it_learns_and_saves(trained):
     assert (run.save / TRACKER).read_text() == str(ITERATIONS)
 
 
+def test_refused_arguments_end_it_before_ranks_meet(trained):
+    """With Megatron's own sentence, and the exit code of a wrong command line."""
+    run, _ = trained
+    refused = run.another("refused")
+    refused.extra = ("--eval-global-batch-size", "3")
+    done = refused.alone(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
+    assert done.returncode == 2, done.stderr[-4000:]
+    assert done.stderr.splitlines()[-1] == (
+        "error Megatron: eval_global_batch_size (3) must be divisible by eval_micro_batch_size (2) "
+        "* data_parallel_size (1) - change extra_args, or the key that it speaks of"
+    )
+
+
 def test_its_log_tells_what_it_did(trained):
     """What `meks status` reads of it: steps and checkpoints, of all ranks of a pod together."""
     run, losses = trained

@@ -18,6 +18,7 @@ from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
+from megatron_eks.ops.megatron import Megatron
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, Files, check_files, job_files
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
@@ -58,7 +59,7 @@ class Rendered:
         return str(self.workload["metadata"]["annotations"][HASH_ANNOTATION])
 
 
-def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
+def render(wish: Wish, images: Mapping[str, str], megatron: Megatron) -> Rendered:
     """Check and render a job; raise ConfigError with what `meks validate` would print.
 
     `images` are entries of outputs.json that are known better by now.
@@ -68,7 +69,7 @@ def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
     def edit(path: Path, document: Document) -> Document:
         return overrides.applied(document, wish.changes) if path == file else document
 
-    files = check_files(wish.cluster_file, paths, wish.today, edit)
+    files = check_files(wish.cluster_file, paths, wish.today, edit, megatron.findings)
     if has_errors(files.findings):
         raise ConfigError(files.findings)
     document, job = files.jobs[paths.index(file)]

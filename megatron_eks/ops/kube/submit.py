@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -23,6 +24,7 @@ from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.look import look
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.kube.status import changes, ranks_of, summary
+from megatron_eks.ops.megatron import Megatron
 from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.project import Project
@@ -65,7 +67,11 @@ class Options:
 def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
     """Create a job that is not there yet; follow it or wait for it if asked to."""
     client = access.client
-    rendered = render(_pinned(wish, options.resolve), _digests(project, options.built))
+    digests = _digests(project, options.built)
+    with closing(Megatron()) as megatron:
+        rendered = render(_pinned(wish, options.resolve), digests, megatron)
+    if megatron.not_asked:
+        console.say(f"not asked of Megatron: {megatron.not_asked}")
     for finding in rendered.warnings:
         console.say(str(finding))
     created = [*rendered.beside, rendered.workload]

@@ -1,4 +1,7 @@
-"""Whether Megatron's parser would take the arguments that a job file adds."""
+"""Whether the options that a job file adds are Megatron's, and none that the plan sets itself.
+
+Their values are Megatron's own parser's to judge: `ops/megatron.py` asks it.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -6,11 +9,11 @@ from itertools import pairwise
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
-from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
+from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.config.scalars import as_text
@@ -18,13 +21,9 @@ from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.foreign_options import of_other_program
-from megatron_eks.plan.jobs.idle_option_checks import check_places
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.node_checks import gpu_pool
-from megatron_eks.plan.jobs.option_checks import Option, check_combinations
-from megatron_eks.plan.jobs.relation_checks import check_relations
-from megatron_eks.plan.jobs.stage_checks import check_stages
-from megatron_eks.plan.jobs.value_checks import form
+from megatron_eks.plan.jobs.option_checks import Asked, Option, check_combinations, check_places
 
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
@@ -106,7 +105,7 @@ KEYS: dict[str, str] = {
 def check_extra_arguments(
     job: MegatronJob, copies: int | None, cluster: ClusterConfig
 ) -> Iterator[Finding]:
-    """Yield what the parser would refuse, or take instead of what the plan says.
+    """Yield what is no option, or would be taken instead of what the plan says.
 
     So many copies of the model learn together, if that is known.
     """
@@ -122,7 +121,8 @@ def check_extra_arguments(
         settings = {setting for _, setting, _ in given.values()}
         problem = _unknown(words[start], name) or _without_fp8(name, job, cluster)
         problem = problem or _of_plan(name, values, plan)
-        problem = problem or _form(name, values, settings)
+        if problem is None and OPTIONS[name] in settings:
+            problem = f"{name} stands above too, and the last one wins", "keep one of the two"
         if problem is not None:
             (found, remedy), level = problem, Level.ERROR
             unknown = remedy == _UNKNOWN or (OPTIONS.get(name), [*values]) == _FLEX
@@ -132,10 +132,9 @@ def check_extra_arguments(
             yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), found, remedy, level)
         elif OPTIONS[name] not in plan or OPTIONS[name] in CHOSEN:
             given[start] = (name, OPTIONS[name], values)
-    model = model_shape(job.model)
-    yield from check_combinations(job, model, given)
-    yield from check_stages(job, model, given)
-    yield from check_relations(job, model, given, copies)
+    set_by = {setting: tuple(values) for _, setting, values in given.values()}
+    asked = Asked(job, model_shape(job.model), set_by, copies)
+    yield from check_combinations(asked, given)
     yield from check_places(given, cluster.storage.lustre.mount_path, mounts(cluster))
 
 
@@ -193,49 +192,12 @@ def _of_plan(
     return f"{found}; {against}" if against else found, "remove it"
 
 
-def _form(name: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
-    """Say what the parser does not take of an option: how many values, or of which form."""
-    if name in FLAGS and values:
-        found = f"{name} takes no value, and {values[0]!r} follows"
-        off = values[0].lower() in {"false", "0", "no"}
-        remedy = f"remove {name} too: it switches on by itself" if off else "remove the value"
-        return found, _stray(values[0]) or remedy
-    if name in SINGLE and len(values) != 1:
-        return f"{name} takes one value, and {len(values)} follow", f"write {name} VALUE"
-    if problem := _value(name, values):
-        return problem
-    if OPTIONS[name] in settings:
-        return f"{name} stands above too, and the last one wins", "keep one of the two"
-    return None
-
-
 def _stray(word: str) -> str | None:
     """Say what a word was that stands where an option does, and begins as none."""
     if not word.strip("\\ "):
         return "remove it: a backslash continues a line for a shell, and no shell reads this"
     name = word.lstrip(_DASHES)
     return f"write --{name}, with two plain hyphens" if name != word else of_text(word)
-
-
-def _value(name: str, values: Sequence[str]) -> tuple[str, str] | None:
-    """Say what the parser does not convert: the types and choices of its options."""
-    for value in values:
-        if name in WORDS and value not in WORDS[name]:
-            return f"{name} does not take {value!r}", choices(value, WORDS[name])
-        if (name in WHOLE and not _is(int, value)) or (name in NUMBERS and not _is(float, value)):
-            kind = "whole number" if name in WHOLE else "number"
-            return f"{name} takes a {kind}, and {value!r} is none", f"write {name} NUMBER"
-        if what := form(name, value):
-            return f"{name} does not take {value!r}", f"write {what}"
-    return None
-
-
-def _is(kind: type[int] | type[float], value: str) -> bool:
-    try:
-        kind(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _planned(job: MegatronJob) -> dict[str, tuple[str, ...]]:

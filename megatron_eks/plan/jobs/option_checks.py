@@ -1,273 +1,258 @@
-"""Whether the options that a job file adds go together with those that follow from it.
+"""Options that a job file adds and Megatron takes, though the run would not be the planned one.
 
-Sources: as in `catalog/megatron_conflicts.py`.
+What Megatron refuses itself is not repeated here: `ops/megatron.py` asks it. Sources: as in
+`catalog/megatron_conflicts.py`, and where a check names another.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from megatron_eks.catalog.allocator import options
-from megatron_eks.catalog.megatron_conflicts import ALWAYS, FLEX, NEEDS_EXPERTS
+from megatron_eks.catalog.megatron_conflicts import (
+    ALWAYS,
+    BREAKS,
+    NEEDS_EXPERTS,
+    OF_FAULTS,
+    PARTIAL,
+    TRIALS,
+)
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import MegatronJob, MegatronRun
-from megatron_eks.config.outputs import is_digest
+from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.job import MegatronRun
 
 Option = tuple[str, str, Sequence[str]]
 """As it is written, its setting, and its values."""
 
+Problem = tuple[str, str]
+"""What an option conflicts with, and what to do instead."""
 
-def check_combinations(
-    job: MegatronJob, model: ModelShape, given: Mapping[int, Option]
-) -> Iterator[Finding]:
-    """Yield what options, by their places among the arguments, conflict with."""
-    settings = {setting for _, setting, _ in given.values()}
-    for place, (name, setting, values) in given.items():
+
+@dataclass(frozen=True)
+class Asked:
+    """A job, and the settings that its further arguments give."""
+
+    job: MegatronRun
+    model: ModelShape
+    values: Mapping[str, Sequence[str]]
+    copies: int | None
+    """Data parallel size; None where the pool's type is unknown or the layout fits no GPUs."""
+
+    def first(self, setting: str) -> str | None:
+        """Return the value of a setting that has one."""
+        words = self.values.get(setting, ())
+        return words[0] if words else None
+
+    def number(self, setting: str, default: int = 0) -> int:
+        """Return the value of a setting that is a whole number, not below 0."""
+        word = self.first(setting) or ""
+        return int(word) if word.isdecimal() else default
+
+
+def check_combinations(asked: Asked, given: Mapping[int, Option]) -> Iterator[Finding]:
+    """Yield what options, by their places among the arguments, conflict with or make of a run."""
+    for place, (name, setting, _) in given.items():
         path = ("extra_args", place)
-        if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
-            found = f"{name}: the model has no experts"
-            remedy = "remove it, or name a model with num_experts"
-            level = Level.ERROR if setting in STOPS_WITHOUT_EXPERTS else Level.WARNING
-            yield Finding(Code.NO_MEANING, path, found, remedy, level)
+        problem = _conflict(asked, setting)
+        if problem is not None:
+            found, remedy = problem
+            yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {found}", remedy)
             continue
-        conflict = _conflict(job, model, setting, values, settings)
-        if conflict:
-            reason, remedy = conflict
-            mild = conflict == FLEX and is_digest(job.image)
-            level = Level.WARNING if mild else Level.ERROR
-            yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy, level)
+        for code, (found, remedy) in _warnings(asked, setting):
+            yield warning(code, path, f"{name}: {found}", remedy)
 
 
-def _conflict(
-    job: MegatronJob,
-    model: ModelShape,
-    setting: str,
-    values: Sequence[str],
-    settings: set[str],
-) -> tuple[str, str] | None:
-    """Say what an option conflicts with, and what to do instead."""
+def _conflict(asked: Asked, setting: str) -> Problem | None:
     if setting in ALWAYS:
         return ALWAYS[setting]
-    if setting in _NEEDS_WEIGHTS and job.checkpoint.pretrained is None:
+    if setting in _NEEDS_WEIGHTS and asked.job.checkpoint.pretrained is None:
         return _NEEDS_WEIGHTS[setting], "remove it"
-    return (
-        _of_value(job, model, setting, values)
-        or _lacks(setting, values, settings)
-        or by_plan(job, model, setting)
-        or _multiple(job, setting, values)
-        or _levels(job, setting, values)
-    )
+    check = CHECKS.get(setting)
+    return check(asked) if check else None
 
 
-def _of_value(
-    job: MegatronJob, model: ModelShape, setting: str, values: Sequence[str]
-) -> tuple[str, str] | None:
-    """Say what speaks against one value of a setting."""
-    if setting == "rope_type" and "yarn" in values and not model.multi_latent_attention:
-        return (
-            "YaRN is for latent attention alone",
-            "remove it, or use model.multi_latent_attention",
-        )
-    # Megatron asks only for the allocator's old variable, and the plan sets the new one.
-    safe = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0" or not _moves(job)
-    if setting == "cuda_graph_impl" and "transformer_engine" in values and not safe:
-        reason = (
-            "NCCL keeps addresses in graphs, and expandable segments, which the plan sets, move"
-        )
-        return reason, "set runtime.env.NCCL_GRAPH_REGISTER: '0'"
-    if setting == "non_persistent_ckpt_type" and "in_memory" in values:
-        return "Megatron has checkpoints in memory for no run yet", "use global or local"
-    if setting == "dataloader_type" and "external" in values:
-        return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
-    return None
+def _warnings(asked: Asked, setting: str) -> Iterator[tuple[Code, Problem]]:
+    if setting.startswith(NEEDS_EXPERTS) and asked.model.num_experts is None:
+        remedy = "remove it, or name a model with num_experts"
+        yield Code.NO_MEANING, ("the model has no experts", remedy)
+    elif setting in _IDLE and (setting, asked.first(setting)) != _EXIT_AS_PLANNED:
+        yield Code.NO_MEANING, _IDLE[setting]
+    elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
+        yield Code.TRIAL_OPTION, PARTIAL[asked.first(setting) or ""]
+    elif setting in TRIALS or setting.startswith(OF_FAULTS):
+        yield Code.TRIAL_OPTION, TRIALS.get(setting, BREAKS)
 
 
-def _moves(job: MegatronJob) -> bool:
-    """Tell whether tensors stand in expandable segments: the plan's choice, and not always."""
-    chosen = options(job.runtime.env.get("PYTORCH_ALLOC_CONF", "expandable_segments:True"))
-    return chosen.get("expandable_segments") == "True"
-
-
-def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
-    """Say which other option it needs beside it."""
-    needs = _NEEDS.get(setting)
-    value = next((each for each in values if (setting, each) in _VALUE_NEEDS), None)
-    if value is not None:
-        needs = _VALUE_NEEDS[setting, value]
-    if needs is None or needs in settings or (setting.endswith("_dtype") and "fp32" in values):
-        return None
-    option = f"--{needs.replace('_', '-')}"
-    what = "it takes" if value is None else f"{value} takes"
-    return f"{what} {option} beside it", f"add {option}, or remove this one"
-
-
-# What TransformerConfig refuses without experts, where it takes no notice of most others.
-STOPS_WITHOUT_EXPERTS = frozenset(
-    {
-        *("moe_enable_deepep", "moe_expert_rank_capacity_factor", "moe_latent_size"),
-        *("moe_pad_expert_input_to_capacity", "moe_paged_stash", "moe_router_group_topk"),
-        *("moe_router_padding_for_fp8", "moe_router_padding_for_quantization"),
-        *("moe_single_grouped_bias", "moe_single_grouped_weight"),
-    }
-)
-# An option, and the other one that it cannot be without.
-_NEEDS = {
-    "optimizer_cpu_offload": "use_precision_aware_optimizer",
-    "non_persistent_local_ckpt_dir": "non_persistent_ckpt_type",
-    # The first of them ends the run otherwise (megatron/training/checkpointing.py).
-    "non_persistent_save_interval": "non_persistent_ckpt_type",
-    "replication": "replication_jump",
-    "fim_data": "fim_rate",
-    "fsdp_manual_registration": "nccl_ub",
-    "fp4_param_gather": "fp4",
-    "reuse_grad_buf_for_mxfp8_param_ag": "fp8_param_gather",
-    "mla_down_proj_fusion": "multi_latent_attention",
-    "moe_pad_expert_input_to_capacity": "moe_expert_capacity_factor",
-    "moe_single_grouped_weight": "use_transformer_engine_op_fuser",
-    "logits_save_dir": "logits_save_top_k",
-    "hybrid_context_parallel": "calculate_per_token_loss",
-    # TransformerConfig and OptimizerConfig of Megatron core take them together only.
-    **dict.fromkeys(
-        ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"),
-        "use_precision_aware_optimizer",
-    ),
-}
-# The same of one of its values.
-_VALUE_NEEDS = {
-    ("cp_comm_type", "a2a+p2p"): "hierarchical_context_parallel_sizes",
-    ("experimental_attention_variant", "gated_delta_net"): "linear_attention_freq",
-    ("fp4_recipe", "custom"): "fp4_quantizer_factory",
-    ("fp8_recipe", "custom"): "fp8_quantizer_factory",
-    ("non_persistent_ckpt_type", "local"): "non_persistent_local_ckpt_dir",
-}
-# Of one stage TransformerConfig finds layers left, and no stage for them.
-_OF_A_PIPELINE = frozenset(
-    {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"}
-)
-# What validate_args and OptimizerConfig refuse where each rank has the whole optimizer.
-_OF_SHARDED_OPTIMIZER = frozenset(
-    {"fp8_param_gather", "overlap_param_gather", "use_precision_aware_optimizer"}
-)
 # What a random start, without weights to read, cannot be with.
 _NEEDS_WEIGHTS = {
     "perform_initialization": "weights would be whatever the memory held",
     "exit_on_missing_checkpoint": "there is no checkpoint at the first start, and it ends there",
 }
+# What then happens with a setting that Megatron takes.
+_IDLE: dict[str, Problem] = {
+    # NVIDIA/nvidia-resiliency-ext, docs/source/inprocess/usage_guide.rst, and Megatron's
+    # inprocess_restart.py, which takes the two ports after MASTER_PORT (read 2026-11).
+    "inprocess_restart": (
+        "torchrun ends all ranks when one ends, so it helps only where every process stays alive",
+        "remove it: gang_restarts starts all again; or set TORCH_NCCL_RETHROW_CUDA_ERRORS=0",
+    ),
+    "reset_attention_mask": (
+        "the plan has no masks made, so one document still sees those before it",
+        "remove it",
+    ),
+    # The plan always has --exit-signal-handler; this says which signal it waits for.
+    "exit_signal": (
+        "Kubernetes ends pods by SIGTERM, and the run would not save at that",
+        "remove it",
+    ),
+}
+_EXIT_AS_PLANNED = "exit_signal", "SIGTERM"
 
 
-def by_plan(job: MegatronRun, model: ModelShape, setting: str) -> tuple[str, str] | None:
-    """Say what a setting does not go with of what the job file says."""
-    parallelism, training = job.parallelism, job.training
-    sharded = parallelism.sequence_parallel and parallelism.tensor > 1
-    offloading = setting.startswith("cpu_offloading")
-    split = max(parallelism.tensor, parallelism.pipeline, parallelism.context, parallelism.expert)
-    cases = (
-        (
-            setting == "use_torch_fsdp2" and (parallelism.distributed_optimizer or split > 1),
-            ("it shards by itself, and over all GPUs", "use kind: fsdp"),
-        ),
-        (
-            setting in _OF_SHARDED_OPTIMIZER and not parallelism.distributed_optimizer,
-            ("it needs the distributed optimizer", "set parallelism.distributed_optimizer: true"),
-        ),
-        (
-            setting == "lr_warmup_fraction" and training.warmup_iters > 0,
-            ("training.warmup_iters is set", "remove one of the two"),
-        ),
-        (
-            setting == "save_params_interval" and parallelism.distributed_optimizer,
-            ("parameters are gathered while it computes", "remove it"),
-        ),
-        (
-            setting == "fp8_param_gather" and training.precision != "fp8",
-            ("weights are not kept in FP8", "set training.precision: fp8"),
-        ),
-        (
-            setting == "fp8_recipe" and training.precision != "fp8",
-            ("nothing is computed in FP8", "set training.precision: fp8, or remove it"),
-        ),
-        (
-            setting in _OF_A_PIPELINE and parallelism.pipeline == 1,
-            ("there are no stages to divide the layers over", "remove it"),
-        ),
-        (
-            setting == "hierarchical_context_parallel_sizes" and parallelism.context == 1,
-            ("no sequence is divided", "set parallelism.context, or remove it"),
-        ),
-        (
-            setting == "fp4" and training.precision == "fp8",
-            ("FP4 and FP8 are two precisions", "set training.precision: bf16"),
-        ),
-        (
-            setting == "tp_comm_overlap" and parallelism.tensor == 1,
-            ("no tensor is divided, so nothing is sent", "remove it"),
-        ),
-        (
-            setting == "tp_comm_overlap" and not sharded,
-            ("it needs sequence parallelism", "set parallelism.sequence_parallel: true"),
-        ),
-        (
-            setting == "distribute_saved_activations" and sharded,
-            ("sequence parallelism shards activations already", "remove it"),
-        ),
-        (
-            setting == "distribute_saved_activations" and training.recompute != "full",
-            ("it needs full recomputing", "set training.recompute: full, or remove it"),
-        ),
-        (
-            offloading and (parallelism.pipeline > 1 or training.recompute != "none"),
-            (
-                "CPU offloading takes neither pipeline stages nor recomputing",
-                "set training.recompute: none and parallelism.pipeline: 1, or remove it",
-            ),
-        ),
-        (
-            setting == "fused_residual_rmsnorm" and model.normalization != "RMSNorm",
-            (f"the model has {model.normalization}", "remove it"),
-        ),
-        (
-            setting == "defer_embedding_wgrad_compute" and parallelism.pipeline == 1,
-            ("it needs a pipeline", "remove it, or raise parallelism.pipeline"),
-        ),
-        (
-            setting == "use_rotary_position_embeddings" and model.position_embedding_type != "rope",
-            (
-                "the model has learned positions, and this would be another",
-                "set model.position_embedding_type: rope, or remove it",
-            ),
-        ),
-        (
-            setting == "dataloader_defer_npy_index_mmap" and job.data.cache_dir is None,
-            ("it takes a folder for the indices", "set data.cache_dir"),
-        ),
-        (
-            setting == "pipeline_model_parallel_layout" and bool(parallelism.virtual_pipeline),
-            ("virtual_pipeline divides the layers too", "remove one of the two"),
-        ),
-    )
-    return next((verdict for applies, verdict in cases if applies), None)
+def _graphs(asked: Asked) -> Problem | None:
+    # Megatron asks only for the allocator's old variable, and the plan sets the new one.
+    env = asked.job.runtime.env
+    chosen = options(env.get("PYTORCH_ALLOC_CONF", "expandable_segments:True"))
+    moves = chosen.get("expandable_segments") == "True"
+    kind = asked.first("cuda_graph_impl")
+    if kind != "transformer_engine" or env.get("NCCL_GRAPH_REGISTER") == "0" or not moves:
+        return None
+    reason = "NCCL keeps addresses in graphs, and expandable segments, which the plan sets, move"
+    return reason, "set runtime.env.NCCL_GRAPH_REGISTER: '0'"
 
 
-def _multiple(job: MegatronJob, setting: str, values: Sequence[str]) -> tuple[str, str] | None:
-    """Compare numbers that must be multiples of what the job file says."""
-    steps = {
-        "save_retain_interval": ("checkpoint.interval", job.checkpoint.interval),
-        "log_memory_interval": ("training.log_interval", job.training.log_interval),
-    }
-    if setting in steps and values and values[0].isdigit():
-        name, step = steps[setting]
-        if int(values[0]) % step:
-            return f"{values[0]} is no multiple of {name} {step}", f"use a multiple of {step}"
+def _instances(asked: Asked) -> Problem | None:
+    """Judge what megatron/core/parallel_state.py divides."""
+    count = asked.number("num_distributed_optimizer_instances", 1)
+    ranks = (asked.copies or 0) * asked.job.parallelism.context
+    if count and ranks % count == 0:
+        return None
+    return f"{count} does not divide {ranks} data parallel ranks", "use a divisor of them"
+
+
+def _groups(asked: Asked) -> Problem | None:
+    """Judge how many microbatches a chunk takes at once (core/pipeline_parallel/schedules.py)."""
+    size = asked.number("microbatch_group_size_per_vp_stage")
+    stages, training = asked.job.parallelism.pipeline, asked.job.training
+    batch = training.global_batch_size // training.micro_batch_size
+    most = batch // asked.copies if asked.copies else size
+    if size > most:
+        return f"a step has {most} microbatches", f"use at most {most}"
+    if size < stages:
+        return f"{size} microbatches do not fill {stages} stages", f"use {stages} or more"
     return None
 
 
-def _levels(job: MegatronJob, setting: str, values: Sequence[str]) -> tuple[str, str] | None:
-    """Compare the sizes of nested groups with the size of the whole."""
-    if setting != "hierarchical_context_parallel_sizes" or not all(map(str.isdigit, values)):
+def _all_to_all(asked: Asked) -> Problem | None:
+    """Judge context parallelism that exchanges heads, of which each rank must get some.
+
+    Transformer Engine, transformer_engine/pytorch/attention/dot_product_attention/
+    context_parallel.py: heads and query groups of a rank are divided by the context size.
+    """
+    context, tensor = asked.job.parallelism.context, asked.job.parallelism.tensor
+    groups = max(1, asked.model.num_query_groups // tensor)
+    if "a2a" not in asked.values["cp_comm_type"] or groups % context == 0:
         return None
-    size = math.prod(map(int, values))
-    if size == job.parallelism.context:
+    reason = f"a2a gives {groups} query groups of a rank to {context} context parallel ranks"
+    return reason, f"use p2p, or a context parallel size that divides {groups}"
+
+
+def _profiled(asked: Asked) -> Problem | None:
+    """Judge from which step to which one is profiled: 10 to 12 unless told otherwise."""
+    first, last = asked.number("profile_step_start", 10), asked.number("profile_step_end", 12)
+    if first < last:
         return None
-    reason = f"{' x '.join(values)} = {size}, and parallelism.context is {job.parallelism.context}"
-    return reason, f"write sizes whose product is {job.parallelism.context}"
+    return f"from step {first} to {last} nothing is profiled", f"use --profile-step-end {first + 2}"
+
+
+def _one_or_more(setting: str) -> "_Check":
+    return _when(lambda asked: asked.number(setting) == 0, "it takes one or more", "use 1 or more")
+
+
+def _when(applies: Callable[[Asked], bool], reason: str, remedy: str) -> "_Check":
+    return lambda asked: (reason, remedy) if applies(asked) else None
+
+
+_Check = Callable[[Asked], Problem | None]
+# What megatron/training/training.py divides by.
+_NOT_ZERO = (
+    *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
+    *("log_memory_interval", "save_activations_interval", "save_dgrads_interval"),
+    *("save_tokens_per_expert_interval", "save_wgrads_interval", "tensorboard_log_interval"),
+)
+CHECKS: dict[str, _Check] = {
+    **{each: _one_or_more(each) for each in _NOT_ZERO},
+    "cp_comm_type": _all_to_all,
+    "cuda_graph_impl": _graphs,
+    "dataloader_defer_npy_index_mmap": _when(
+        lambda asked: asked.job.data.cache_dir is None,
+        "it takes a folder for the indices",
+        "set data.cache_dir",
+    ),
+    "dataloader_type": _when(
+        lambda asked: asked.first("dataloader_type") == "external",
+        "pretrain_gpt.py brings data sets, and no loader of its own",
+        "remove it",
+    ),
+    "fp8_recipe": _when(
+        lambda asked: asked.job.training.precision != "fp8",
+        "nothing is computed in FP8",
+        "set training.precision: fp8, or remove it",
+    ),
+    "microbatch_group_size_per_vp_stage": _groups,
+    "moe_aux_loss_coeff": _when(
+        lambda asked: (
+            len(asked.values["moe_aux_loss_coeff"]) > 1
+            and "moe_router_load_balancing_type" not in asked.values
+        ),
+        "there is one loss, aux_loss",
+        "give one number, or add --moe-router-load-balancing-type",
+    ),
+    # The first of them ends the run otherwise (megatron/training/checkpointing.py).
+    "non_persistent_save_interval": _when(
+        lambda asked: "non_persistent_ckpt_type" not in asked.values,
+        "it takes --non-persistent-ckpt-type beside it",
+        "add --non-persistent-ckpt-type, or remove this one",
+    ),
+    "num_distributed_optimizer_instances": _instances,
+    "profile_step_end": _profiled,
+    "profile_step_start": _profiled,
+    "use_rotary_position_embeddings": _when(
+        lambda asked: asked.model.position_embedding_type != "rope",
+        "the model has learned positions, and this would be another",
+        "set model.position_embedding_type: rope, or remove it",
+    ),
+}
+"""What is judged of each setting."""
+
+# What a run writes: the folder, or the file.
+_PLACES = frozenset(
+    {
+        *("config_logger_dir", "flight_recorder_dump_path", "logits_save_dir"),
+        *("memory_snapshot_path", "moe_routing_trace_path", "non_persistent_global_ckpt_dir"),
+        *("non_persistent_local_ckpt_dir", "object_storage_cache_path", "wandb_save_dir"),
+    }
+)
+
+
+def check_places(
+    given: Mapping[int, Option], mount_path: str, writable: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield what a run writes where no pod can: all but its mounts is read-only."""
+    settings = {setting for _, setting, _ in given.values()}
+    for place, (name, setting, values) in given.items():
+        path = ("extra_args", place)
+        if setting == "record_memory_history" and "memory_snapshot_path" not in settings:
+            found = f"{name}: the snapshot goes to the working directory, which is read-only"
+            remedy = f"add --memory-snapshot-path {mount_path}/NAME.pickle"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        if setting not in _PLACES or not values or "://" in values[0]:
+            continue
+        # One node's /tmp is not another's.
+        mounts = [mount_path] if setting == "non_persistent_global_ckpt_dir" else writable
+        if not any(values[0].startswith(f"{mount}/") for mount in mounts):
+            found = f"{name}: a pod may not write to {values[0]}: all but its mounts is read-only"
+            if values[0].startswith(tuple(writable)):
+                found = f"{name}: {values[0]} is not on the shared file system"
+            remedy = f"use a path below {mount_path}/"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)

@@ -5,26 +5,20 @@ ProfilingConfig), checkpointing.py (non-persistent checkpoints) and comm_overlap
 0.19, `TransformerConfig.__post_init__`.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 
-from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors, warning
+from megatron_eks.config.errors import Finding, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
-from megatron_eks.plan.jobs.option_checks import Option, by_plan
-from megatron_eks.plan.jobs.relation_checks import OF_NUMBERS
-from megatron_eks.plan.jobs.stage_checks import check_stages
-from megatron_eks.plan.jobs.value_checks import Asked
+from megatron_eks.plan.jobs.option_checks import CHECKS, Asked
+from megatron_eks.plan.jobs.stage_checks import BY_HAND
 
-_EXPERTS = "overlap_moe_expert_parallel_comm"
 _KIND = "checkpoint.non_persistent_ckpt_type"
 _GLOBAL = "checkpoint.non_persistent_global_ckpt_dir"
 _PLACES = frozenset(
@@ -53,9 +47,9 @@ def check_together(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[F
             yield Finding(Code.OVERRIDE, path, found, "remove one of the two")
         if name in _PLACES and isinstance(value, str) and value:
             yield from _place(name, value, cluster)
-        if problem := _of_overlap(job, name, value):
-            found, remedy, level = problem
-            yield Finding(Code.OVERRIDE, path, found, remedy, level)
+        overlaps = name in {"comm_overlap.tp_comm_overlap", "model.tp_comm_overlap"}
+        if overlaps and value is True and (problem := _tensor_overlap(job)):
+            yield warning(Code.OVERRIDE, path, *problem)
     if _is_on(job, "profiling.use_nsys_profiler") and _is_on(job, "profiling.use_pytorch_profiler"):
         found = "one profiler runs, and profiling.use_nsys_profiler asks for another"
         path = ("overrides", "profiling.use_pytorch_profiler")
@@ -68,67 +62,14 @@ def check_together(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[F
         yield Finding(Code.OVERRIDE, path, found, f"add {snapshot}: {mount_path}/NAME.pickle")
 
 
-def _of_overlap(job: MegatronBridgeJob, name: str, value: object) -> tuple[str, str, Level] | None:
-    """Say what keeps communication from hiding behind computation, by either of two blocks."""
-    block, _, setting = name.partition(".")
-    if block not in {"comm_overlap", "model"} or value is not True:
-        return None
-    return next((verdict for applies, verdict in _overlaps(job, setting) if applies), None)
-
-
-def _overlaps(
-    job: MegatronBridgeJob, setting: str
-) -> Iterator[tuple[bool, tuple[str, str, Level]]]:
-    parallelism, tensors, experts = job.parallelism, "tp_comm_overlap", setting == _EXPERTS
-    overlapped = any(_is_on(job, f"{each}.{_EXPERTS}") for each in ("comm_overlap", "model"))
-    yield (
-        setting == tensors and parallelism.tensor == 1,
-        ("no tensor is divided, and Bridge switches it off", "remove it", Level.WARNING),
-    )
-    yield (
-        setting == tensors and not parallelism.sequence_parallel,
-        (
-            "without sequence parallelism Bridge switches it off",
-            "set parallelism.sequence_parallel: true, or remove it",
-            Level.WARNING,
-        ),
-    )
-    yield (
-        setting == "delay_wgrad_compute" and not overlapped,
-        (
-            f"it takes comm_overlap.{_EXPERTS} beside it",
-            f"add comm_overlap.{_EXPERTS}: true, or remove it",
-            Level.ERROR,
-        ),
-    )
-    yield (
-        experts and parallelism.expert == 1,
-        ("no experts are divided", "set parallelism.expert, or remove it", Level.ERROR),
-    )
-    yield (
-        experts and parallelism.pipeline > 1 and (parallelism.virtual_pipeline or 1) == 1,
-        (
-            "pipeline stages need interleaving for it",
-            "set parallelism.virtual_pipeline, or remove it",
-            Level.ERROR,
-        ),
-    )
-    yield (
-        experts and job.training.recompute == "full",
-        (
-            "it does not go with full recomputing",
-            "set training.recompute: selective",
-            Level.ERROR,
-        ),
-    )
-    yield (
-        experts and _is_on(job, "model.moe_shared_expert_overlap"),
-        (
-            "model.moe_shared_expert_overlap hides the same time",
-            "keep one of the two",
-            Level.ERROR,
-        ),
-    )
+def _tensor_overlap(job: MegatronBridgeJob) -> tuple[str, str] | None:
+    """Say what keeps tensors' communication from hiding behind computation."""
+    if job.parallelism.tensor == 1:
+        return "no tensor is divided, and Bridge switches it off", "remove it"
+    if not job.parallelism.sequence_parallel:
+        remedy = "set parallelism.sequence_parallel: true, or remove it"
+        return "without sequence parallelism Bridge switches it off", remedy
+    return None
 
 
 def _is_on(job: MegatronBridgeJob, name: str) -> bool:
@@ -147,85 +88,58 @@ def _place(name: str, value: str, cluster: ClusterConfig) -> Iterator[Finding]:
     yield Finding(Code.SHARED_PATH, ("overrides", name), found, f"use a path below {mount_path}/")
 
 
-# These are Megatron-LM's options by Bridge's names, and the checks are those of the options. What a
-# recipe may set itself (a score function, another optimizer) is not missing where an override needs
-# it: only what follows from the job file is compared. Sources: Megatron core 0.19, as in
-# `relation_checks.py`, and Megatron-Bridge 0.6, megatron/bridge/training/config.py (validate).
-_BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation")
+# These are Megatron-LM's options by Bridge's names. What a recipe may set itself (a score function,
+# another optimizer) is not missing where an override needs it: only what follows from the job file
+# is compared. Sources: Megatron core 0.19, and Megatron-Bridge 0.6,
+# megatron/bridge/training/config.py (validate).
+_BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation", "comm_overlap")
 # By another name than Megatron-LM's setting.
 _RENAMED = {
     "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
     "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
 }
-_BACK = {setting: name for name, setting in _RENAMED.items()}
-# Judged by what the job file says alone, whatever else a recipe has.
+# Judged by what the job file says alone, whatever else a recipe has: here, or by Megatron.
 _NUMBERS = frozenset(
     {
-        *("cp_comm_type", "eval_global_batch_size", "eval_micro_batch_size", "lr_warmup_init"),
-        *("microbatch_group_size_per_vp_stage", "no_rope_freq"),
+        *("cp_comm_type", "microbatch_group_size_per_vp_stage"),
         "num_distributed_optimizer_instances",
     }
 )
-_LAYOUT = frozenset(
-    {
-        *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"),
-        *("defer_embedding_wgrad_compute", "distribute_saved_activations"),
-        *("fused_residual_rmsnorm", "use_precision_aware_optimizer"),
-    }
-)
-_OPTION = re.compile(r"--[a-z0-9][a-z0-9_-]*")
+_ASKED = BY_HAND | {
+    *("defer_embedding_wgrad_compute", "delay_wgrad_compute", "distribute_saved_activations"),
+    *("eval_global_batch_size", "eval_micro_batch_size", "fused_residual_rmsnorm"),
+    *("lr_warmup_init", "moe_shared_expert_overlap", "no_rope_freq"),
+    *("overlap_moe_expert_parallel_comm", "use_precision_aware_optimizer"),
+}
+
+
+def as_options(job: MegatronBridgeJob) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield overrides that Megatron-LM can be asked about, with the words that say the same."""
+    options = {setting: option for option, setting in OPTIONS.items()}
+    for name, setting, words in _given(job):
+        if setting in _ASKED:
+            yield name, (options[setting], *words)
 
 
 def check_options(job: MegatronBridgeJob, copies: int | None) -> Iterator[Finding]:
     """Yield overrides that do not go with the job file; `copies` of the model learn."""
     if has_errors(check_model(job.model)):
         return
-    model, given = model_shape(job.model), dict(_given(job))
-    names = list(job.overrides)
-    for place, (name, setting, _) in given.items():
-        if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
+    given = list(_given(job))
+    values = {setting: words for _, setting, words in given}
+    asked = Asked(job, model_shape(job.model), values, copies)
+    for name, setting, _ in given:
+        path = ("overrides", name)
+        if setting.startswith(NEEDS_EXPERTS) and asked.model.num_experts is None:
             found, remedy = "the model has no experts", "remove it, or name a model with experts"
-            yield warning(Code.NO_MEANING, ("overrides", name), found, remedy)
-            continue
-        asked = Asked(job, model, _values(given), copies)
-        problem = by_plan(job, model, setting) if setting in _LAYOUT else None
-        if problem is None and setting in _NUMBERS:
-            problem = OF_NUMBERS[setting](asked)
-        if problem is not None:
-            found, remedy = (_translated(each) for each in problem)
-            yield Finding(Code.OVERRIDE, ("overrides", names[place]), found, remedy)
-    for finding in check_stages(job, model, given):
-        name = names[int(finding.path[-1])]
-        found = _translated(finding.found.partition(": ")[2])
-        yield replace(
-            finding,
-            code=Code.OVERRIDE,
-            path=("overrides", name),
-            found=found,
-            remedy=_translated(finding.remedy),
-        )
+            yield warning(Code.NO_MEANING, path, found, remedy)
+        elif setting in _NUMBERS and (problem := CHECKS[setting](asked)):
+            yield Finding(Code.OVERRIDE, path, *problem)
 
 
-def _given(job: MegatronBridgeJob) -> Iterator[tuple[int, Option]]:
-    """Yield overrides as options, by their places: a switch that is off is not given."""
-    for place, (name, value) in enumerate(job.overrides.items()):
+def _given(job: MegatronBridgeJob) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield overrides as options: a switch that is off is not given."""
+    for name, value in job.overrides.items():
         block, _, field = name.partition(".")
         if block in _BLOCKS and value is not False:
-            words = () if value is True else (str(value),)
-            yield place, (name, _RENAMED.get(field, field), words)
-
-
-def _values(given: Mapping[int, Option]) -> dict[str, tuple[str, ...]]:
-    return {setting: tuple(words) for _, setting, words in given.values()}
-
-
-def _translated(text: str) -> str:
-    """Name Bridge's values in place of Megatron-LM's options."""
-    return _OPTION.sub(lambda found: _dotted(found[0]), text)
-
-
-def _dotted(option: str) -> str:
-    setting = OPTIONS.get(option, "")
-    field = _BACK.get(setting, setting)
-    block = next((each for each in _BLOCKS if field in FIELDS[each]), None)
-    return f"{block}.{field}" if block else option
+            yield name, _RENAMED.get(field, field), () if value is True else (str(value),)
