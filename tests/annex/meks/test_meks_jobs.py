@@ -205,6 +205,13 @@ def test_an_override_is_checked_like_the_file(send):
     assert str(found["MEKS-0103"]).startswith("error MEKS-0103 command line training.train_iters: ")
 
 
+@pytest.mark.programs
+def test_megatron_is_asked_before_a_job_starts(send):
+    """What it refuses, it refuses here."""
+    with pytest.raises(ConfigError, match=r"Megatron 0.19.2 says"):
+        send("megatron-gpt-7b", 'extra_args=["--adam-eps", "small"]')
+
+
 def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_name):
     """Its pods would wait for the Secret for ever."""
     with pytest.raises(Failure, match="MEKS-0730 there is no Secret hugging-face - meks secret"):
