@@ -21,7 +21,7 @@ from megatron_eks.local.kubernetes import build, manifests, nodes
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.ops.output import table
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.project import load_project
 
 NODES = 1000

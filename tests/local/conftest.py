@@ -13,7 +13,7 @@ from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes import build, manifests, nodes
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT, load_project
 from tests.local import jobs
 

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.local.kubernetes import nodes
-from megatron_eks.plan.resources import gpu_resources
+from megatron_eks.plan.jobs.resources import gpu_resources
 from megatron_eks.quantity import quantity
 from tests.charts.rendered import cluster
 

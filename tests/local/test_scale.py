@@ -7,7 +7,7 @@ import pytest
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes import nodes
 from megatron_eks.ops.kube.look import look
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane

@@ -3,7 +3,7 @@
 import pytest
 
 from megatron_eks.config.job import DataPrepJob, FetchJob
-from megatron_eks.plan.data_access import BucketAccess, plan_data_access
+from megatron_eks.plan.cluster.data_access import BucketAccess, plan_data_access
 
 
 def fetch(uri: str) -> FetchJob:

@@ -1,6 +1,6 @@
 """Certificates and proxies as nodes and pods get them."""
 
-from megatron_eks.plan.egress import certificates, proxy_port
+from megatron_eks.plan.cluster.egress import certificates, proxy_port
 
 ONE = "-----BEGIN CERTIFICATE-----\nMIIB\nAAAA\n-----END CERTIFICATE-----"
 

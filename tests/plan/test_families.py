@@ -9,8 +9,8 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.plan.jobs.resources import gpu_resources
 from megatron_eks.plan.jobs.table import check_job
-from megatron_eks.plan.resources import gpu_resources
 
 ROOT = Path(__file__).parents[2]
 BLOCK = "{type: capacity_block, id: cr-0123456789abcdef0, ends_at: 2026-12-01T11:30:00Z}"

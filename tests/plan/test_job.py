@@ -4,7 +4,7 @@ import pytest
 
 from megatron_eks.catalog.environment import POLICIES, Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
-from megatron_eks.plan.job import MIB
+from megatron_eks.plan.jobs.job import MIB
 
 P4DE = {"instance_type: p4d.24xlarge": "instance_type: p4de.24xlarge"}
 

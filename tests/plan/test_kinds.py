@@ -8,7 +8,7 @@ import pytest
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.outputs import read_outputs
 from megatron_eks.config.parse import parse_job
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import KINDS, plan_job
 from tests.plan.conftest import changed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from megatron_eks.config.errors import Level
-from megatron_eks.plan.jobs.override_checks import check_override
+from megatron_eks.plan.jobs.options.override_checks import check_override
 from tests.config.test_job_errors import ROOT, findings
 
 

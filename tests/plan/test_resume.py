@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
-from megatron_eks.plan import resume
+from megatron_eks.plan.jobs import resume
 from tests.plan.conftest import changed
 
 ROOT = Path(__file__).parents[2]

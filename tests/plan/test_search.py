@@ -10,8 +10,8 @@ from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
-from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.plan.jobs.memory_checks import fits
+from megatron_eks.plan.jobs.memory import fits
+from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.search import evaluate, search
 
 JOB = Path("jobs/megatron-cpt-techpulse.yaml").read_text()

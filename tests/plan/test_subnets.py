@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_eks.plan.network import addresses, carve, node_addresses, smallest_prefix
+from megatron_eks.plan.cluster.network import addresses, carve, node_addresses, smallest_prefix
 
 ZONES = tuple(f"us-east-2{letter}" for letter in "abcdef")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import ROOT, load_project
 from tests.programs.prepare_files import PYTHON
 from tests.programs.trainer_files import environment

@@ -18,7 +18,7 @@ from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.local.kubernetes.processes import free_port
 from megatron_eks.local.kubernetes.state import SHARED, State
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import load_project
 
 ADMINISTRATOR = "LocalAdmin"

@@ -8,11 +8,11 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType,
 from megatron_eks.catalog.interfaces import max_pods
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes.control_plane import SIMULATED
-from megatron_eks.plan.platform import GPU_TAINT
+from megatron_eks.plan.cluster.platform import GPU_TAINT
 
 if TYPE_CHECKING:
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.pools import PoolPlan
+    from megatron_eks.plan.cluster.cluster import ClusterPlan
+    from megatron_eks.plan.cluster.pools import PoolPlan
 
 # Layers of the network that EC2 tells of, by instance family; of others, such as g5 and g6, it
 # tells nothing, and their nodes have no such label (EC2 User Guide, "Prerequisites for Amazon EC2

@@ -20,7 +20,7 @@ from megatron_eks.local.aws.values import ACCOUNT as LOCAL_ACCOUNT
 from megatron_eks.local.kubernetes.kubeconfigs import KUBECONFIG_NAME
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 TIMEOUT_SECONDS = 30
 

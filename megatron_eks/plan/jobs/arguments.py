@@ -8,11 +8,7 @@ from itertools import pairwise
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
-from megatron_eks.config.training import (
-    MegatronData,
-    MegatronTraining,
-    Parallelism,
-)
+from megatron_eks.config.training import MegatronData, MegatronTraining, Parallelism
 from megatron_eks.predict.layout import Layout
 
 Option = tuple[str, ...]

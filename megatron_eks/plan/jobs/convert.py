@@ -10,21 +10,22 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import MIB, JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
-from megatron_eks.plan.jobs.model_checks import unknown_preset
-from megatron_eks.plan.jobs.node_checks import gpu_pool
-from megatron_eks.plan.jobs.path_checks import outside
-from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.resources import (
+from megatron_eks.plan.jobs.checkpoints import WRITE_EFFICIENCY
+from megatron_eks.plan.jobs.job import MIB, JobPlan
+from megatron_eks.plan.jobs.models import unknown_preset
+from megatron_eks.plan.jobs.paths import outside
+from megatron_eks.plan.jobs.pods import Images, Program, task
+from megatron_eks.plan.jobs.resources import (
     Resources,
     cpu_limit_millis,
     cpu_resources,
+    gpu_pool,
     memory_limit_mib,
     system_resources,
 )
+from megatron_eks.plan.jobs.runtime import check_task
 from megatron_eks.predict.conversion import Conversion, conversion, memory_bytes
 
 _CPU_MILLIS = 8000

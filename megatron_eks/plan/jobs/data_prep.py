@@ -8,19 +8,19 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import DataPrepJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import Images, Program, task
-from megatron_eks.plan.jobs.path_checks import check_tokenizer, outside
-from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.resources import (
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.paths import check_tokenizer, outside
+from megatron_eks.plan.jobs.pods import Images, Program, task
+from megatron_eks.plan.jobs.resources import (
     Resources,
     cpu_limit_millis,
     cpu_resources,
     memory_limit_mib,
     system_resources,
 )
+from megatron_eks.plan.jobs.runtime import check_task
 
 # A chunk of text with its tokens, and a tokenizer, for each worker.
 _MIB_PER_WORKER = 4 * MIB_PER_GIB

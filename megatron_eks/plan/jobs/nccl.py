@@ -7,13 +7,13 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import NcclTestJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
-from megatron_eks.plan.jobs.layout import capacity_bytes
-from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
-from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.memory import capacity_bytes
+from megatron_eks.plan.jobs.pods import Images, Program, log_directory, ranks
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, no_meaning
 from megatron_eks.predict.memory import GIB
 
 _BITS = 8

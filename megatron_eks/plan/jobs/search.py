@@ -7,10 +7,9 @@ from itertools import product
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronRun
-from megatron_eks.plan.jobs.common import gpus_per_node
-from megatron_eks.plan.jobs.layout import job_layout, job_memory, job_speed
-from megatron_eks.plan.jobs.layout_checks import check_layout
-from megatron_eks.plan.jobs.memory_checks import fits
+from megatron_eks.plan.jobs.layout import check_layout, job_layout
+from megatron_eks.plan.jobs.memory import fits, job_memory, job_speed
+from megatron_eks.plan.jobs.resources import gpus_per_node
 from megatron_eks.predict.memory import MemoryEstimate
 from megatron_eks.predict.throughput import Speed
 

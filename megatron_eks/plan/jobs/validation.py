@@ -9,13 +9,19 @@ from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.job import FsdpJob, Job, NcclTestJob, Runtime
 from megatron_eks.config.training import Checkpoint, FsdpData, FsdpTraining
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY
+from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs import nccl, pytorch
-from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
-from megatron_eks.plan.platform import VALIDATION_PRIORITY
-from megatron_eks.plan.pools import PoolPlan
-from megatron_eks.plan.resources import Resources, cpu_limit_millis, cpu_resources, gpu_resources
+from megatron_eks.plan.jobs.checkpoints import WRITE_EFFICIENCY
+from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
+from megatron_eks.plan.jobs.pods import Images, Program, task
+from megatron_eks.plan.jobs.resources import (
+    Resources,
+    cpu_limit_millis,
+    cpu_resources,
+    gpu_resources,
+)
 
 # Two nodes make a network.
 _NODES = 2

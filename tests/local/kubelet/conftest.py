@@ -20,7 +20,7 @@ from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.kubelet.images import Image, interpreter, megatron, torch
 from megatron_eks.local.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.local.kubernetes.operator import Operator
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from tests.local import jobs
 from tests.local.kubelet import runs
 from tests.local.pids import descendants

@@ -1,0 +1,278 @@
+"""Saving: how long checkpoints take to write, how often, and the room for them.
+
+What is refused would fail at the best speed of the predicted range; warnings are about the most
+likely one.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import date
+from math import ceil
+from pathlib import PurePosixPath
+
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.lustre import SCRATCH_MBPS_PER_TIB, size_for
+from megatron_eks.plan.jobs.layout import job_layout
+from megatron_eks.plan.jobs.memory import gib, job_speed
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.pytorch_memory import torch_speed
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.predict import replicas
+from megatron_eks.predict.goodput import Goodput, Saving, goodput
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.throughput import Speed
+
+# A checkpoint write reaches about half of what the file system is sized for.
+WRITE_EFFICIENCY = 0.5
+_MEGABYTE = 1_000_000
+GRACE_FLOOR_SECONDS = 120
+
+
+def job_goodput(
+    job: TrainingJob, cluster: ClusterPlan, gpus: int, checkpoint_bytes: int, speed: Speed
+) -> Goodput:
+    """Return how much of a run's time counts, saving as it does to the planned file system."""
+    write = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * _MEGABYTE
+    checkpoint = job.checkpoint
+    saving = Saving(checkpoint_bytes, checkpoint.interval, checkpoint.async_save, write)
+    return goodput(job.nodes, gpus, speed.step_seconds, saving)
+
+
+def grace_seconds(checkpoint_bytes: int, cluster: ClusterPlan) -> int:
+    """Return how long a pod may take to save once it is told to end."""
+    write_mb_s = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY
+    save_seconds = checkpoint_bytes / 1e6 / write_mb_s
+    return max(GRACE_FLOOR_SECONDS, math.ceil(save_seconds / 60 + 1) * 60)
+
+
+_DAY_SECONDS = 24 * 3600
+_MEGA = 1e6
+_HOUR_SECONDS = 3600
+_LINE_SECONDS = 2 * 3600
+_YEAR_SECONDS = 365 * _DAY_SECONDS
+# EC2 User Guide, "Spot Instance interruption notices": two minutes.
+_NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
+_LITTLE_SECONDS = 60
+# Of the best interval's share of time that counts, and of its length.
+_WORTHWHILE, _FAR = 0.9, 4
+
+
+def check_saving(
+    job: MegatronRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
+) -> Iterator[Finding]:
+    """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
+    instance = INSTANCES[pool.instance_type]
+    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
+    saving = _saving(job, size, cluster)
+    seconds = size / saving.write_bytes_per_second
+    speed = _speed(job, model, instance)
+    step = speed.step_seconds if speed else 0
+    between = job.checkpoint.interval * step
+    yield from _interval(job, instance, saving, step, job.training.train_iters)
+    lines = job.training.log_interval * step
+    if lines > _LINE_SECONDS and job.training.log_interval <= job.training.train_iters:
+        found = f"{job.training.log_interval} iterations take about {_shown(lines)}"
+        path: Path = ("training", "log_interval")
+        often = max(1, int(job.training.log_interval * _LINE_SECONDS / lines))
+        remedy = f"use at most {often}" if job.training.log_interval > 1 else "use more nodes"
+        remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
+        yield warning(Code.SLOW_TO_FAIL, path, found, remedy)
+    yield from _years(job.training.train_iters * step, "train_iters")
+    yield from check_spot(job, pool, cluster, between, seconds)
+    yield from _restarts(job, pool, job.training.train_iters * step)
+    minutes = job.runtime.distributed_timeout_minutes
+    if not job.checkpoint.async_save and seconds > minutes * 60:
+        # save_checkpoint ends in a barrier (megatron/training/checkpointing.py).
+        found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
+        path = ("runtime", "distributed_timeout_minutes")
+        remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
+        yield warning(Code.SAVE_TIME, path, found, remedy)
+
+
+def check_replicas_saving(
+    job: TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
+) -> Iterator[Finding]:
+    """Yield the same of FSDP and DDP, whose steps are short, and who wait for most of a save."""
+    instance = INSTANCES[pool.instance_type]
+    size = parameters(model) * replicas.CHECKPOINT_BYTES_PER_PARAMETER
+    saving = _saving(job, size, cluster)
+    seconds = size / saving.write_bytes_per_second
+    speed = torch_speed(job, model, instance)
+    step = speed.step_seconds if speed else 0
+    between = job.checkpoint.interval * step
+    yield from _interval(job, instance, saving, step, job.training.max_steps)
+    yield from _years(job.training.max_steps * step, "max_steps")
+    yield from check_spot(job, pool, cluster, between, seconds)
+
+
+def check_spot(
+    job: TrainingJob, pool: GpuPool, cluster: ClusterConfig, between: float, seconds: float
+) -> Iterator[Finding]:
+    """Yield ranks on several spot nodes that lose much when EC2 takes one of them back."""
+    # An elastic job goes on with the nodes that are left, from its last checkpoint.
+    saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
+    quick = 0 < between <= _SOON_SECONDS and saved
+    if isinstance(pool.capacity, Spot) and job.nodes > 1 and not quick:
+        found = (
+            f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
+        )
+        remedy = "use another kind of capacity, or save often: checkpoint.interval"
+        interval = job.checkpoint.interval
+        often = int(interval * _SOON_SECONDS / between) if between else 0
+        if often and saved and often * between / interval > seconds:
+            found += f"; {interval} steps between checkpoints take {_shown(between)}"
+            remedy = f"use another kind of capacity, or checkpoint.interval: {often} at most"
+        elif between and not saved:
+            found += f"; a checkpoint takes about {_shown(seconds)}"
+            lustre = cluster.storage.lustre
+            size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
+            remedy = f"use another kind of capacity, or storage.lustre.capacity_gib: {size}"
+            if often and between > _SOON_SECONDS:
+                remedy += f" with checkpoint.interval: {often} at most"
+        yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
+
+
+def _interval(
+    job: TrainingJob, instance: InstanceType, saving: Saving, step: float, steps: int
+) -> Iterator[Finding]:
+    """Yield an interval between saves that is far off the one of which most time counts."""
+    interval = job.checkpoint.interval
+    if not step or interval > steps:
+        return
+    is_now = goodput(job.nodes, job.nodes * gpus_per_node(job, instance), step, saving)
+    between, best = is_now.interval_seconds, is_now.best_interval_seconds
+    lost = steps * step * (1 - is_now.expected)
+    wasteful = is_now.expected < _WORTHWHILE * is_now.best and lost > _LITTLE_SECONDS
+    enough = min(is_now.best_interval_steps, steps)
+    if wasteful and interval < enough:
+        found = (
+            f"a checkpoint of {saving.checkpoint_bytes / 1e9:.0f} GB takes about "
+            f"{_shown(is_now.save_seconds)} to write, and {interval} steps take about "
+            f"{_shown(between)}: {is_now.expected:.0%} of the time would count"
+        )
+        yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, f"use about {enough}")
+    elif between > best and (wasteful or between > max(_HOUR_SECONDS, _FAR * best)):
+        found = f"{interval} steps take about {_shown(between)}, and a failure can lose all of them"
+        remedy = f"use about {enough}, every {_shown(best)}: saves and failures then cost least"
+        yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
+
+
+def _years(seconds: float, key: str) -> Iterator[Finding]:
+    if seconds > _YEAR_SECONDS:
+        found = f"the run takes about {seconds / _YEAR_SECONDS:.1f} years on these nodes"
+        remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
+        yield warning(Code.TAKES_YEARS, ("training", key), found, remedy)
+
+
+def _restarts(job: MegatronRun, pool: GpuPool, seconds: float) -> Iterator[Finding]:
+    """Yield a long run that may not start again; on spot `check_capacity` says so."""
+    if job.runtime.gang_restarts or seconds < _DAY_SECONDS or isinstance(pool.capacity, Spot):
+        return
+    found = f"the run takes about {_shown(seconds)}, and the first lost rank ends the job"
+    yield warning(Code.NO_RESTART, ("runtime", "gang_restarts"), found, "use 3, the default")
+
+
+def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Iterator[Finding]:
+    """Yield a run that its Capacity Block cannot hold, on a job that has no errors."""
+    pool = gpu_pool(job, cluster)
+    if pool is None or not isinstance(pool.capacity, CapacityBlock):
+        return
+    model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
+    speed = _speed(job, model, instance)
+    if speed is None:
+        return
+    step = speed.step_seconds
+    fastest = step * speed.tokens_per_second_per_gpu / speed.high
+    left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
+    if left <= 0:
+        return  # the cluster file has the finding
+    if fastest * job.checkpoint.interval > left:
+        found = (
+            f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "
+            f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
+        )
+        often = int(left / fastest)
+        remedy = f"use at most {often}" if often else "use more nodes, or a later block"
+        remedy += ": nothing would be kept"
+        yield Finding(Code.BLOCK_ENDS_FIRST, ("checkpoint", "interval"), found, remedy)
+    elif step * job.training.train_iters > left:
+        found = (
+            f"the Capacity Block ends within {_shown(left)}, and {job.training.train_iters} "
+            f"iterations take about {_shown(step * job.training.train_iters)}"
+        )
+        remedy = "plan the next block: the run goes on from its last checkpoint"
+        yield warning(Code.BLOCK_ENDS_FIRST, ("training", "train_iters"), found, remedy)
+
+
+def _speed(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Speed | None:
+    """Return what is predicted of a layout that adds up; None where the GPU's peak is unknown."""
+    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
+    return job_speed(job, model, layout, instance)
+
+
+def _saving(job: TrainingJob, checkpoint_bytes: int, cluster: ClusterConfig) -> Saving:
+    lustre, checkpoint = cluster.storage.lustre, job.checkpoint
+    scratch = lustre.deployment == "scratch_2"
+    rate = SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib
+    bytes_per_second = lustre.capacity_gib / 1024 * rate * _MEGA * WRITE_EFFICIENCY
+    return Saving(checkpoint_bytes, checkpoint.interval, checkpoint.async_save, bytes_per_second)
+
+
+def _shown(seconds: float) -> str:
+    units = (("days", _DAY_SECONDS), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+    unit, size = next((each for each in units if seconds >= 2 * each[1]), units[-1])
+    return f"{seconds / size:.0f} {unit}"
+
+
+# bf16 weights of the base model, kept beside the run's own checkpoints.
+_BASE_BYTES_PER_PARAMETER = 2
+
+
+def check_disk(
+    job: TrainingJob, model: ModelShape, cluster: ClusterConfig, bytes_per_parameter: int
+) -> Iterator[Finding]:
+    """Demand room for one more: a new checkpoint is complete before the oldest goes."""
+    if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
+        return  # EFS grows by itself
+    checkpoint = parameters(model) * bytes_per_parameter
+    base = parameters(model) * _BASE_BYTES_PER_PARAMETER if job.checkpoint.pretrained else 0
+    needed = (job.checkpoint.keep_last + 1) * checkpoint + base
+    capacity = cluster.storage.lustre.capacity_gib * GIB
+    if needed > capacity:
+        found = (
+            f"{job.checkpoint.keep_last} checkpoints of {checkpoint / 1e9:.0f} GB, one more "
+            f"being written and the base weights take {gib(needed)} GiB "
+            f"of {cluster.storage.lustre.capacity_gib}"
+        )
+        fitting = (capacity - base) // checkpoint - 1
+        size = size_for(cluster.storage.lustre, -(-needed // GIB))
+        remedy = f"use at most {fitting}, or" if fitting > 0 else "even keep_last: 1 takes more:"
+        remedy = f"{remedy} set storage.lustre.capacity_gib: {size}"
+        yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
+
+
+# Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
+# `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
+_ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
+
+
+def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
+    """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""
+    checkpoint = job.checkpoint
+    for name in ("directory", "pretrained"):
+        place: str | None = getattr(checkpoint, name)
+        if place and _ITERATION.fullmatch(PurePosixPath(place).name):
+            found = f"{place} is one checkpoint, not the directory of them"
+            remedy = f"use {PurePosixPath(place).parent}"
+            yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
+    if checkpoint.keep_last == 1:
+        found = "a checkpoint that cannot be read leaves nothing to go back to"
+        yield warning(Code.RETENTION, ("checkpoint", "keep_last"), found, "keep 2 or more")
