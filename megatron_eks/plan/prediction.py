@@ -8,8 +8,8 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.prediction import PredictionFile
-from megatron_eks.plan.jobs.layout import run_layout
 from megatron_eks.plan.jobs.models import check_meaning, check_model, model_shape
+from megatron_eks.plan.jobs.training import run_layout
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout, Recompute, megatron_states, uses_graphs
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes

@@ -4,8 +4,8 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.layout import job_layout
 from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.training import job_layout
 from tests.config.test_job_errors import GOOD
 
 

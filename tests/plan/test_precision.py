@@ -8,9 +8,9 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.layout import job_layout
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.table import check_job
+from megatron_eks.plan.jobs.training import job_layout
 
 ROOT = Path(__file__).parents[2]
 RUN = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()

@@ -21,6 +21,7 @@ _FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
 
 # What every SCRATCH_2 file system has (FSx for Lustre User Guide, "Performance").
 SCRATCH_MBPS_PER_TIB = 200
+_WRITE_SHARE = 0.5
 
 # What FSx updates in place, and what it cannot (FSx API, UpdateFileSystem; "Update requires" in the
 # reference of AWS::FSx::FileSystem).
@@ -66,6 +67,11 @@ class LustrePlan:
     def throughput_mb_s(self) -> float:
         """Throughput of the whole file system, in MB/s."""
         return self.capacity_gib / 1024 * self.throughput_mbps_per_tib
+
+    @property
+    def write_mb_s(self) -> float:
+        """What checkpoints reach of it, in MB/s: about half."""
+        return self.throughput_mb_s * _WRITE_SHARE
 
     @property
     def persistent(self) -> bool:

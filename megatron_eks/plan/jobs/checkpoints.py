@@ -4,7 +4,6 @@ What is refused would fail at the best speed of the predicted range; warnings ar
 likely one.
 """
 
-import math
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -15,46 +14,37 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
-from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.lustre import SCRATCH_MBPS_PER_TIB, size_for
-from megatron_eks.plan.jobs.layout import job_layout
-from megatron_eks.plan.jobs.memory import gib, job_speed
+from megatron_eks.plan.cluster.lustre import LustrePlan, size_for
+from megatron_eks.plan.cluster.storage import plan_storage
+from megatron_eks.plan.jobs.memory import gib
 from megatron_eks.plan.jobs.models import model_shape
-from megatron_eks.plan.jobs.pytorch_memory import torch_speed
-from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
-from megatron_eks.predict import replicas
-from megatron_eks.predict.goodput import Goodput, Saving, goodput
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
+from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
+from megatron_eks.plan.jobs.training import checkpoint_bytes, job_speed, steps
+from megatron_eks.predict.goodput import Saving, goodput
+from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.throughput import Speed
 
-# A checkpoint write reaches about half of what the file system is sized for.
-WRITE_EFFICIENCY = 0.5
 _MEGABYTE = 1_000_000
 GRACE_FLOOR_SECONDS = 120
 
 
-def job_goodput(
-    job: TrainingJob, cluster: ClusterPlan, gpus: int, checkpoint_bytes: int, speed: Speed
-) -> Goodput:
-    """Return how much of a run's time counts, saving as it does to the planned file system."""
-    write = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * _MEGABYTE
+def plan_saving(job: MegatronRun | TorchRun, model: ModelShape, lustre: LustrePlan) -> Saving:
+    """Plan how a run saves to a file system."""
+    write = lustre.write_mb_s * _MEGABYTE
     checkpoint = job.checkpoint
-    saving = Saving(checkpoint_bytes, checkpoint.interval, checkpoint.async_save, write)
-    return goodput(job.nodes, gpus, speed.step_seconds, saving)
+    size = checkpoint_bytes(job, model)
+    return Saving(size, checkpoint.interval, checkpoint.async_save, write)
 
 
-def grace_seconds(checkpoint_bytes: int, cluster: ClusterPlan) -> int:
+def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
     """Return how long a pod may take to save once it is told to end."""
-    write_mb_s = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY
-    save_seconds = checkpoint_bytes / 1e6 / write_mb_s
-    return max(GRACE_FLOOR_SECONDS, math.ceil(save_seconds / 60 + 1) * 60)
+    save_seconds = checkpoint_bytes / _MEGABYTE / lustre.write_mb_s
+    return max(GRACE_FLOOR_SECONDS, ceil(save_seconds / 60 + 1) * 60)
 
 
 _DAY_SECONDS = 24 * 3600
-_MEGA = 1e6
 _HOUR_SECONDS = 3600
 _LINE_SECONDS = 2 * 3600
 _YEAR_SECONDS = 365 * _DAY_SECONDS
@@ -66,51 +56,43 @@ _WORTHWHILE, _FAR = 0.9, 4
 
 
 def check_saving(
-    job: MegatronRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
+    job: MegatronRun | TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
     instance = INSTANCES[pool.instance_type]
-    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    saving = _saving(job, size, cluster)
-    seconds = size / saving.write_bytes_per_second
-    speed = _speed(job, model, instance)
+    saving = plan_saving(job, model, plan_storage(cluster).lustre)
+    seconds = saving.checkpoint_bytes / saving.write_bytes_per_second
+    speed, (key, count) = job_speed(job, model, instance), steps(job)
     step = speed.step_seconds if speed else 0
-    between = job.checkpoint.interval * step
-    yield from _interval(job, instance, saving, step, job.training.train_iters)
-    lines = job.training.log_interval * step
-    if lines > _LINE_SECONDS and job.training.log_interval <= job.training.train_iters:
-        found = f"{job.training.log_interval} iterations take about {_shown(lines)}"
-        path: Path = ("training", "log_interval")
-        often = max(1, int(job.training.log_interval * _LINE_SECONDS / lines))
-        remedy = f"use at most {often}" if job.training.log_interval > 1 else "use more nodes"
+    yield from _interval(job, instance, saving, step, count)
+    yield from _years(count * step, key)
+    yield from check_spot(job, pool, cluster, job.checkpoint.interval * step, seconds)
+    # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
+    if isinstance(job, MegatronRun):
+        yield from _lines(job, step)
+        yield from _restarts(job, pool, count * step)
+        yield from _waiting(job, seconds)
+
+
+def _lines(job: MegatronRun, step: float) -> Iterator[Finding]:
+    """Yield lines of a log that come hours apart."""
+    interval = job.training.log_interval
+    if interval * step > _LINE_SECONDS and interval <= job.training.train_iters:
+        found = f"{interval} iterations take about {_shown(interval * step)}"
+        often = max(1, int(interval * _LINE_SECONDS / (interval * step)))
+        remedy = f"use at most {often}" if interval > 1 else "use more nodes"
         remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
-        yield warning(Code.SLOW_TO_FAIL, path, found, remedy)
-    yield from _years(job.training.train_iters * step, "train_iters")
-    yield from check_spot(job, pool, cluster, between, seconds)
-    yield from _restarts(job, pool, job.training.train_iters * step)
+        yield warning(Code.SLOW_TO_FAIL, ("training", "log_interval"), found, remedy)
+
+
+def _waiting(job: MegatronRun, seconds: float) -> Iterator[Finding]:
+    """Yield a save that outlasts the barrier at its end (megatron/training/checkpointing.py)."""
     minutes = job.runtime.distributed_timeout_minutes
     if not job.checkpoint.async_save and seconds > minutes * 60:
-        # save_checkpoint ends in a barrier (megatron/training/checkpointing.py).
         found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
-        path = ("runtime", "distributed_timeout_minutes")
         remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
+        path = ("runtime", "distributed_timeout_minutes")
         yield warning(Code.SAVE_TIME, path, found, remedy)
-
-
-def check_replicas_saving(
-    job: TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
-) -> Iterator[Finding]:
-    """Yield the same of FSDP and DDP, whose steps are short, and who wait for most of a save."""
-    instance = INSTANCES[pool.instance_type]
-    size = parameters(model) * replicas.CHECKPOINT_BYTES_PER_PARAMETER
-    saving = _saving(job, size, cluster)
-    seconds = size / saving.write_bytes_per_second
-    speed = torch_speed(job, model, instance)
-    step = speed.step_seconds if speed else 0
-    between = job.checkpoint.interval * step
-    yield from _interval(job, instance, saving, step, job.training.max_steps)
-    yield from _years(job.training.max_steps * step, "max_steps")
-    yield from check_spot(job, pool, cluster, between, seconds)
 
 
 def check_spot(
@@ -147,7 +129,7 @@ def _interval(
     interval = job.checkpoint.interval
     if not step or interval > steps:
         return
-    is_now = goodput(job.nodes, job.nodes * gpus_per_node(job, instance), step, saving)
+    is_now = goodput(job.nodes, job_gpus(job, instance), step, saving)
     between, best = is_now.interval_seconds, is_now.best_interval_seconds
     lost = steps * step * (1 - is_now.expected)
     wasteful = is_now.expected < _WORTHWHILE * is_now.best and lost > _LITTLE_SECONDS
@@ -186,7 +168,7 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
     if pool is None or not isinstance(pool.capacity, CapacityBlock):
         return
     model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
-    speed = _speed(job, model, instance)
+    speed = job_speed(job, model, instance)
     if speed is None:
         return
     step = speed.step_seconds
@@ -212,20 +194,6 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
         yield warning(Code.BLOCK_ENDS_FIRST, ("training", "train_iters"), found, remedy)
 
 
-def _speed(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Speed | None:
-    """Return what is predicted of a layout that adds up; None where the GPU's peak is unknown."""
-    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    return job_speed(job, model, layout, instance)
-
-
-def _saving(job: TrainingJob, checkpoint_bytes: int, cluster: ClusterConfig) -> Saving:
-    lustre, checkpoint = cluster.storage.lustre, job.checkpoint
-    scratch = lustre.deployment == "scratch_2"
-    rate = SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib
-    bytes_per_second = lustre.capacity_gib / 1024 * rate * _MEGA * WRITE_EFFICIENCY
-    return Saving(checkpoint_bytes, checkpoint.interval, checkpoint.async_save, bytes_per_second)
-
-
 def _shown(seconds: float) -> str:
     units = (("days", _DAY_SECONDS), ("hours", 3600), ("minutes", 60), ("seconds", 1))
     unit, size = next((each for each in units if seconds >= 2 * each[1]), units[-1])
@@ -236,13 +204,11 @@ def _shown(seconds: float) -> str:
 _BASE_BYTES_PER_PARAMETER = 2
 
 
-def check_disk(
-    job: TrainingJob, model: ModelShape, cluster: ClusterConfig, bytes_per_parameter: int
-) -> Iterator[Finding]:
+def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> Iterator[Finding]:
     """Demand room for one more: a new checkpoint is complete before the oldest goes."""
     if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
         return  # EFS grows by itself
-    checkpoint = parameters(model) * bytes_per_parameter
+    checkpoint = checkpoint_bytes(job, model)
     base = parameters(model) * _BASE_BYTES_PER_PARAMETER if job.checkpoint.pretrained else 0
     needed = (job.checkpoint.keep_last + 1) * checkpoint + base
     capacity = cluster.storage.lustre.capacity_gib * GIB

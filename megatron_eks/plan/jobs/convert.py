@@ -12,7 +12,6 @@ from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.checkpoints import WRITE_EFFICIENCY
 from megatron_eks.plan.jobs.job import MIB, JobPlan
 from megatron_eks.plan.jobs.models import unknown_preset
 from megatron_eks.plan.jobs.paths import outside
@@ -121,7 +120,7 @@ def _conversion(job: ConvertCheckpointJob, cluster: ClusterPlan) -> Conversion:
     return conversion(
         PRESETS[job.model],
         capacity_bytes=offered * MIB,
-        storage_bytes_per_second=cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * 1e6,
+        storage_bytes_per_second=cluster.storage.lustre.write_mb_s * 1e6,
     )
 
 

@@ -14,6 +14,7 @@ from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, MegatronRun, TorchRun
 from megatron_eks.plan.jobs.models import check_model, model_shape
 from megatron_eks.plan.jobs.paths import check_tokenizer
+from megatron_eks.plan.jobs.training import steps
 
 
 def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
@@ -67,7 +68,7 @@ def check_amount(job: MegatronRun) -> Iterator[Finding]:
         return
     share = split[0] / sum(split)
     step = training.global_batch_size * training.sequence_length
-    yield from check_epochs(step, training.train_iters, int(corpus * share), "train_iters")
+    yield from check_epochs(job, step, int(corpus * share))
     left = int(corpus * split[1] / sum(split))
     if split[1] > 0 and training.eval_iters and left <= training.sequence_length:
         found = (
@@ -96,9 +97,10 @@ def _blend(job: MegatronRun) -> Iterator[Finding]:
             yield warning(Code.DATA_SOURCE, ("data", "blend", index, "weight"), found, remedy)
 
 
-def check_epochs(step: int, steps: int, corpus: int, key: str) -> Iterator[Finding]:
+def check_epochs(job: MegatronRun | TorchRun, step: int, corpus: int) -> Iterator[Finding]:
     """Yield a run that reads its corpus so often that nothing new is in it."""
-    tokens = step * steps
+    key, count = steps(job)
+    tokens = step * count
     if tokens > _MOST_EPOCHS * corpus:
         most = _MOST_EPOCHS * corpus // step
         found = (

@@ -7,7 +7,7 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import MegatronRun
-from megatron_eks.plan.jobs.resources import gpus_per_node
+from megatron_eks.plan.jobs.resources import job_gpus
 from megatron_eks.plan.jobs.stages import divisors
 
 
@@ -46,7 +46,7 @@ def check_experts(job: MegatronRun, model: ModelShape, instance: InstanceType) -
         found = "experts with biases cannot be split"
         path = ("parallelism", "expert_tensor")
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "use 1, or model.add_bias_linear: false")
-    world = job.nodes * gpus_per_node(job, instance)
+    world = job_gpus(job, instance)
     inner = expert * expert_tensor * parallelism.pipeline
     if world % inner:
         product = f"expert {expert} x expert tensor {expert_tensor}"

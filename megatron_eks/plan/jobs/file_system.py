@@ -27,7 +27,7 @@ from megatron_eks.plan.cluster.lustre import size_for
 from megatron_eks.plan.cluster.storage import POD_UID, SHARED_DIRECTORIES
 from megatron_eks.plan.jobs.models import check_model, model_shape, preset_of
 from megatron_eks.plan.jobs.paths import data_prefixes
-from megatron_eks.predict import memory, replicas
+from megatron_eks.plan.jobs.training import checkpoint_bytes
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
 
@@ -199,20 +199,14 @@ def _owner(
 def _room(job: AnyJob) -> Iterator[tuple[Path, str, int]]:
     """Yield what a job leaves on the file system: for which key, where, and how many bytes."""
     if isinstance(job, TrainingJob) and not has_errors(check_model(job.model)):
-        yield ("checkpoint", "keep_last"), job.checkpoint.directory, _checkpoint_bytes(job)
+        size = job.checkpoint.keep_last * checkpoint_bytes(job, model_shape(job.model))
+        yield ("checkpoint", "keep_last"), job.checkpoint.directory, size
     elif isinstance(job, FetchJob) and (preset := preset_of(job)):
         size = parameters(PRESETS[preset]) * _WEIGHT_BYTES_PER_PARAMETER
         yield ("directory",), job.directory, size
     elif isinstance(job, ConvertCheckpointJob) and job.model in PRESETS:
         size = parameters(PRESETS[job.model]) * _WEIGHT_BYTES_PER_PARAMETER
         yield ("target",), job.target, size
-
-
-def _checkpoint_bytes(job: TrainingJob) -> int:
-    each = replicas.CHECKPOINT_BYTES_PER_PARAMETER
-    if isinstance(job, MegatronRun):
-        each = memory.CHECKPOINT_BYTES_PER_PARAMETER
-    return job.checkpoint.keep_last * each * parameters(model_shape(job.model))
 
 
 def outputs(job: AnyJob) -> Iterator[tuple[Path, str]]:

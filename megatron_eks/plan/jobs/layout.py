@@ -4,62 +4,17 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and 
 apply at start-up (core_v0.19), applied before any GPU is rented.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import lcm
 
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
-from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
-from megatron_eks.config.training import Parallelism
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.plan.jobs.experts import check_experts, check_no_experts
-from megatron_eks.plan.jobs.resources import gpus_per_node
+from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.stages import counted_layers, divisors
-from megatron_eks.predict.layout import Batch, Layout, megatron_fsdp, uses_graphs
-
-
-def job_layout(job: MegatronRun, processes: int) -> Layout:
-    """Return the layout of a job over all processes."""
-    return run_layout(job.parallelism, processes, arguments(job))
-
-
-def run_layout(parallelism: Parallelism, processes: int, arguments: Sequence[str]) -> Layout:
-    """Return the layout over all processes; data parallel size is what remains."""
-    return Layout(
-        tensor=parallelism.tensor,
-        pipeline=parallelism.pipeline,
-        context=parallelism.context,
-        data=processes // parallelism.model_gpus,
-        virtual_pipeline=parallelism.virtual_pipeline or 1,
-        # Megatron switches it off by itself where there is nothing to shard.
-        sequence_parallel=parallelism.sequence_parallel and parallelism.tensor > 1,
-        distributed_optimizer=parallelism.distributed_optimizer,
-        expert=parallelism.expert,
-        expert_tensor=parallelism.expert_tensor or parallelism.tensor,
-        fsdp=megatron_fsdp(arguments),
-    )
-
-
-def job_batch(job: MegatronRun, layout: Layout) -> Batch:
-    """Return what a step of the job works on."""
-    training = job.training
-    return Batch(
-        micro_batch_size=training.micro_batch_size,
-        sequence_length=training.sequence_length,
-        microbatches=training.global_batch_size // (training.micro_batch_size * layout.data),
-        recompute=training.recompute,
-        recompute_method=training.recompute_method,
-        recompute_layers=training.recompute_layers or 1,
-        fp8=training.precision == "fp8",
-        graphs=uses_graphs(arguments(job)),
-    )
-
-
-def arguments(job: MegatronRun) -> Sequence[str]:
-    """Return Megatron's own arguments; a recipe of Megatron-Bridge takes none."""
-    return job.extra_args if isinstance(job, MegatronJob) else ()
-
 
 # Flash attention's kernels (Dao-AILab/flash-attention, README, "head dimensions up to 256").
 _HEAD_STEP, _LARGEST_HEAD = 8, 256
@@ -225,7 +180,7 @@ def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
 
 def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
     parallelism, training = job.parallelism, job.training
-    data = max(1, job.nodes * gpus_per_node(job, instance) // parallelism.model_gpus)
+    data = max(1, job_gpus(job, instance) // parallelism.model_gpus)
     return training.global_batch_size // (training.micro_batch_size * data)
 
 

@@ -1,7 +1,7 @@
 """Plans and checks of `kind: megatron` and `kind: megatron_bridge`."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
@@ -11,12 +11,11 @@ from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_saving, job_goodput
+from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_saving
 from megatron_eks.plan.jobs.corpora import check_amount
-from megatron_eks.plan.jobs.job import JobPlan, Training
-from megatron_eks.plan.jobs.layout import check_layout, job_layout
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.megatron_memory import check_expert_placement, check_memory
-from megatron_eks.plan.jobs.memory import job_memory, job_speed
 from megatron_eks.plan.jobs.models import (
     check_meaning,
     check_model,
@@ -34,6 +33,7 @@ from megatron_eks.plan.jobs.pods import (
     config_file,
     guard_args,
     log_directory,
+    plan_training,
     ranks,
 )
 from megatron_eks.plan.jobs.precision import check_precision
@@ -45,7 +45,6 @@ from megatron_eks.plan.jobs.runtime import (
     check_workers,
 )
 from megatron_eks.plan.jobs.schedule import check_rate, check_schedule
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
 
 
@@ -72,32 +71,6 @@ def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
         files={},
     )
     return ranks(job, cluster, images, program, training=training)
-
-
-def epochs(tokens: int, corpus: int | None, split: Sequence[float]) -> float | None:
-    """Return how often a run sees the training part of its corpus."""
-    return tokens / (corpus * split[0] / sum(split)) if corpus and split[0] else None
-
-
-def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
-    """Return what a run makes of its model on the GPUs that it takes."""
-    instance = cluster.pool(job.pool).instance
-    model = model_shape(job.model)
-    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    training = job.training
-    speed = job_speed(job, model, layout, instance)
-    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    tokens = training.train_iters * training.global_batch_size * training.sequence_length
-    return Training(
-        model=model,
-        layout=layout,
-        memory=job_memory(job, model, layout, instance),
-        speed=speed,
-        goodput=job_goodput(job, cluster, layout.gpus, size, speed) if speed else None,
-        checkpoint_bytes=size,
-        tokens=tokens,
-        epochs=epochs(tokens, job.data.corpus_tokens, job.data.split),
-    )
 
 
 def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) -> JobPlan:

@@ -11,11 +11,16 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.jobs.checkpoints import check_disk
-from megatron_eks.plan.jobs.layout import check_layout, job_layout
-from megatron_eks.plan.jobs.memory import check_host, fits, gib, job_memory, verdict
+from megatron_eks.plan.jobs.layout import check_layout
+from megatron_eks.plan.jobs.memory import check_host, fits, gib, verdict
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, MemoryEstimate
-from megatron_eks.predict.parameters import parameters
+from megatron_eks.plan.jobs.training import (
+    at_fewest_nodes,
+    changed,
+    checkpoint_bytes,
+    job_memory,
+)
+from megatron_eks.predict.memory import MemoryEstimate
 
 # From here on docs/parallelism.md divides sequences first, and so many times a size is doubled.
 _LONG_SEQUENCE, _DOUBLINGS = 16384, 6
@@ -25,24 +30,22 @@ def check_memory(
     job: MegatronRun, model: ModelShape, instance: InstanceType, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield whether the ranks of a layout that adds up have room."""
-    # An elastic job shards its optimizer least where it has the fewest nodes.
-    elastic = job.runtime.elastic
-    smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
-    memory = _memory(smallest, model, instance)
+    smallest = at_fewest_nodes(job)
+    memory = job_memory(smallest, model, instance)
     pool = gpu_pool(job, cluster)
     remedy = partial(_smaller, smallest, instance, model, pool.max_nodes if pool else None)
     uncounted = _uncounted(job)
-    for problem in verdict(memory, instance, ("parallelism",), remedy, elastic):
+    for problem in verdict(memory, instance, ("parallelism",), remedy, job.runtime.elastic):
         if uncounted and problem.level is Level.ERROR:
             found = f"{problem.found}; not counted: {', '.join(uncounted)}"
             yield warning(Code.FITS_TIGHTLY, problem.path, found, "try it on one step first")
         else:
             yield problem
     offloaded = max(stage.host_bytes for stage in memory.stages) * gpus_per_node(job, instance)
-    staged = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER // smallest.nodes
+    staged = checkpoint_bytes(job, model) // smallest.nodes
     # What an offloaded optimizer has is on the host already: 12 of its 16 bytes are saved.
     yield from check_host(job, instance, max(0, staged - offloaded * 12 // 16), offloaded)
-    yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+    yield from check_disk(job, model, cluster)
 
 
 # Settings that change what a GPU holds, and that `megatron_eks/predict` does not follow; by their
@@ -74,22 +77,18 @@ def _smaller(
     job: MegatronRun, instance: InstanceType, model: ModelShape, most_nodes: int | None
 ) -> str:
     """Name the single changes that would fit, cheapest in speed first; or those that save most."""
-    needed = _memory(job, model, instance).per_gpu_bytes
+    needed = job_memory(job, model, instance).per_gpu_bytes
     saving: list[tuple[int, str, bool]] = []
     for name, option in _options(job, instance, model):
-        if not _adds_up(option, model, instance):
-            continue
         memory = _memory(option, model, instance)
-        if memory.per_gpu_bytes < needed:
+        if memory and memory.per_gpu_bytes < needed:
             saving.append((needed - memory.per_gpu_bytes, name, fits(memory)))
     fitting = [f"{name} ({gib(saved)} less)" for saved, name, enough in saving if enough]
     if fitting:
         return f"use {' or '.join(fitting[:3])}"
     for name, option in _pairs(job, instance):
-        if not _adds_up(option, model, instance):
-            continue
         memory = _memory(option, model, instance)
-        if fits(memory):
+        if memory and fits(memory):
             return f"use {name} ({gib(needed - memory.per_gpu_bytes)} less)"
     if more := _more(job, instance, model, most_nodes):
         return more
@@ -98,11 +97,12 @@ def _smaller(
     return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
 
 
-def _adds_up(job: MegatronRun, model: ModelShape, instance: InstanceType) -> bool:
+def _memory(job: MegatronRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate | None:
+    """Estimate what a layout takes; None of one that does not add up."""
     # Where embedding and loss count as layers, a stage may hold no other: nobody proposes that.
-    if job.parallelism.pipeline > model.num_layers:
-        return False
-    return not any(True for _ in check_layout(job, model, instance))
+    if job.parallelism.pipeline > model.num_layers or any(check_layout(job, model, instance)):
+        return None
+    return job_memory(job, model, instance)
 
 
 def _more(
@@ -114,9 +114,8 @@ def _more(
         larger = job.model_copy(update={"nodes": nodes})
         pairs = _pairs(larger, instance)
         for name, option in (("", larger), *_options(larger, instance, model), *pairs):
-            if not _adds_up(option, model, instance):
-                continue
-            if fits(_memory(option, model, instance)):
+            memory = _memory(option, model, instance)
+            if memory and fits(memory):
                 words = f" with {name.replace(' with ', ' and ')}" if name else ""
                 raised = ""
                 if most_nodes is not None and nodes > most_nodes:
@@ -130,30 +129,29 @@ def _options(
 ) -> Iterator[tuple[str, MegatronRun]]:
     parallelism, training = job.parallelism, job.training
     if training.micro_batch_size > 1:
-        smaller = training.model_copy(update={"micro_batch_size": 1})
-        yield "training.micro_batch_size: 1", job.model_copy(update={"training": smaller})
+        yield "training.micro_batch_size: 1", changed(job, "training", micro_batch_size=1)
     if not parallelism.distributed_optimizer:
-        changed = parallelism.model_copy(update={"distributed_optimizer": True})
-        yield "distributed_optimizer: true", job.model_copy(update={"parallelism": changed})
-    expert = parallelism.expert * 2
-    while expert <= (model.num_experts or 0):
-        changed = parallelism.model_copy(update={"expert": expert})
-        yield f"parallelism.expert: {expert}", job.model_copy(update={"parallelism": changed})
-        expert *= 2
-    if isinstance(job, MegatronJob) and parallelism.distributed_optimizer:
-        precise = "--use-precision-aware-optimizer"
-        if precise not in job.extra_args:
-            changed_args = {"extra_args": (*job.extra_args, precise)}
-            yield f"extra_args: [{precise}]", job.model_copy(update=changed_args)
-    tensor = parallelism.tensor * 2
-    while tensor <= instance.gpus:
-        changed = parallelism.model_copy(update={"tensor": tensor, "sequence_parallel": True})
-        yield f"parallelism.tensor: {tensor}", job.model_copy(update={"parallelism": changed})
-        tensor *= 2
+        option = changed(job, "parallelism", distributed_optimizer=True)
+        yield "distributed_optimizer: true", option
+    for expert in _doubled(parallelism.expert, model.num_experts or 0):
+        yield f"parallelism.expert: {expert}", changed(job, "parallelism", expert=expert)
+    precise = "--use-precision-aware-optimizer"
+    takes_options = isinstance(job, MegatronJob) and parallelism.distributed_optimizer
+    if takes_options and precise not in job.extra_args:
+        option = job.model_copy(update={"extra_args": (*job.extra_args, precise)})
+        yield f"extra_args: [{precise}]", option
+    for tensor in _doubled(parallelism.tensor, instance.gpus):
+        option = changed(job, "parallelism", tensor=tensor, sequence_parallel=True)
+        yield f"parallelism.tensor: {tensor}", option
     yield from _divided(job, instance, model)
     if training.recompute != "full":
-        full = training.model_copy(update={"recompute": "full"})
-        yield "training.recompute: full", job.model_copy(update={"training": full})
+        yield "training.recompute: full", changed(job, "training", recompute="full")
+
+
+def _doubled(size: int, most: int) -> Iterator[int]:
+    """Yield twice a size, and so on."""
+    while (size := size * 2) <= most:
+        yield size
 
 
 def _divided(
@@ -163,9 +161,9 @@ def _divided(
     if job.training.sequence_length < _LONG_SEQUENCE:
         return
     for context in (job.parallelism.context << power for power in range(1, _DOUBLINGS)):
-        changed = job.parallelism.model_copy(update={"context": context})
-        option = job.model_copy(update={"parallelism": changed})
-        if _adds_up(option, model, instance) and fits(_memory(option, model, instance)):
+        option = changed(job, "parallelism", context=context)
+        memory = _memory(option, model, instance)
+        if memory and fits(memory):
             yield f"parallelism.context: {context}", option
             return
 
@@ -177,22 +175,14 @@ def _pairs(job: MegatronRun, instance: InstanceType) -> Iterator[tuple[str, Mega
     """
     parallelism = job.parallelism
     long = job.training.sequence_length >= _LONG_SEQUENCE
-    tensors = [parallelism.tensor]
-    while tensors[-1] * 2 <= instance.gpus:
-        tensors.append(tensors[-1] * 2)
+    tensors = [parallelism.tensor, *_doubled(parallelism.tensor, instance.gpus)]
     for key in ("context", "pipeline") if long else ("pipeline",):
         for size in (getattr(parallelism, key) << power for power in range(1, _DOUBLINGS)):
             for tensor in tensors:
                 words = [f"parallelism.tensor: {tensor}"] * (tensor != parallelism.tensor)
-                update = {"tensor": tensor, key: size, "sequence_parallel": True}
-                changed = parallelism.model_copy(update=update)
                 words.append(f"parallelism.{key}: {size}")
-                yield " with ".join(words), job.model_copy(update={"parallelism": changed})
-
-
-def _memory(job: MegatronRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
-    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    return job_memory(job, model, layout, instance)
+                sizes = {"tensor": tensor, key: size, "sequence_parallel": True}
+                yield " with ".join(words), changed(job, "parallelism", **sizes)
 
 
 _HIDES_IT = "--overlap-moe-expert-parallel-comm"
@@ -213,9 +203,8 @@ def check_expert_placement(
     hidden = isinstance(job, MegatronJob) and _HIDES_IT in job.extra_args
     if each == 1 or not 1 < expert <= node < expert * each or hidden:
         return
-    whole = job.parallelism.model_copy(update={"expert_tensor": 1})
-    changed = job.model_copy(update={"parallelism": whole})
-    if not fits(job_memory(changed, model, job_layout(changed, job.nodes * node), instance)):
+    whole = changed(job, "parallelism", expert_tensor=1)
+    if not fits(job_memory(whole, model, instance)):
         return
     follows = "" if divided else ", as parallelism.tensor"
     found = (

@@ -1,58 +1,13 @@
-"""What the ranks of a run take of GPUs and hosts, and how fast they are."""
+"""Whether the ranks of a run have room in their GPUs and hosts."""
 
 from collections.abc import Callable, Iterator
 
 from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
-from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import Elastic, MegatronRun, TorchRun
-from megatron_eks.plan.jobs.job import MIB
-from megatron_eks.plan.jobs.layout import arguments, job_batch
 from megatron_eks.plan.jobs.resources import gpus_per_node, memory_limit_mib
-from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Layout, megatron_states
-from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
-from megatron_eks.predict.throughput import Speed, megatron_speed
-
-_BITS = 8
-
-
-def job_memory(
-    job: MegatronRun, model: ModelShape, layout: Layout, instance: InstanceType
-) -> MemoryEstimate:
-    """Estimate the memory of the job's ranks on its pool's GPUs."""
-    states, batch = megatron_states(arguments(job)), job_batch(job, layout)
-    return estimate(model, layout, batch, capacity_bytes(instance), states)
-
-
-def job_speed(
-    job: MegatronRun, model: ModelShape, layout: Layout, instance: InstanceType
-) -> Speed | None:
-    """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
-    found = hardware(instance)
-    return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
-
-
-def hardware(instance: InstanceType) -> Hardware | None:
-    """Return what predictions need of an instance type; None where a GPU's peak is unknown."""
-    gpu = instance.gpu
-    if gpu.tflops_bf16 is None:
-        return None
-    return Hardware(
-        gpu=gpu.name,
-        tflops_bf16=gpu.tflops_bf16,
-        tflops_fp8=gpu.tflops_fp8,
-        nvlink_gb_s=instance.nvlink_gb_s,
-        network_gb_s_per_gpu=instance.network_gbps / _BITS / instance.gpus,
-        gpus_per_node=instance.gpus,
-    )
-
-
-def capacity_bytes(instance: InstanceType) -> int:
-    """Return what tensors can have of each GPU."""
-    return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)
-
+from megatron_eks.predict.memory import GIB, MemoryEstimate
 
 # Above this share of a GPU's memory, fragmentation decides whether a run survives.
 _TIGHT = 0.92

@@ -10,10 +10,10 @@ from megatron_eks.config.job import NcclTestJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.memory import capacity_bytes
 from megatron_eks.plan.jobs.pods import Images, Program, log_directory, ranks
-from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, no_meaning
+from megatron_eks.plan.jobs.training import capacity_bytes
 from megatron_eks.predict.memory import GIB
 
 _BITS = 8
@@ -91,7 +91,7 @@ def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     Each byte goes to other nodes 2 (n-1)/n times at least, and is counted 2 (r-1)/r times for r
     ranks (nccl-tests, doc/PERFORMANCE.md). Inside a node NVLink SHARP, since Hopper, sends once.
     """
-    mark, ranks = job.pass_busbw_gb_s, job.nodes * gpus_per_node(job, instance)
+    mark, ranks = job.pass_busbw_gb_s, job_gpus(job, instance)
     if mark is None or ranks == 1:
         return
     counted = 2 * (ranks - 1) / ranks

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
-from megatron_eks.plan.jobs.checkpoints import GRACE_FLOOR_SECONDS, grace_seconds
+from megatron_eks.plan.jobs.checkpoints import GRACE_FLOOR_SECONDS, grace_seconds, plan_saving
 from megatron_eks.plan.jobs.environment import shows_efa
 from megatron_eks.plan.jobs.job import (
     CONFIG_DIRECTORY,
@@ -24,7 +24,16 @@ from megatron_eks.plan.jobs.job import (
     Training,
     Workload,
 )
-from megatron_eks.plan.jobs.resources import Resources, cpu_resources, gpu_resources, gpus_per_node
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.resources import (
+    Resources,
+    cpu_resources,
+    gpu_resources,
+    gpus_per_node,
+    job_gpus,
+)
+from megatron_eks.plan.jobs.training import job_layout, job_memory, job_speed, step_tokens, steps
+from megatron_eks.predict.goodput import goodput
 
 Images = Mapping[str, Image]
 
@@ -127,7 +136,7 @@ def ranks(
         # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
         # restart restarts every pod.
         backoff_limit=allowed * _most_nodes(job) + 1,
-        grace_seconds=grace_seconds(checkpoint_bytes, cluster),
+        grace_seconds=grace_seconds(checkpoint_bytes, cluster.storage.lustre),
         host_network=job.runtime.host_network,
         ipc_lock=job.runtime.ipc_lock,
         rendezvous=_rendezvous(job),
@@ -166,6 +175,28 @@ def task(
         grace_seconds=GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,
+    )
+
+
+def plan_training(job: MegatronRun | TorchRun, cluster: ClusterPlan) -> Training:
+    """Return what a run makes of its model on the GPUs that it takes."""
+    instance, model = cluster.pool(job.pool).instance, model_shape(job.model)
+    gpus, speed = job_gpus(job, instance), job_speed(job, model, instance)
+    saving = plan_saving(job, model, cluster.storage.lustre)
+    tokens = steps(job)[1] * step_tokens(job, gpus)
+    corpus: float | None = job.data.corpus_tokens
+    if corpus and isinstance(job, MegatronRun):
+        # Of the shares only the first is for training.
+        corpus = corpus * job.data.split[0] / sum(job.data.split)
+    return Training(
+        model=model,
+        layout=job_layout(job, gpus),
+        memory=job_memory(job, model, instance),
+        speed=speed,
+        goodput=goodput(job.nodes, gpus, speed.step_seconds, saving) if speed else None,
+        checkpoint_bytes=saving.checkpoint_bytes,
+        tokens=tokens,
+        epochs=tokens / corpus if corpus else None,
     )
 
 

@@ -14,15 +14,10 @@ from megatron_eks.config.slips import of_place
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.checkpoints import (
-    check_checkpoint_paths,
-    check_disk,
-    check_replicas_saving,
-    job_goodput,
-)
+from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_disk, check_saving
 from megatron_eks.plan.jobs.corpora import check_epochs
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
-from megatron_eks.plan.jobs.job import JobPlan, Training
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.memory import check_host, verdict
 from megatron_eks.plan.jobs.models import (
     check_meaning,
@@ -44,60 +39,35 @@ from megatron_eks.plan.jobs.pods import (
     config_file,
     guard_args,
     log_directory,
+    plan_training,
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.pytorch_memory import (
-    Memory,
-    ddp_memory,
-    fsdp_memory,
-    replicas_layout,
-    smaller,
-    torch_speed,
-)
-from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.plan.jobs.pytorch_memory import smaller
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, check_workers, no_meaning
 from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
-from megatron_eks.predict.memory import MemoryEstimate
+from megatron_eks.plan.jobs.training import (
+    at_fewest_nodes,
+    checkpoint_bytes,
+    job_memory,
+    step_tokens,
+)
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
 
 
 def plan_fsdp(job: FsdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
-    instance = cluster.pool(job.pool).instance
-    training = _plan_training(job, cluster, fsdp_memory(job, model_shape(job.model), instance))
+    training = plan_training(job, cluster)
     program = _program("train_fsdp", job, cluster)
     return ranks(job, cluster, images, program, training=training)
 
 
 def plan_ddp(job: DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; it needs no operator."""
-    instance = cluster.pool(job.pool).instance
-    training = _plan_training(job, cluster, ddp_memory(job, model_shape(job.model), instance))
+    training = plan_training(job, cluster)
     program = _program("train_ddp", job, cluster)
     return ranks(job, cluster, images, program, training=training, workload="indexed_job")
-
-
-def _plan_training(job: TorchRun, cluster: ClusterPlan, memory: MemoryEstimate) -> Training:
-    instance = cluster.pool(job.pool).instance
-    model, training = model_shape(job.model), job.training
-    gpus = job.nodes * gpus_per_node(job, instance)
-    layout = replicas_layout(gpus)
-    speed = torch_speed(job, model, instance)
-    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    tokens = training.max_steps * training.train_batch_size * gpus * training.sequence_length
-    corpus = job.data.corpus_tokens
-    return Training(
-        model=model,
-        layout=layout,
-        memory=memory,
-        speed=speed,
-        goodput=job_goodput(job, cluster, gpus, size, speed) if speed else None,
-        checkpoint_bytes=size,
-        tokens=tokens,
-        epochs=tokens / corpus if corpus else None,
-    )
 
 
 def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
@@ -140,7 +110,7 @@ _BY_SCRIPT = frozenset(
 
 def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of FSDP."""
-    yield from _check(job, cluster, fsdp_memory)
+    yield from _check(job, cluster)
     pool = gpu_pool(job, cluster)
     alone = pool is not None and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1
     if job.training.sharding == "hybrid" and alone and job.nodes > 1:
@@ -150,7 +120,7 @@ def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of DDP."""
-    yield from _check(job, cluster, ddp_memory)
+    yield from _check(job, cluster)
     # An Indexed Job knows the rank of each pod beforehand.
     yield from no_meaning(job, ("rendezvous", "elastic"))
     if "sharding" in job.training.model_fields_set:
@@ -158,7 +128,7 @@ def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
 
 
-def _check(job: TorchRun, cluster: ClusterConfig, memory: Memory) -> Iterator[Finding]:
+def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     model_findings = list(check_model(job.model))
@@ -173,30 +143,22 @@ def _check(job: TorchRun, cluster: ClusterConfig, memory: Memory) -> Iterator[Fi
         trained = job.checkpoint.pretrained is not None
         yield from check_values(job.model, trained=trained)
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
-        # An elastic job divides the model least where it has the fewest nodes.
-        elastic = job.runtime.elastic
-        smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
         yield from check_workers(instance, job.data.num_workers)
         yield from _model(job, model, instance)
         yield from check_rate(job, parameters(model))
-        yield from verdict(
-            memory(smallest, model, instance),
-            instance,
-            ("training",),
-            partial(smaller, smallest, model, pool, memory),
-            elastic,
-        )
-        yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+        smallest = at_fewest_nodes(job)
+        remedy = partial(smaller, smallest, model, pool)
+        memory = job_memory(smallest, model, instance)
+        yield from verdict(memory, instance, ("training",), remedy, job.runtime.elastic)
+        yield from check_disk(job, model, cluster)
         if isinstance(job, FsdpJob):
             # Each copy of a hybrid layout is on one node, which stages all of it.
             copies = 1 if job.training.sharding == "hybrid" else smallest.nodes
-            staged = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER // copies
-            yield from check_host(job, instance, staged)
-        yield from check_replicas_saving(job, model, pool, cluster)
+            yield from check_host(job, instance, checkpoint_bytes(job, model) // copies)
+        yield from check_saving(job, model, pool, cluster)
         if job.data.corpus_tokens is not None:
-            training, gpus = job.training, job.nodes * gpus_per_node(job, instance)
-            step = training.train_batch_size * training.sequence_length * gpus
-            yield from check_epochs(step, training.max_steps, job.data.corpus_tokens, "max_steps")
+            step = step_tokens(job, job_gpus(job, instance))
+            yield from check_epochs(job, step, job.data.corpus_tokens)
 
 
 def _training(job: TorchRun) -> Iterator[Finding]:

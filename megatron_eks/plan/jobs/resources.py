@@ -122,6 +122,11 @@ def gpus_per_node(job: GpuJob, instance: InstanceType) -> int:
     return job.gpus_per_node or instance.gpus
 
 
+def job_gpus(job: GpuJob, instance: InstanceType) -> int:
+    """Return how many GPUs a job takes, of all its nodes."""
+    return job.nodes * gpus_per_node(job, instance)
+
+
 def gpu_pool(job: Job, cluster: ClusterConfig) -> GpuPool | None:
     """Return the pool of a job, if there is one and its type is known."""
     named = (pool for pool in cluster.gpu_pools if pool.name == job.pool)

@@ -13,7 +13,6 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs import nccl, pytorch
-from megatron_eks.plan.jobs.checkpoints import WRITE_EFFICIENCY
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, task
 from megatron_eks.plan.jobs.resources import (
@@ -87,7 +86,7 @@ def _all_reduce(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan
 def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Demand of one node what checkpoints are planned with."""
     lustre = cluster.storage.lustre
-    mark = int(lustre.throughput_mb_s * WRITE_EFFICIENCY)
+    mark = int(lustre.write_mb_s)
     args = ("--directory", f"{lustre.mount_path}/cache", "--pass-mb-s", str(mark))
     program = Program("storage_bench", args, {}, {})
     resources = _small(pool.instance)

@@ -17,7 +17,6 @@ from megatron_eks.config.scalars import as_text
 from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.environment import mounts
-from megatron_eks.plan.jobs.layout import job_layout
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.options.foreign_options import of_other_program
 from megatron_eks.plan.jobs.options.idle_option_checks import check_places
@@ -26,6 +25,7 @@ from megatron_eks.plan.jobs.options.settings import check_relations
 from megatron_eks.plan.jobs.options.values import form
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.stages import check_stages
+from megatron_eks.plan.jobs.training import job_layout
 
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
