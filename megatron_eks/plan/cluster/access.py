@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
+from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
@@ -25,8 +26,7 @@ _LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
 _SSO_PATH = "aws-reserved/sso.amazonaws.com/"
 
 
-def check_role(path: Path, arn: str) -> Iterator[Finding]:
-    """Yield why nobody can assume a role."""
+def _role(path: Path, arn: str) -> Iterator[Finding]:
     place, _, name = arn.split(":role/", 1)[1].rpartition("/")
     found = remedy = ""
     if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
@@ -44,14 +44,25 @@ def check_role(path: Path, arn: str) -> Iterator[Finding]:
         yield Finding(Code.ROLE, path, found, remedy)
 
 
-def check_boundary(config: ClusterConfig) -> Iterator[Finding]:
-    """Compare accounts: a boundary is one of AWS's policies or of the account of its roles."""
-    arn = config.permissions_boundary_arn
-    accounts = {role.split(":")[4] for role in config.access.admin_role_arns}
-    if arn is not None and arn.split(":")[4] not in {"aws", *accounts}:
-        found = f"a policy of account {arn.split(':')[4]}, and the administrators are of another"
+def admin_accounts(config: ClusterConfig) -> set[str]:
+    """Return the accounts of the administrators: what is deployed is deployed to one of them."""
+    return {role.split(":")[4] for role in config.access.admin_role_arns}
+
+
+def _boundary(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a boundary of another partition, or neither of AWS's policies nor of the account."""
+    arn, path = config.permissions_boundary_arn, ("permissions_boundary_arn",)
+    if arn is None:
+        return
+    theirs, account = arn.split(":")[1], arn.split(":")[4]
+    if account not in {"aws", *admin_accounts(config)}:
+        found = f"a policy of account {account}, and the administrators are of another"
         remedy = "use a policy of the account that you deploy to"
-        yield warning(Code.ANOTHER_ACCOUNT, ("permissions_boundary_arn",), found, remedy)
+        yield warning(Code.ANOTHER_ACCOUNT, path, found, remedy)
+    partition = PARTITIONS.get(config.region)
+    if partition not in {None, theirs}:
+        found = f"a policy of partition {theirs!r} bounds no role in {config.region}"
+        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
 
 
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
@@ -71,11 +82,12 @@ _MOST_RANGES = 40
 def check_access(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps people out, or lets everybody in."""
     access = config.access
+    yield from _boundary(config)
     for index, arn in enumerate(access.admin_role_arns):
+        path: Path = ("access", "admin_role_arns", index)
         if f":{DOCUMENTATION_ACCOUNT}:" in arn:
-            yield _documentation(
-                ("access", "admin_role_arns", index), arn, "the role that administers the cluster"
-            )
+            yield _documentation(path, arn, "the role that administers the cluster")
+        yield from _role(path, arn)
     for index, cidr in enumerate(access.public_cidrs):
         yield from _public_cidr(("access", "public_cidrs", index), cidr)
     if len(access.public_cidrs) > _MOST_RANGES:

@@ -7,20 +7,19 @@ from datetime import date
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.pricing import PriceList
-from megatron_eks.config.cluster import ClusterConfig, GithubSource
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob
-from megatron_eks.plan.cluster.access import AccessPlan, check_access, check_boundary, check_role
+from megatron_eks.plan.cluster.access import AccessPlan, check_access
 from megatron_eks.plan.cluster.capacity import check_capacity
-from megatron_eks.plan.cluster.data_access import DataAccess, check_bucket, plan_data_access
+from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.cluster.egress import check_egress
 from megatron_eks.plan.cluster.existing import check_existing, plan_notes
 from megatron_eks.plan.cluster.images import (
     ImagePlan,
     SourcePlan,
     check_images,
-    check_source,
     plan_image_source,
     plan_images,
 )
@@ -212,8 +211,9 @@ def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     yield from check_capacity(config, today)
     yield from check_lustre(config)
     yield from check_mount_path(config)
-    yield from check_identities(config)
+    yield from check_key(config)
     yield from check_images(config)
+    yield from check_source(config)
     yield from check_namespace(config)
     yield from _tags(config)
     yield from check_prices(config)
@@ -254,17 +254,3 @@ def _tags(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(
                 Code.TAG, ("tags", key), found, "use at most 128 for the key and 256 for the value"
             )
-
-
-def check_identities(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield names that AWS or GitHub have nothing for."""
-    for index, arn in enumerate(config.access.admin_role_arns):
-        yield from check_role(("access", "admin_role_arns", index), arn)
-    yield from check_key(config)
-    yield from check_boundary(config)
-    if isinstance(config.images.source, GithubSource):
-        accounts = {role.split(":")[4] for role in config.access.admin_role_arns}
-        yield from check_source(config.images.source, config.region, accounts)
-    for index, repository in enumerate(config.storage.lustre.data_repositories):
-        path: Path = ("storage", "lustre", "data_repositories", index, "s3_uri")
-        yield from check_bucket(path, repository.s3_uri)

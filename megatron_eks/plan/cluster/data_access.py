@@ -172,7 +172,7 @@ def check_s3(job: AnyJob) -> Iterator[Finding]:
             yield Finding(Code.S3_URI, path, found, remedy)
 
 
-def check_repositories(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
+def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield prefixes that a job and the file system's data repositories both write."""
     for path, uri in s3_outputs(job):
         own = f"{uri.rstrip('/')}/"

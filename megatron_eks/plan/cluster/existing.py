@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.cluster.lustre import file_system_zones
-from megatron_eks.plan.cluster.network import makes_vpc, node_addresses
+from megatron_eks.plan.cluster.network import makes_vpc, node_addresses, nodes_by_zone
 from megatron_eks.plan.cluster.platform import GPU_TAINT
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cluster.storage import plan_shared_directories
@@ -44,9 +43,7 @@ def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
 
 
 def _existing_vpc(config: ClusterConfig) -> Iterator[str]:
-    nodes = dict.fromkeys(config.network.private_subnets, config.system_nodes.count)
-    for pool in config.gpu_pools:
-        nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
+    nodes = nodes_by_zone(config, config.network.private_subnets)
     for zone, subnet in config.network.private_subnets.items():
         yield f"{subnet} needs {node_addresses(nodes[zone])} free addresses for nodes and pods"
     endpoints = f"endpoints for {', '.join(REQUIRED_ENDPOINTS)}"
@@ -109,7 +106,6 @@ def check_existing(config: ClusterConfig) -> Iterator[Finding]:
         path = ("network", "node_security_group_id")
         yield Finding(Code.EXISTING_VPC, path, found, "leave it out, or name an existing_cluster")
     yield from _ranges(config)
-    yield from _arns(config)
 
 
 def _subnets(config: ClusterConfig) -> Iterator[Finding]:
@@ -190,19 +186,3 @@ def _ranges(config: ClusterConfig) -> Iterator[Finding]:
         found = "no address range of the VPC, so rules and network policies admit private ones"
         remedy = "set it to the VPC's range"
         yield warning(Code.VPC_RANGE_UNKNOWN, ("network", "vpc_cidr"), found, remedy)
-
-
-def _arns(config: ClusterConfig) -> Iterator[Finding]:
-    key = config.storage.kms_key_arn
-    if key is not None and key.split(":")[3] != config.region:
-        found = f"a key of {key.split(':')[3]} encrypts nothing in {config.region}"
-        path: Path = ("storage", "kms_key_arn")
-        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")
-    partition = PARTITIONS.get(config.region)
-    boundary = config.permissions_boundary_arn
-    if boundary is not None and partition not in (None, boundary.split(":")[1]):
-        found = (
-            f"a policy of partition {boundary.split(':')[1]!r} bounds no role in {config.region}"
-        )
-        path = ("permissions_boundary_arn",)
-        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")

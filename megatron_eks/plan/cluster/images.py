@@ -11,15 +11,18 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GithubSource
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.plan.cluster.access import admin_accounts
 from megatron_eks.plan.cluster.zones import check_partition
 
 # git-check-ref-format(1), besides what the form of the key refuses.
 _NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
 
 
-def check_source(source: GithubSource, region: str, accounts: Collection[str]) -> Iterator[Finding]:
-    """Yield what GitHub or CodeConnections have nothing for."""
-    path: Path = ("images", "source")
+def check_source(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield what GitHub or CodeBuild have nothing for."""
+    source, path, region = config.images.source, ("images", "source"), config.region
+    if not isinstance(source, GithubSource):
+        return
     if source.repository.endswith(".git"):
         found = f"{source.repository} is the end of an address"
         remedy = f"use {source.repository.removesuffix('.git')}"
@@ -31,9 +34,8 @@ def check_source(source: GithubSource, region: str, accounts: Collection[str]) -
         yield Finding(Code.IMAGE_SOURCE, (*path, "branch"), found, remedy)
     place = (*path, "connection_arn")
     yield from check_partition(place, source.connection_arn, region)
-    theirs = source.connection_arn.split(":")[3]
-    account = source.connection_arn.split(":")[4]
-    if account not in accounts:
+    theirs, account = source.connection_arn.split(":")[3:5]
+    if account not in admin_accounts(config):
         found = f"a connection of account {account}, and the administrators are of another"
         remedy = "use one of the account that you deploy to"
         yield warning(Code.ANOTHER_ACCOUNT, place, found, remedy)

@@ -1,14 +1,19 @@
 """The FSx for Lustre file systems: size, zones, EFA and data repositories."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.cluster import ClusterConfig, DataRepository, ExistingLustre, Lustre
+from megatron_eks.config.cluster import ClusterConfig, ExistingLustre, Lustre
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.plan.cluster.data_repositories import (
+    RepositoryPlan,
+    check_repositories,
+    plan_repository,
+)
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.network import makes_vpc
 
@@ -36,16 +41,6 @@ CHANGES: dict[str, dict[str, str]] = {
         "the old one stays where storage.retain is true, and its data are yours to copy",
     ),
 }
-
-
-@dataclass(frozen=True)
-class RepositoryPlan:
-    """A directory of the file system that shows an S3 prefix."""
-
-    path: str
-    s3_uri: str
-    import_events: tuple[str, ...]
-    export_events: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -117,17 +112,7 @@ def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
         deployment="SCRATCH_2" if scratch else "PERSISTENT_2",
         version=pins.LUSTRE_VERSION,
         efa=lustre.efa,
-        repositories=tuple(_repository(each) for each in lustre.data_repositories),
-    )
-
-
-def _repository(repository: DataRepository) -> RepositoryPlan:
-    return RepositoryPlan(
-        path=repository.path,
-        s3_uri=repository.s3_uri,
-        import_events=("NEW", "CHANGED", "DELETED") if repository.import_changes else (),
-        # Not DELETED: a file that is removed by mistake must not take its copy along.
-        export_events=("NEW", "CHANGED") if repository.export_changes else (),
+        repositories=tuple(plan_repository(each) for each in lustre.data_repositories),
     )
 
 
@@ -136,7 +121,6 @@ _LUSTRE_SMALLEST_GIB = 1200
 # With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
 # Lustre User Guide, "Managing storage capacity").
 _EFA_STEP_TIMES_THROUGHPUT = 4_800_000
-_MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
 
 _LUSTRE: Path = ("storage", "lustre")
 
@@ -153,7 +137,7 @@ def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
     yield from _zones(config)
     if lustre.efa:
         yield from _efa_clients(config)
-    yield from _repositories(lustre)
+    yield from check_repositories(lustre)
     if lustre.existing is not None:
         yield from _existing(lustre.existing, config.region)
         if makes_vpc(config):
@@ -263,56 +247,3 @@ def _existing(existing: ExistingLustre, region: str) -> Iterator[Finding]:
         found = f"{name} is not where {existing.id} is reached in {region}"
         place = (*_LUSTRE, "existing", "dns_name")
         yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")
-
-
-def _repositories(lustre: Lustre) -> Iterator[Finding]:
-    repositories, path = lustre.data_repositories, (*_LUSTRE, "data_repositories")
-    if repositories and lustre.existing is not None:
-        found = "the file system exists, and so do its data repositories"
-        yield Finding(Code.LUSTRE_EXISTING, path, found, "leave them out")
-    if len(repositories) > _MOST_REPOSITORIES:
-        found = f"{len(repositories)} data repositories"
-        yield Finding(Code.LUSTRE_REPOSITORY, path, found, "use at most 8 for a file system")
-    for index, repository in enumerate(repositories):
-        yield from _overlapping(repositories, index)
-        if "*" in repository.s3_uri:
-            # FSx API, CreateDataRepositoryAssociation.DataRepositoryPath: s3://BUCKET/PREFIX/.
-            found = f"{repository.s3_uri} is a pattern, and FSx shows a whole prefix"
-            place, remedy = (*path, index, "s3_uri"), "name the prefix alone"
-            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
-        if f"{repository.path}/".startswith(f"{lustre.mount_path}/"):
-            found = f"jobs would see it at {lustre.mount_path}{repository.path}"
-            below = repository.path.removeprefix(lustre.mount_path) or "/data, for example"
-            remedy = f"leave out the mount: {below}"
-            place = (*path, index, "path")
-            yield warning(Code.LUSTRE_REPOSITORY, place, found, remedy)
-        if repository.export_changes and lustre.per_zone:
-            found = "several file systems would write to the same prefix"
-            place = (*path, index, "export_changes")
-            remedy = "set it to false, or per_zone to false"
-            yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
-
-
-def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator[Finding]:
-    """Yield what a data repository shares with one above it."""
-    repository, path = repositories[index], (*_LUSTRE, "data_repositories")
-    for other in repositories[:index]:
-        if _overlap(repository.path, other.path):
-            found = f"{repository.path} and {other.path} overlap"
-            remedy = "use directories of which none holds another"
-            yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
-        place = (*path, index, "s3_uri")
-        if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
-            found = f"{repository.s3_uri} is shown as {other.path} already"
-            yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
-        elif _overlap(repository.s3_uri, other.s3_uri):
-            # FSx for Lustre User Guide, "Linking your file system to an Amazon S3 bucket":
-            # not even where both are only read.
-            found = f"{repository.s3_uri} and {other.s3_uri} overlap"
-            remedy = "use prefixes of which none holds another"
-            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
-
-
-def _overlap(one: str, other: str) -> bool:
-    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
-    return one.startswith(other) or other.startswith(one)

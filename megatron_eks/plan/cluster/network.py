@@ -1,7 +1,7 @@
 """The VPC: its subnets and address ranges, made or brought along."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 
@@ -50,6 +50,14 @@ def addresses(cidr: str) -> int:
 def node_addresses(nodes: int) -> int:
     """Count the addresses that this many nodes take: their own, and those kept for pods."""
     return nodes * (1 + MINIMUM_IPS_PER_NODE + WARM_IPS_PER_NODE)
+
+
+def nodes_by_zone(config: ClusterConfig, zones: Iterable[str]) -> dict[str, int]:
+    """Count the most nodes that each zone may have, all system nodes in each of them."""
+    nodes = dict.fromkeys(zones, config.system_nodes.count)
+    for pool in config.gpu_pools:
+        nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
+    return nodes
 
 
 def smallest_prefix(needed: int, zones: int) -> int:
@@ -140,9 +148,7 @@ def service_cidrs(config: ClusterConfig) -> tuple[str, ...]:
     return (config.network.service_cidr,) if known else EKS_SERVICE_RANGES
 
 
-PRIVATE_NETWORKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-
-_SHARED_NETWORK = IPv4Network("100.64.0.0/10")  # RFC 6598, used for large clusters
+PRIVATE_NETWORKS = tuple(map(IPv4Network, PRIVATE_RANGES[:3]))
 
 _NOWHERE = IPv4Network("0.0.0.0/32")
 
@@ -171,7 +177,7 @@ _VPC_PREFIXES = range(16, 23)
 _EXISTING_VPC_PREFIXES = range(16, 29)
 
 # One of them is outside any VPC: EKS's two, and one that no VPC of /16 and smaller holds with them.
-_SERVICE_RANGES = ("172.20.0.0/16", "10.100.0.0/16", "192.168.0.0/16")
+_SERVICE_RANGES = (*reversed(EKS_SERVICE_RANGES), "192.168.0.0/16")
 
 
 _USUAL_PREFIX = 16
@@ -260,8 +266,7 @@ def _endpoints(config: ClusterConfig) -> Iterator[Finding]:
 def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:
     """Say what is wrong with the range of a VPC."""
     path: Path = ("network", "vpc_cidr")
-    usable = (*PRIVATE_NETWORKS, _SHARED_NETWORK)
-    if made and not any(vpc.subnet_of(each) for each in usable):
+    if made and not any(vpc.subnet_of(IPv4Network(each)) for each in PRIVATE_RANGES):
         found = f"{vpc} is not private, so pods could not reach the real owners of its addresses"
         remedy = "use a range inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
         return Finding(Code.CIDR, path, found, remedy)
@@ -275,13 +280,11 @@ def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:
 def _address_budget(config: ClusterConfig) -> Iterator[Finding]:
     """Compare the fullest zone with its private subnet; all zones have subnets of one size."""
     zones = config.availability_zones
-    nodes = dict.fromkeys(zones, 0)
-    for pool in config.gpu_pools:
-        nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
+    # System nodes spread over all zones; in the worst case they all stand in this one.
+    nodes = nodes_by_zone(config, zones)
     fullest = max(zones, key=lambda zone: nodes[zone])
     subnet = next(s for s in carve(config.network.vpc_cidr, zones) if s.zone == fullest)
-    # System nodes spread over all zones; in the worst case they all stand in this one.
-    needed = node_addresses(nodes[fullest] + config.system_nodes.count)
+    needed = node_addresses(nodes[fullest])
     usable = max(0, addresses(subnet.private_cidr))
     if needed > usable:
         found = (

@@ -26,6 +26,9 @@ def check_key(config: ClusterConfig) -> Iterator[Finding]:
         found = f"{arn.rpartition('/')[2]!r} is no id of a key"
         remedy = "use the ARN that `aws kms describe-key` prints"
         yield Finding(Code.BAD_FORMAT, path, found, remedy)
+    if arn.split(":")[3] != config.region:
+        found = f"a key of {arn.split(':')[3]} encrypts nothing in {config.region}"
+        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")
 
 
 EFS_CLAIM = "efs-shared-pvc"

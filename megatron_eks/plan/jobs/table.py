@@ -8,7 +8,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.data_access import check_repositories, check_s3
+from megatron_eks.plan.cluster.data_access import check_exported, check_s3
 from megatron_eks.plan.jobs import convert, data_prep, fetch, megatron, nccl, pytorch
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.pods import Images
@@ -39,7 +39,7 @@ def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job on its cluster, errors and warnings."""
     yield from KINDS[job.kind].check(job, cluster)
     yield from check_s3(job)
-    yield from check_repositories(job, cluster)
+    yield from check_exported(job, cluster)
 
 
 def plan_job(job: AnyJob, cluster: ClusterPlan, images: Images) -> JobPlan:
