@@ -20,6 +20,7 @@ from megatron_eks.plan.cluster.images import (
     ImagePlan,
     SourcePlan,
     check_images,
+    check_source,
     plan_image_source,
     plan_images,
 )
@@ -229,28 +230,25 @@ def _tags(config: ClusterConfig) -> Iterator[Finding]:
             found = f"{key!r} differs from another key in capitals only, which IAM does not take"
             yield Finding(Code.TAG, ("tags", key), found, "use one of them")
     for key, value in config.tags.items():
-        if key.lower().startswith("aws:"):
-            yield Finding(
-                Code.TAG,
-                ("tags", key),
-                "tags that start with 'aws:' belong to AWS",
-                "use another key",
-            )
-        elif key.lower() == "name" or key.startswith("kubernetes.io/"):
-            found = f"{key!r} is set by this project on each resource"
-            yield Finding(Code.TAG, ("tags", key), found, "use another key")
-        elif not key or not value:
-            # CloudFormation's schemas of AWS::ECR::Repository, AWS::EKS::Addon and others: at least
-            # one character, unlike the services themselves.
-            found = "a tag without a value" if key else "a tag without a key"
-            remedy = f"give it a {'value' if key else 'key'}, or remove it"
-            yield Finding(Code.TAG, ("tags", key), found, remedy)
-        elif not _TAG_TEXT.fullmatch(key) or not _TAG_TEXT.fullmatch(value):
-            found = "a key or value with signs that AWS does not take"
-            remedy = "use letters, digits, spaces and _ . : / = + - @"
-            yield Finding(Code.TAG, ("tags", key), found, remedy)
-        elif len(key) > _TAG_KEY_LENGTH or len(value) > _TAG_VALUE_LENGTH:
-            found = f"a key of {len(key)} and a value of {len(value)} characters"
-            yield Finding(
-                Code.TAG, ("tags", key), found, "use at most 128 for the key and 256 for the value"
-            )
+        if problem := _tag(key, value):
+            yield Finding(Code.TAG, ("tags", key), *problem)
+
+
+def _tag(key: str, value: str) -> tuple[str, str] | None:
+    """Say what AWS does not take of a tag, and what to do."""
+    if key.lower().startswith("aws:"):
+        return "tags that start with 'aws:' belong to AWS", "use another key"
+    if key.lower() == "name" or key.startswith("kubernetes.io/"):
+        return f"{key!r} is set by this project on each resource", "use another key"
+    if not key or not value:
+        # CloudFormation's schemas of AWS::ECR::Repository, AWS::EKS::Addon and others: at least
+        # one character, unlike the services themselves.
+        missing = "value" if key else "key"
+        return f"a tag without a {missing}", f"give it a {missing}, or remove it"
+    if not _TAG_TEXT.fullmatch(key) or not _TAG_TEXT.fullmatch(value):
+        remedy = "use letters, digits, spaces and _ . : / = + - @"
+        return "a key or value with signs that AWS does not take", remedy
+    if len(key) > _TAG_KEY_LENGTH or len(value) > _TAG_VALUE_LENGTH:
+        found = f"a key of {len(key)} and a value of {len(value)} characters"
+        return found, "use at most 128 for the key and 256 for the value"
+    return None

@@ -138,13 +138,11 @@ def _readable(key: str) -> Iterator[str]:
         yield f"{key}/*"
 
 
-# Amazon S3 User Guide, "General purpose bucket naming rules"; the last four are names of other
-# things than buckets, for which other permissions count.
-_BUCKET = re.compile(
-    r"(?!xn--|sthree-|amzn-s3-demo-)(?![0-9.]+$)"
-    r"[a-z0-9](?!.*\.\.)[a-z0-9.-]{1,61}[a-z0-9]"
-    r"(?<!-s3alias)(?<!--ol-s3)(?<!\.mrap)(?<!--x-s3)(?<!--table-s3)"
-)
+# Amazon S3 User Guide, "General purpose bucket naming rules"; what ends so is no bucket, and other
+# permissions count for it.
+_BUCKET = re.compile(r"(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_BUCKET_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
+_BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 # They mean something else in an IAM policy.
 _SPECIAL = frozenset("$*?")
 _SPECIAL_OF_A_PATTERN = frozenset("$")
@@ -156,7 +154,7 @@ def check_s3(job: AnyJob) -> Iterator[Finding]:
     special = _SPECIAL_OF_A_PATTERN if isinstance(job, DataPrepJob) else _SPECIAL
     for path, uri in (*s3_inputs(job), *outputs):
         bucket, key = split(uri)
-        if not _BUCKET.fullmatch(bucket):
+        if not _BUCKET.fullmatch(bucket) or _misnamed(bucket):
             remedy = "use s3://BUCKET/PREFIX, BUCKET being what `aws s3 ls` prints"
             yield Finding(Code.S3_URI, path, f"{bucket!r} is no name of a bucket", remedy)
         bad = sorted({char for char in key if char in special or not _plain(char)})
@@ -205,27 +203,22 @@ def _plain(char: str) -> bool:
     return char.isascii() and char.isprintable()
 
 
-# S3 User Guide, "General purpose bucket naming rules".
-_BUCKET_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
-_BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
-
-
 def check_bucket(path: Path, uri: str) -> Iterator[Finding]:
     """Yield why S3 has no bucket of this name, or none that takes requests by its name alone."""
-    name = uri.removeprefix("s3://").partition("/")[0]
-    problem = None
-    if ".." in name:
-        problem = "has two dots in a row"
-    elif _is_address(name):
-        problem = "has the form of an address"
-    elif name.startswith(_BUCKET_STARTS[:2]):
-        problem = "starts with what S3 keeps for itself"
-    elif name.endswith(_BUCKET_ENDS):
-        problem = "is an access point's or a directory's, not a bucket's"
-    elif name.startswith(_BUCKET_STARTS):
-        problem = "is one of AWS's examples"
-    if problem:
+    name = split(uri)[0]
+    if problem := _misnamed(name):
         yield Finding(Code.BUCKET_NAME, path, f"{name!r} {problem}", "use the bucket's own name")
+
+
+def _misnamed(name: str) -> str | None:
+    rules = (
+        (".." in name, "has two dots in a row"),
+        (_is_address(name), "has the form of an address"),
+        (name.startswith(_BUCKET_STARTS[:2]), "starts with what S3 keeps for itself"),
+        (name.endswith(_BUCKET_ENDS), "is an access point's or a directory's, not a bucket's"),
+        (name.startswith(_BUCKET_STARTS), "is one of AWS's examples"),
+    )
+    return next((problem for applies, problem in rules if applies), None)
 
 
 def _is_address(name: str) -> bool:

@@ -18,7 +18,7 @@ from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_dis
 from megatron_eks.plan.jobs.corpora import check_epochs
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.memory import check_host, verdict
+from megatron_eks.plan.jobs.memory import check_host, smaller, verdict
 from megatron_eks.plan.jobs.models import (
     check_meaning,
     check_model,
@@ -43,7 +43,6 @@ from megatron_eks.plan.jobs.pods import (
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.pytorch_memory import smaller
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, check_workers, no_meaning
 from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
