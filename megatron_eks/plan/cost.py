@@ -30,12 +30,12 @@ class Cost:
     @property
     def idle_usd_per_hour(self) -> float | None:
         """None when a price is not known."""
-        return _sum(self.standing)
+        return total(price.total for price in self.standing)
 
     @property
     def full_usd_per_hour(self) -> float | None:
         """None when a price is not known."""
-        return _sum((*self.standing, *self.gpu_nodes))
+        return total(price.total for price in (*self.standing, *self.gpu_nodes))
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,6 @@ def _network(plan: ClusterPlan) -> Iterator[Price]:
     endpoints = len(network.interface_endpoints) * len(network.endpoint_zones)
     yield Price("NAT gateway", len(network.nat_zones), plan.prices.nat)
     yield Price("Interface endpoints", endpoints, plan.prices.endpoint)
-
-
-def _sum(prices: Iterable[Price]) -> float | None:
-    totals = [price.total for price in prices]
-    return None if None in totals else sum(total for total in totals if total is not None)
 
 
 @dataclass(frozen=True)

@@ -27,31 +27,21 @@ class Neighbours:
     def check(self, job: AnyJob, file: str) -> Iterator[Finding]:
         """Yield what a job takes from those before it, and remember what it claims."""
         yield from self._names(job, file)
+        mine, others = self.outputs, self.directories
         if isinstance(job, TrainingJob):
+            mine, others = others, mine
             yield from self._checkpoints(job)
-            self.directories.setdefault(job.checkpoint.directory, file)
-            self.trained.setdefault(job.checkpoint.directory, job)
-        for path, output in outputs(job):
-            if output in self.outputs:
-                found = f"{self.outputs[output]} writes {output} too"
+            yield from self._copies(job, file)
+        for path, place in outputs(job):
+            if mine is self.outputs and place in mine:
+                found = f"{mine[place]} writes {place} too"
                 remedy = "give each its own place, or never run both"
                 yield warning(Code.SAME_OUTPUT, path, found, remedy)
-            self.outputs.setdefault(output, file)
-        if isinstance(job, TrainingJob):
-            yield from self._copies(job, file)
-        yield from self._overwritten(job, file)
-
-    def _overwritten(self, job: AnyJob, file: str) -> Iterator[Finding]:
-        """Yield checkpoints that are saved where other jobs put something else."""
-        made: list[tuple[Path, str]] = list(outputs(job))
-        if isinstance(job, TrainingJob):
-            made = [(("checkpoint", "directory"), job.checkpoint.directory)]
-        others = self.outputs if isinstance(job, TrainingJob) else self.directories
-        for path, place in made:
             if others.get(place, file) != file:
                 found = f"{others[place]} writes {place} too"
                 remedy = "give each its own place: one would destroy what the other made"
                 yield warning(Code.SAME_OUTPUT, path, found, remedy)
+            mine.setdefault(place, file)
 
     def _names(self, job: AnyJob, file: str) -> Iterator[Finding]:
         services = set(_services(job))
@@ -78,6 +68,7 @@ class Neighbours:
                 found = f"{other} saves another model to {directory}: neither resumes from both's"
                 remedy = "give each job its own directory"
             yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, level)
+        self.trained.setdefault(directory, job)
 
     def _copies(self, job: TrainingJob, file: str) -> Iterator[Finding]:
         """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""

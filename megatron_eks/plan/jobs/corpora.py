@@ -120,16 +120,16 @@ def check_prepared(
 ) -> Iterator[Finding]:
     """Compare a data set that is read with those that are made."""
     for preparation in preparations:
-        written = _written(preparation)
+        written = prepared(preparation)
         clean = not any(check_tokenizer((), preparation.tokenizer))
         if prefix in written and clean and preparation.tokenizer != tokenizer:
             found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
             remedy = "use the same tokenizer, or the numbers mean other words"
             yield warning(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
-    if any(prefix in _written(each) for each in preparations):
+    if any(prefix in prepared(each) for each in preparations):
         return
     for preparation in preparations:
-        made, base = _written(preparation), preparation.output_prefix
+        made, base = prepared(preparation), preparation.output_prefix
         if base.endswith("_document"):
             continue  # it has a finding of its own
         if prefix == base:
@@ -150,7 +150,7 @@ def check_tokens(
     if not has_errors(check_model(job.model)):
         vocabulary = model_shape(job.model).vocab_size
     for other in others:
-        if not isinstance(other, DataPrepJob) or prefix not in _written(other):
+        if not isinstance(other, DataPrepJob) or prefix not in prepared(other):
             continue
         theirs = tokens_of(other.tokenizer, others)
         if count is not None and theirs is not None and count != theirs:
@@ -162,5 +162,6 @@ def check_tokens(
             yield Finding(Code.VOCABULARY, ("data", "tokenizer"), found, remedy)
 
 
-def _written(preparation: DataPrepJob) -> list[str]:
+def prepared(preparation: DataPrepJob) -> list[str]:
+    """Return the prefixes of the data sets that a preparation writes, one a key."""
     return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]

@@ -25,6 +25,7 @@ from megatron_eks.config.job import (
 from megatron_eks.plan.cluster.data_access import check_policy
 from megatron_eks.plan.cluster.lustre import size_for
 from megatron_eks.plan.cluster.storage import POD_UID, SHARED_DIRECTORIES
+from megatron_eks.plan.jobs.corpora import prepared
 from megatron_eks.plan.jobs.models import check_model, model_shape, preset_of
 from megatron_eks.plan.jobs.paths import data_prefixes
 from megatron_eks.plan.jobs.training import checkpoint_bytes
@@ -88,8 +89,7 @@ def writes(job: AnyJob) -> Iterator[tuple[str, str]]:
     elif isinstance(job, ConvertCheckpointJob) and job.direction == "import":
         yield "base", job.target
     elif isinstance(job, DataPrepJob):
-        for key in job.json_keys:
-            yield "data", f"{job.output_prefix}_{key}_document"
+        yield from (("data", place) for place in prepared(job))
     elif isinstance(job, TrainingJob):
         yield "trained", job.checkpoint.directory
 
@@ -182,10 +182,7 @@ def _owner(
         return
     ours = [f"{lustre.mount_path}/{name}" for name in SHARED_DIRECTORIES]
     for job, file in jobs:
-        written = [*outputs(job)]
-        if isinstance(job, TrainingJob):
-            written.append((("checkpoint", "directory"), job.checkpoint.directory))
-        for path, place in written:
+        for path, place in outputs(job):
             top = "/".join(place.split("/")[: lustre.mount_path.count("/") + 2])
             if place.startswith(f"{lustre.mount_path}/") and top not in ours:
                 found = f"the file system exists, and nothing here makes {top} the pods'"
@@ -198,26 +195,24 @@ def _owner(
 
 def _room(job: AnyJob) -> Iterator[tuple[Path, str, int]]:
     """Yield what a job leaves on the file system: for which key, where, and how many bytes."""
+    preset = job.model if isinstance(job, ConvertCheckpointJob) else preset_of(job)
     if isinstance(job, TrainingJob) and not has_errors(check_model(job.model)):
         size = job.checkpoint.keep_last * checkpoint_bytes(job, model_shape(job.model))
         yield ("checkpoint", "keep_last"), job.checkpoint.directory, size
-    elif isinstance(job, FetchJob) and (preset := preset_of(job)):
+    elif preset in PRESETS:
         size = parameters(PRESETS[preset]) * _WEIGHT_BYTES_PER_PARAMETER
-        yield ("directory",), job.directory, size
-    elif isinstance(job, ConvertCheckpointJob) and job.model in PRESETS:
-        size = parameters(PRESETS[job.model]) * _WEIGHT_BYTES_PER_PARAMETER
-        yield ("target",), job.target, size
+        yield from ((path, place, size) for path, place in outputs(job))
 
 
 def outputs(job: AnyJob) -> Iterator[tuple[Path, str]]:
-    """Yield where a job writes besides checkpoints, each with its key."""
+    """Yield where a job writes, each with its key: what a directory or prefix stands for."""
     if isinstance(job, FetchJob):
         yield ("directory",), job.directory
     elif isinstance(job, ConvertCheckpointJob):
         yield ("target",), job.target
+    elif isinstance(job, TrainingJob):
+        yield ("checkpoint", "directory"), job.checkpoint.directory
     elif isinstance(job, DataPrepJob):
-        for index, key in enumerate(job.json_keys):
-            path: Path = (
-                ("json_keys", index) if "json_keys" in job.model_fields_set else ("output_prefix",)
-            )
-            yield path, f"{job.output_prefix}_{key}_document"
+        for index, place in enumerate(prepared(job)):
+            given = "json_keys" in job.model_fields_set
+            yield ("json_keys", index) if given else ("output_prefix",), place

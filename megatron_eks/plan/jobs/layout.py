@@ -12,7 +12,7 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
-from megatron_eks.plan.jobs.experts import check_experts, check_no_experts
+from megatron_eks.plan.jobs.experts import check_experts
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.stages import counted_layers, divisors
 
@@ -32,10 +32,7 @@ def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) ->
     yield from _idle_stages(job, instance)
     yield from _sequence(job)
     yield from _elastic(job, instance)
-    if model.num_experts is None:
-        yield from check_no_experts(job)
-    else:
-        yield from check_experts(job, model, instance)
+    yield from check_experts(job, model, instance)
 
 
 def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from megatron_eks.catalog.models import PRESETS
+from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
@@ -150,13 +150,19 @@ def _other_shape(job: MegatronRun, other: MegatronRun) -> Iterator[Finding]:
     """Yield base weights that another job trains, of a model of another shape."""
     if has_errors((*check_model(job.model), *check_model(other.model))):
         return
-    mine, theirs = model_shape(job.model), model_shape(other.model)
+    for name, mine, theirs in _differences(model_shape(job.model), model_shape(other.model)):
+        found = f"{other.name} trains a model with {name} {theirs} there"
+        remedy = f"name weights of this model, which has {mine}"
+        yield Finding(Code.WEIGHTS, ("checkpoint", "pretrained"), found, remedy)
+        return
+
+
+def _differences(one: ModelShape, other: ModelShape) -> Iterator[tuple[str, object, object]]:
+    """Yield the sizes by which the weights of two models differ, with both values."""
     for name in _TENSORS:
-        if getattr(mine, name) != getattr(theirs, name):
-            found = f"{other.name} trains a model with {name} {getattr(theirs, name)} there"
-            remedy = f"name weights of this model, which has {getattr(mine, name)}"
-            yield Finding(Code.WEIGHTS, ("checkpoint", "pretrained"), found, remedy)
-            return
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if mine != theirs:
+            yield name, mine, theirs
 
 
 def _other_form(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
@@ -201,13 +207,11 @@ def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> Iterator[Fin
     """Yield what a model differs in from the base weights that it starts from."""
     if has_errors(check_model(job.model)):
         return
-    shape, base = model_shape(job.model), PRESETS[conversion.model]
-    for name in _TENSORS:
-        mine, theirs = getattr(shape, name), getattr(base, name)
-        if mine != theirs:
-            found = f"{mine}, and {conversion.name} brings weights of {conversion.model}: {theirs}"
-            remedy = "remove it, or start without checkpoint.pretrained"
-            yield Finding(Code.WEIGHTS, ("model", name), found, remedy)
+    base = PRESETS[conversion.model]
+    for name, mine, theirs in _differences(model_shape(job.model), base):
+        found = f"{mine}, and {conversion.name} brings weights of {conversion.model}: {theirs}"
+        remedy = "remove it, or start without checkpoint.pretrained"
+        yield Finding(Code.WEIGHTS, ("model", name), found, remedy)
 
 
 def _conversion(job: ConvertCheckpointJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
