@@ -12,7 +12,7 @@ from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import KINDS, plan_job
 from tests.plan.conftest import changed
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = "/opt/megatron-eks/programs"
 
 

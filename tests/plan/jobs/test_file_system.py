@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.plan.test_together import CLUSTER, RUN, findings, job
+from tests.plan.jobs.test_claims import CLUSTER, RUN, findings, job
 
 TWO_ZONES = CLUSTER.replace(
     "    max_nodes: 2\n",

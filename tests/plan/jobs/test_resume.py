@@ -9,7 +9,7 @@ from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs import resume
 from tests.plan.conftest import changed
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CPT = "megatron-cpt-techpulse"
 SCHEDULE = "the job file's schedule holds"
 

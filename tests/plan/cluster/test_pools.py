@@ -12,7 +12,7 @@ from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.jobs.resources import gpu_resources
 from megatron_eks.plan.jobs.table import check_job
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BLOCK = "{type: capacity_block, id: cr-0123456789abcdef0, ends_at: 2026-12-01T11:30:00Z}"
 RESERVATION = "{type: reservation, id: cr-0123456789abcdef0}"
 

@@ -9,7 +9,7 @@ from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs.weights import check_sources
 
-JOBS = Path(__file__).parents[2] / "jobs"
+JOBS = Path(__file__).parents[3] / "jobs"
 RUN, IMPORT, FETCH = "megatron-cpt-techpulse", "import-llama-3-1-8b", "fetch-llama-3-1-8b"
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from megatron_eks.project import check_files
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TODAY = date(2026, 11, 21)
 CLUSTER = (ROOT / "cluster.yaml").read_text()
 RUN = "megatron-cpt-techpulse"

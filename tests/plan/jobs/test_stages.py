@@ -12,7 +12,7 @@ from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.training import job_layout
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 JOB = (ROOT / "examples" / "p5-reservation" / "jobs" / "mixtral-8x7b.yaml").read_text()
 
 

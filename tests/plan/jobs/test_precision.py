@@ -12,7 +12,7 @@ from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.table import check_job
 from megatron_eks.plan.jobs.training import job_layout
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RUN = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
 CLUSTER = (ROOT / "cluster.yaml").read_text()
 
