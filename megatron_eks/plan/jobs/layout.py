@@ -15,6 +15,7 @@ from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.plan.jobs.experts import check_experts
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.stages import counted_layers, divisors
+from megatron_eks.plan.jobs.training import copies
 
 # Flash attention's kernels (Dao-AILab/flash-attention, README, "head dimensions up to 256").
 _HEAD_STEP, _LARGEST_HEAD = 8, 256
@@ -37,27 +38,25 @@ def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) ->
 
 def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     parallelism, training = job.parallelism, job.training
-    per_node = gpus_per_node(job, instance)
-    world = job.nodes * per_node
-    inner = parallelism.model_gpus
-    tensor = parallelism.tensor
-    product = f"tensor {tensor} x pipeline {parallelism.pipeline} x context {parallelism.context}"
-    if parallelism.tensor > per_node:
-        found = f"tensor parallel size {parallelism.tensor} spans nodes of {per_node} GPUs"
+    per_node, tensor, path = gpus_per_node(job, instance), parallelism.tensor, ("parallelism",)
+    if tensor > per_node:
+        found = f"tensor parallel size {tensor} spans nodes of {per_node} GPUs"
         remedy = f"use at most {per_node}: every layer waits for it, and only NVLink is fast enough"
-        if per_node < parallelism.tensor <= instance.gpus and not instance.gpus % tensor:
+        if tensor <= instance.gpus and not instance.gpus % tensor:
             remedy = f"use at most {per_node}, or set gpus_per_node: {instance.gpus}, all of a node"
-        yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, ("parallelism", "tensor"), found, remedy)
-    elif per_node % parallelism.tensor:
+        yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
+    elif per_node % tensor:
         found = f"tensor parallel size {tensor} does not divide the {per_node} GPUs of a node"
         remedy = f"use one of {divisors(per_node)}, so that no group spans nodes"
-        yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, ("parallelism", "tensor"), found, remedy)
-    if world % inner:
-        found = f"{product} = {inner} does not divide {world} GPUs"
+        yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
+    world, sizes = job_gpus(job, instance), f"tensor {tensor} x pipeline {parallelism.pipeline}"
+    data = copies(parallelism, world)
+    if data is None:
+        product = f"{sizes} x context {parallelism.context} = {parallelism.model_gpus}"
         remedy = f"choose sizes whose product is one of {divisors(world)}"
-        yield Finding(Code.LAYOUT_WORLD, ("parallelism",), found, remedy)
+        found = f"{product} does not divide {world} GPUs"
+        yield Finding(Code.LAYOUT_WORLD, path, found, remedy)
         return
-    data = world // inner
     step = training.micro_batch_size * data
     if training.global_batch_size % step:
         found = (
@@ -168,16 +167,15 @@ def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
     if microbatches % stages:
         found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
         each = job.training.global_batch_size // microbatches
-        fitting = [each * count for count in (microbatches // stages * stages,) if count]
-        fitting.append(each * _round_up(microbatches, stages))
-        sizes = " or ".join(str(size) for size in fitting)
+        below = microbatches // stages * stages
+        sizes = " or ".join(str(each * count) for count in (below, below + stages) if count)
         remedy = f"set training.global_batch_size: {sizes}, or remove virtual_pipeline"
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
 def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
-    parallelism, training = job.parallelism, job.training
-    data = max(1, job_gpus(job, instance) // parallelism.model_gpus)
+    training = job.training
+    data = max(1, job_gpus(job, instance) // job.parallelism.model_gpus)
     return training.global_batch_size // (training.micro_batch_size * data)
 
 
@@ -222,34 +220,30 @@ def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     if job.checkpoint.format != "torch_dist":
         found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
         yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
-    parallelism, training = job.parallelism, job.training
-    inner = parallelism.model_gpus
-    gpus = gpus_per_node(job, instance)
+    training, gpus = job.training, gpus_per_node(job, instance)
     for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
-        world = nodes * gpus
-        if world % inner:
-            found = f"{nodes} nodes have {world} GPUs, and each copy of the model takes {inner}"
+        data = copies(job.parallelism, nodes * gpus)
+        if data is None:
+            found = (
+                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes "
+                f"{job.parallelism.model_gpus}"
+            )
             remedy = (
                 f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
                 "remove elastic: any number of nodes between the bounds may come"
             )
-            yield Finding(Code.RENDEZVOUS, path, found, remedy)
-            return
-        copies = world // inner
-        if training.global_batch_size % (training.micro_batch_size * copies):
+        elif training.global_batch_size % (training.micro_batch_size * data):
             found = (
                 f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
-                f"of micro_batch_size {training.micro_batch_size} x data parallel size {copies}"
+                f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
             )
             remedy = "choose a global_batch_size that every number of nodes divides"
-            yield Finding(Code.RENDEZVOUS, path, found, remedy)
-            return
+        else:
+            continue
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+        return
 
 
 def _near(number: int, step: int) -> int:
     """Return the multiple that is nearest: 4096 for 4097."""
     return max(step, (number + step // 2) // step * step)
-
-
-def _round_up(number: int, step: int) -> int:
-    return -(-number // step) * step

@@ -20,6 +20,11 @@ def preset_of_name(name: str) -> str | None:
     return plain if plain in PRESETS else None
 
 
+def preset_name(model: str | ModelSpec) -> str | None:
+    """Return the preset that a model is, or starts from; None of a whole mapping."""
+    return model.preset if isinstance(model, ModelSpec) else model
+
+
 def model_shape(model: str | ModelSpec) -> ModelShape:
     """Resolve a preset's name, a preset with changes, or a whole mapping.
 
@@ -58,7 +63,7 @@ def unknown_preset(path: Path, name: str) -> Finding:
 
 def check_model(model: str | ModelSpec) -> Iterator[Finding]:
     """Yield why a model has no shape."""
-    name = model if isinstance(model, str) else model.preset
+    name = preset_name(model)
     if name is not None:
         path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
         if name not in PRESETS:

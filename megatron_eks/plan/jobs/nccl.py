@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
@@ -11,7 +11,7 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, log_directory, ranks
-from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_gpus
+from megatron_eks.plan.jobs.resources import gpu_instance, gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, no_meaning
 from megatron_eks.plan.jobs.training import capacity_bytes
 from megatron_eks.predict.memory import GIB
@@ -34,34 +34,34 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     if job.min_bytes > job.max_bytes:
         found = f"{job.min_bytes} is above max_bytes {job.max_bytes}"
         yield Finding(Code.MESSAGE_SIZES, ("min_bytes",), found, "use at most max_bytes")
-    pool = gpu_pool(job, cluster)
-    if pool is not None:
-        if job.nodes > 1 and _pass_mark(job, INSTANCES[pool.instance_type]) is None:
-            found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
-            remedy = "give one of your own, or the test passes whatever it measures"
-            yield warning(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy)
-        if job.nodes == 1 and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1:
-            found = "one GPU has no other to reduce with, and nothing is measured"
-            yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
-        elif job.nodes == 1 and job.pass_busbw_gb_s is None:
-            found = "one node measures NVLink alone, without EFA and without a mark"
-            remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
-            yield warning(Code.UNKNOWN_FACT, ("nodes",), found, remedy)
-        if job.pass_busbw_gb_s is None and job.min_bytes <= job.max_bytes < _MARK_BYTES:
-            yield from _too_small(job, INSTANCES[pool.instance_type])
-        yield from _says_little(job, INSTANCES[pool.instance_type])
-        yield from _reachable(job, INSTANCES[pool.instance_type])
-        gpu = INSTANCES[pool.instance_type].gpu
-        room = capacity_bytes(INSTANCES[pool.instance_type])
-        if job.max_bytes > room:
-            found = f"{job.max_bytes / GIB:.1f} GiB do not fit {gpu.name}"
-            yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
+    instance = gpu_instance(job, cluster)
+    if instance is None:
+        return
+    if job.nodes > 1 and _pass_mark(job, instance) is None:
+        found = f"no published all-reduce of {instance.name} to take a pass mark from"
+        remedy = "give one of your own, or the test passes whatever it measures"
+        yield warning(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy)
+    if job_gpus(job, instance) == 1:
+        found = "one GPU has no other to reduce with, and nothing is measured"
+        yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
+    elif job.nodes == 1 and job.pass_busbw_gb_s is None:
+        found = "one node measures NVLink alone, without EFA and without a mark"
+        remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
+        yield warning(Code.UNKNOWN_FACT, ("nodes",), found, remedy)
+    yield from _too_small(job, instance)
+    yield from _says_little(job, instance)
+    yield from _reachable(job, instance)
+    room = capacity_bytes(instance)
+    if job.max_bytes > room:
+        found = f"{job.max_bytes / GIB:.1f} GiB do not fit {instance.gpu.name}"
+        yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
 
 
 def _too_small(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     """Yield messages that are too small for the mark that the catalogue has."""
     mark = _pass_mark(job, instance)
-    if mark is not None:
+    catalogued = mark is not None and job.pass_busbw_gb_s is None
+    if catalogued and job.min_bytes <= job.max_bytes < _MARK_BYTES:
         found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"
         remedy = f"use at least {_MARK_BYTES}, or give pass_busbw_gb_s"
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)

@@ -43,7 +43,7 @@ from megatron_eks.plan.jobs.pods import (
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_gpus
+from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, check_workers, no_meaning
 from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
 from megatron_eks.plan.jobs.training import (
@@ -110,8 +110,8 @@ _BY_SCRIPT = frozenset(
 def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of FSDP."""
     yield from _check(job, cluster)
-    pool = gpu_pool(job, cluster)
-    alone = pool is not None and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1
+    instance = gpu_instance(job, cluster)
+    alone = instance is not None and gpus_per_node(job, instance) == 1
     if job.training.sharding == "hybrid" and alone and job.nodes > 1:
         found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
         yield warning(Code.NO_MEANING, ("training", "sharding"), found, "use full")

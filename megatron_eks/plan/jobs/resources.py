@@ -11,6 +11,7 @@ from megatron_eks.catalog.instances import (
 )
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 # DaemonSets of a GPU node (CNI, kube-proxy, device plugins, CSI, monitoring), with room to spare.
 _DAEMONSET_CPU_MILLIS = 2000
@@ -131,3 +132,22 @@ def gpu_pool(job: Job, cluster: ClusterConfig) -> GpuPool | None:
     """Return the pool of a job, if there is one and its type is known."""
     named = (pool for pool in cluster.gpu_pools if pool.name == job.pool)
     return next((pool for pool in named if pool.instance_type in INSTANCES), None)
+
+
+def gpu_instance(job: Job, cluster: ClusterConfig) -> InstanceType | None:
+    """Return the type of a job's nodes, if it has a pool and its type is known."""
+    pool = gpu_pool(job, cluster)
+    return INSTANCES[pool.instance_type] if pool is not None else None
+
+
+def task_node(job: Job, cluster: ClusterPlan) -> Resources:
+    """Return all that a pod without GPUs can have: of a GPU node, or half of a system node."""
+    if job.pool is None:
+        return system_resources(cluster.system_nodes.instance_type)
+    return whole_node(cluster.pool(job.pool).instance)
+
+
+def whole_node(instance: InstanceType) -> Resources:
+    """Give a pod without GPUs what all GPUs of a node would bring along."""
+    gpus = instance.gpus
+    return cpu_resources(cpu_limit_millis(instance, gpus), memory_limit_mib(instance, gpus))

@@ -12,7 +12,7 @@ from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
-from megatron_eks.plan.jobs.resources import gpu_pool, memory_limit_mib
+from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, memory_limit_mib
 from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
@@ -215,9 +215,7 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield warning(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy)
     yield from _launcher(job, cluster)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
-    pool = gpu_pool(job, cluster)
-    instance = INSTANCES[pool.instance_type] if pool is not None else None
-    yield from check_variables(job, cluster, instance)
+    yield from check_variables(job, cluster, gpu_instance(job, cluster))
 
 
 def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:

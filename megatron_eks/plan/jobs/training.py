@@ -61,6 +61,12 @@ def job_layout(job: MegatronRun | TorchRun, processes: int) -> Layout:
     return Layout(tensor=1, pipeline=1, context=1, data=processes, sequence_parallel=False)
 
 
+def copies(parallelism: Parallelism, gpus: int) -> int | None:
+    """Return how many copies of the model so many GPUs hold; None where some would be left."""
+    whole, left = divmod(gpus, parallelism.model_gpus)
+    return None if left else whole
+
+
 def run_layout(parallelism: Parallelism, processes: int, arguments: Sequence[str]) -> Layout:
     """Return the layout over all processes; data parallel size is what remains."""
     return Layout(

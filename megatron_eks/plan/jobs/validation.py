@@ -17,9 +17,9 @@ from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, task
 from megatron_eks.plan.jobs.resources import (
     Resources,
-    cpu_limit_millis,
     cpu_resources,
     gpu_resources,
+    whole_node,
 )
 
 # Two nodes make a network.
@@ -137,7 +137,7 @@ def _job(name: str, pool: PoolPlan) -> Job:
 
 
 def _small(instance: InstanceType) -> Resources:
-    cpu = min(_CPU_MILLIS, cpu_limit_millis(instance, instance.gpus))
+    cpu = min(_CPU_MILLIS, whole_node(instance).cpu_millis)
     memory = min(_MEMORY_MIB, instance.memory_mib // 2)
     return cpu_resources(cpu, memory)
 

@@ -20,7 +20,13 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.corpora import check_prepared, check_tokens, check_vocabulary
 from megatron_eks.plan.jobs.file_system import check_near
-from megatron_eks.plan.jobs.models import check_model, model_shape, preset_of, preset_of_name
+from megatron_eks.plan.jobs.models import (
+    check_model,
+    model_shape,
+    preset_name,
+    preset_of,
+    preset_of_name,
+)
 from megatron_eks.plan.jobs.paths import check_ending, data_prefixes
 
 # A name proves nothing, so it warns; what other jobs make there stands in `source_checks.py`.
@@ -69,7 +75,7 @@ def _places(job: AnyJob, fetched: str | None) -> Iterator[tuple[Path, str, str |
     elif isinstance(job, FetchJob):
         yield ("directory",), job.directory, fetched
     elif isinstance(job, TrainingJob) and job.checkpoint.pretrained is not None:
-        model = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+        model = preset_name(job.model)
         yield ("checkpoint", "pretrained"), job.checkpoint.pretrained, model
 
 
@@ -128,7 +134,7 @@ def _weights(job: MegatronRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
             remedy = "name the target of a convert_checkpoint job of direction import"
             yield Finding(Code.WEIGHTS, path, found, remedy)
             return
-    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    preset = preset_name(job.model)
     for other in others:
         if (
             isinstance(other, MegatronRun)
@@ -171,7 +177,7 @@ def _other_form(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterat
     Megatron reads its own; FSDP and DDP read a folder of Hugging Face's.
     """
     base, path = job.checkpoint.pretrained, ("checkpoint", "pretrained")
-    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    preset = preset_name(job.model)
     for other in others:
         if isinstance(job, TorchRun) and _is_other(other, base, preset):
             found = f"{other.name} brings {preset_of(other)} there, and the model is {preset}"

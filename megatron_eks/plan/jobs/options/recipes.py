@@ -6,10 +6,10 @@ from difflib import get_close_matches
 
 from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
-from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronBridgeJob
+from megatron_eks.plan.jobs.models import preset_name
 from megatron_eks.plan.jobs.options.override_checks import (
     check_effect,
     check_model_override,
@@ -91,7 +91,7 @@ def _of_preset(preset: str | None) -> list[str]:
 
 def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:
     """Yield a recipe of another model, and overrides that the plan does not know of."""
-    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    preset = preset_name(job.model)
     fitting = _of_preset(preset)
     if job.recipe not in RECIPES:
         close = get_close_matches(job.recipe, RECIPES, 1, _CLOSE)
