@@ -54,8 +54,7 @@ def check_repositories(lustre: Lustre) -> Iterator[Finding]:
             found = f"jobs would see it at {lustre.mount_path}{repository.path}"
             below = repository.path.removeprefix(lustre.mount_path) or "/data, for example"
             remedy = f"leave out the mount: {below}"
-            place = (*path, index, "path")
-            yield warning(Code.LUSTRE_REPOSITORY, place, found, remedy)
+            yield warning(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
         if repository.export_changes and lustre.per_zone:
             found = "several file systems would write to the same prefix"
             place = (*path, index, "export_changes")

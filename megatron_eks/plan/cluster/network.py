@@ -188,11 +188,13 @@ _DOCKER_NETWORK = IPv4Network("172.17.0.0/16")
 _SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
 
 
-def check_listed_once(path: Path, entries: Sequence[str]) -> Iterator[Finding]:
+def check_listed_once(
+    path: Path, entries: Sequence[str], remedy: str = "list it once"
+) -> Iterator[Finding]:
     """Yield entries of a list that stand above them too."""
     for index, entry in enumerate(entries):
         if entry in entries[:index]:
-            found, remedy = f"{entry!r} is listed twice", "list it once"
+            found = f"{entry!r} is listed twice"
             yield Finding(Code.DUPLICATE_NAME, (*path, index), found, remedy)
 
 

@@ -140,8 +140,7 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
     seen: set[str] = set()
     if config.system_nodes.instance_type not in SYSTEM_INSTANCE_TYPES:
         name = config.system_nodes.instance_type
-        path: Path = ("system_nodes", "instance_type")
-        yield _no_system_type(path, name)
+        yield _no_system_type(("system_nodes", "instance_type"), name)
     if config.system_nodes.count == 1 and config.existing_cluster is None:
         found = "DNS and the training operator stop with the only node they run on"
         remedy = "use 2 or more"
@@ -154,12 +153,8 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
     for index, pool in enumerate(config.gpu_pools):
         if pool.name in seen:
             found = f"a pool named {pool.name!r} stands above"
-            yield Finding(
-                Code.DUPLICATE_NAME,
-                ("gpu_pools", index, "name"),
-                found,
-                "give each pool its own name",
-            )
+            remedy = "give each pool its own name"
+            yield Finding(Code.DUPLICATE_NAME, ("gpu_pools", index, "name"), found, remedy)
         seen.add(pool.name)
         if pool.instance_type not in INSTANCES:
             yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
@@ -199,9 +194,8 @@ def _unknown_instance(path: Path, name: str) -> Finding:
         return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use {plain}")
     if plain in INSTANCES:
         found = f"{name!r} is SageMaker's name"
-        return Finding(
-            Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use EC2's, without 'ml.': {plain}"
-        )
+        remedy = f"use EC2's, without 'ml.': {plain}"
+        return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
     sizes = [known for known in INSTANCES if known.split(".")[0] == family]
     families = {known.split(".")[0] for known in INSTANCES}
     remedy = choices(plain, sizes) if sizes else f"families are {', '.join(sorted(families))}"
@@ -250,12 +244,8 @@ def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Fi
             domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS
         ):
             found = f"label {key!r} belongs to Kubernetes, EKS, the device plugins or this project"
-            yield Finding(
-                Code.RESERVED_LABEL,
-                (*path, key),
-                found,
-                "use a prefix of your own: example.com/NAME",
-            )
+            remedy = "use a prefix of your own: example.com/NAME"
+            yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)
         elif not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             found = f"{key}={value} is not a Kubernetes label"
             remedy = "use at most 63 letters, digits, '-', '_' and '.', the first and last no sign"

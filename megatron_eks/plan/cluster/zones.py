@@ -6,6 +6,7 @@ from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.plan.cluster.network import check_listed_once
 
 _EKS_ZONES = 2
 
@@ -39,9 +40,8 @@ def _places(config: ClusterConfig) -> Iterator[Finding]:
         path: Path = ("availability_zones", index)
         if zone[:-1] != config.region:
             found = f"{zone!r} is not in region {config.region!r}"
-            yield Finding(
-                Code.ZONE_NOT_IN_REGION, path, found, f"use zones such as {config.region}a"
-            )
+            remedy = f"use zones such as {config.region}a"
+            yield Finding(Code.ZONE_NOT_IN_REGION, path, found, remedy)
         elif zone[-1] not in ZONE_LETTERS.get(config.region, zone[-1]):
             found = f"{config.region} had no zone of this letter when its zones were last read"
             remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
@@ -60,16 +60,10 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
     zones = config.availability_zones
     if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
         found = f"{len(set(zones))} zone"
-        yield Finding(
-            Code.TOO_FEW_ZONES, ("availability_zones",), found, "list two or three; EKS demands two"
-        )
+        remedy = "list two or three; EKS demands two"
+        yield Finding(Code.TOO_FEW_ZONES, ("availability_zones",), found, remedy)
     yield from _places(config)
-    for index, zone in enumerate(zones):
-        if zone in zones[:index]:
-            found = f"{zone!r} is listed twice"
-            yield Finding(
-                Code.DUPLICATE_NAME, ("availability_zones", index), found, "list each zone once"
-            )
+    yield from check_listed_once(("availability_zones",), zones, "list each zone once")
     wanted: list[tuple[Path, str | None]] = [
         (("gpu_pools", index, "availability_zone"), pool.availability_zone)
         for index, pool in enumerate(config.gpu_pools)
@@ -80,12 +74,8 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
     for path, chosen in wanted:
         if chosen and chosen not in zones:
             found = f"{chosen!r} is not one of the cluster's zones"
-            yield Finding(
-                Code.ZONE_NOT_LISTED,
-                path,
-                found,
-                f"{choices(chosen, zones)}; or add it to availability_zones",
-            )
+            remedy = f"{choices(chosen, zones)}; or add it to availability_zones"
+            yield Finding(Code.ZONE_NOT_LISTED, path, found, remedy)
 
 
 def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:

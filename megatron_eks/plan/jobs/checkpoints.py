@@ -91,8 +91,7 @@ def _waiting(job: MegatronRun, seconds: float) -> Iterator[Finding]:
     if not job.checkpoint.async_save and seconds > minutes * 60:
         found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
         remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
-        path = ("runtime", "distributed_timeout_minutes")
-        yield warning(Code.SAVE_TIME, path, found, remedy)
+        yield warning(Code.SAVE_TIME, ("runtime", "distributed_timeout_minutes"), found, remedy)
 
 
 def check_spot(

@@ -94,12 +94,8 @@ def _tensor(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iter
     groups = model.num_query_groups
     if groups % tensor and tensor % groups:
         found = f"{tensor} is neither a divisor nor a multiple of {groups} query groups"
-        yield Finding(
-            Code.LAYOUT_HEADS,
-            path,
-            found,
-            fits if fitting else f"use one of {divisors(groups)}, or a multiple of {groups}",
-        )
+        remedy = fits if fitting else f"use one of {divisors(groups)}, or a multiple of {groups}"
+        yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
     if model.num_attention_heads % groups:
         found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
         remedy = f"use one of {divisors(model.num_attention_heads)}"
@@ -145,9 +141,8 @@ def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> It
     recomputed = job.training.recompute_layers
     if recomputed is not None and recomputed > layers:
         found = f"{recomputed} layers, and a pipeline stage has {layers}"
-        yield Finding(
-            Code.RECOMPUTE, ("training", "recompute_layers"), found, f"use at most {layers}"
-        )
+        remedy = f"use at most {layers}"
+        yield Finding(Code.RECOMPUTE, ("training", "recompute_layers"), found, remedy)
     if chunks is None or chunks == 1:  # Megatron takes one chunk for none
         return
     path = ("parallelism", "virtual_pipeline")

@@ -76,8 +76,7 @@ def _says_little(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     if job.max_bytes < _BANDWIDTH_BYTES and mark >= usual * _LOW_SHARE:
         found = f"messages of {job.max_bytes} bytes are a matter of latency: none makes {mark:g}"
         remedy = f"use at least {_BANDWIDTH_BYTES}, such as the default, to measure bandwidth"
-        path = ("max_bytes",)
-        yield warning(Code.MESSAGE_SIZES, path, found, remedy)
+        yield warning(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
     elif job.max_bytes >= _BANDWIDTH_BYTES and mark < usual * _LOW_SHARE:
         found = f"{mark:g} GB/s, and {instance.name} reaches {usual:g}: it passes without EFA too"
         path = ("pass_busbw_gb_s",)

@@ -259,6 +259,5 @@ def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator
     if job.training.sequence_length > model.max_position_embeddings:
         most = model.max_position_embeddings
         found = f"{job.training.sequence_length} positions, and the model has {most}"
-        yield Finding(
-            Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, f"use at most {most}"
-        )
+        remedy = f"use at most {most}"
+        yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)

@@ -79,9 +79,8 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
         yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
     elif job.runtime.host_network and job.gpus_per_node not in {None, gpus}:
         found = "on the host network two jobs of a node would want the same port"
-        yield Finding(
-            Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or no host_network"
-        )
+        remedy = f"use {gpus}, or no host_network"
+        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, remedy)
 
 
 def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
@@ -136,12 +135,7 @@ def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Fi
     if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
         remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
-        yield warning(
-            Code.TENSOR_PARALLEL_OVER_PCIE,
-            ("parallelism", "tensor"),
-            found,
-            remedy,
-        )
+        yield warning(Code.TENSOR_PARALLEL_OVER_PCIE, ("parallelism", "tensor"), found, remedy)
 
 
 def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:

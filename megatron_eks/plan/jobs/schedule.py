@@ -41,9 +41,8 @@ def check_schedule(job: MegatronRun) -> Iterator[Finding]:
         yield warning(Code.SCHEDULE, ("runtime", "distributed_timeout_minutes"), found, remedy)
     if job.checkpoint.format == "torch" and job.checkpoint.async_save:
         found = "Megatron saves asynchronously in the torch_dist format only"
-        yield Finding(
-            Code.SCHEDULE, ("checkpoint", "async_save"), found, "set it to false, or use torch_dist"
-        )
+        remedy = "set it to false, or use torch_dist"
+        yield Finding(Code.SCHEDULE, ("checkpoint", "async_save"), found, remedy)
 
 
 def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Finding]:
