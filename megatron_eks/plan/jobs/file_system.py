@@ -114,7 +114,7 @@ def _slip(place: str, made: str, kind: str) -> bool:
     if letters == other_letters or name == other_name or made == f"{place}_document":
         return True
     if kind == "data" or parent != other_parent:
-        return False  # other keys of a corpus are judged by `source_checks`
+        return False  # other keys of a corpus are judged by `corpora`
     named = kind == "base" and other_name.startswith(f"{name}-")
     return named or SequenceMatcher(None, name, other_name).ratio() >= _CLOSE
 

@@ -167,15 +167,17 @@ def _training(job: TorchRun) -> Iterator[Finding]:
         found = f"{training.warmup_iters} warm-up steps of {training.max_steps}"
         remedy = f"use fewer than {training.max_steps}"
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
-    if checkpoint.interval > training.max_steps and "interval" in checkpoint.model_fields_set:
-        found = f"the run ends after {training.max_steps} steps, before the first checkpoint"
-        remedy = f"use at most {training.max_steps}"
-        yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)
-    for name in ("validation_interval", "log_interval"):
-        if getattr(training, name) > training.max_steps and name in training.model_fields_set:
-            found = f"the run ends after {training.max_steps} steps, before the first one"
+    intervals = (
+        ("checkpoint", "interval", "checkpoint"),
+        ("training", "validation_interval", "one"),
+        ("training", "log_interval", "one"),
+    )
+    for block, name, what in intervals:
+        part = getattr(job, block)
+        if getattr(part, name) > training.max_steps and name in part.model_fields_set:
+            found = f"the run ends after {training.max_steps} steps, before the first {what}"
             remedy = f"use at most {training.max_steps}"
-            yield warning(Code.SCHEDULE, ("training", name), found, remedy)
+            yield warning(Code.SCHEDULE, (block, name), found, remedy)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")

@@ -29,7 +29,7 @@ from megatron_eks.plan.jobs.models import (
 )
 from megatron_eks.plan.jobs.paths import check_ending, data_prefixes
 
-# A name proves nothing, so it warns; what other jobs make there stands in `source_checks.py`.
+# A name proves nothing, so it warns; what other jobs show goes before it.
 _NAMED = re.compile(rf"(?<![a-z0-9.])({'|'.join(map(re.escape, PRESETS))})(?![a-z0-9.])")
 
 # Sizes of weights, which a vocabulary is not: it is padded, and grows by rows.

@@ -149,7 +149,7 @@ def _place(name: str, value: str, cluster: ClusterConfig) -> Iterator[Finding]:
 # These are Megatron-LM's options by Bridge's names, and the checks are those of the options. What a
 # recipe may set itself (a score function, another optimizer) is not missing where an override needs
 # it: only what follows from the job file is compared. Sources: Megatron core 0.19, as in
-# `relation_checks.py`, and Megatron-Bridge 0.6, megatron/bridge/training/config.py (validate).
+# `settings.py`, and Megatron-Bridge 0.6, megatron/bridge/training/config.py (validate).
 _BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation")
 # By another name than Megatron-LM's setting.
 _RENAMED = {

@@ -4,7 +4,7 @@ Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py,
 `TransformerConfig.__post_init__`, megatron/core/optimizer_param_scheduler.py,
 megatron/core/parallel_state.py and megatron/core/pipeline_parallel/schedules.py (core_v0.19).
 Options about experts, graphs and offloading stand in `expert_option_checks.py`, pairs that exclude
-each other in `pair_checks.py`, and numbers and lists by themselves in `value_checks.py`.
+each other in `exclusions.py`, and numbers and lists by themselves in `values.py`.
 """
 
 from collections.abc import Iterator, Mapping
