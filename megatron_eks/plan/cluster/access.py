@@ -22,49 +22,6 @@ class AccessPlan:
     """Whether an instance in the VPC forwards to the private endpoint, through SSM."""
 
 
-_LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
-_SSO_PATH = "aws-reserved/sso.amazonaws.com/"
-
-
-def _role(path: Path, arn: str) -> Iterator[Finding]:
-    place, _, name = arn.split(":role/", 1)[1].rpartition("/")
-    found = remedy = ""
-    if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
-        found = f"the last part names the role with {len(name)} characters; IAM takes 1 to 64"
-        remedy = "use the ARN that `aws iam get-role` prints"
-    elif place.startswith("aws-service-role/"):
-        found = f"{name} belongs to a service: nobody can assume it"
-        remedy = "use a role that people assume"
-    elif name.startswith("AWSReservedSSO_") and not place.startswith(_SSO_PATH.rstrip("/")):
-        # EKS User Guide, "Create access entries": a role's path belongs to the ARN, unlike in the
-        # aws-auth ConfigMap.
-        found = f"{name} is a role of IAM Identity Center, whose ARN has a path"
-        remedy = f"use ...:role/{_SSO_PATH}[REGION/]{name}, as `aws iam get-role` prints it"
-    if found:
-        yield Finding(Code.ROLE, path, found, remedy)
-
-
-def admin_accounts(config: ClusterConfig) -> set[str]:
-    """Return the accounts of the administrators: what is deployed is deployed to one of them."""
-    return {role.split(":")[4] for role in config.access.admin_role_arns}
-
-
-def _boundary(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a boundary of another partition, or neither of AWS's policies nor of the account."""
-    arn, path = config.permissions_boundary_arn, ("permissions_boundary_arn",)
-    if arn is None:
-        return
-    theirs, account = arn.split(":")[1], arn.split(":")[4]
-    if account not in {"aws", *admin_accounts(config)}:
-        found = f"a policy of account {account}, and the administrators are of another"
-        remedy = "use a policy of the account that you deploy to"
-        yield warning(Code.ANOTHER_ACCOUNT, path, found, remedy)
-    partition = PARTITIONS.get(config.region)
-    if partition not in {None, theirs}:
-        found = f"a policy of partition {theirs!r} bounds no role in {config.region}"
-        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
-
-
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
 # RFC 5737: TEST-NET-1 to 3, for documentation.
 _DOCUMENTATION_NETWORKS = tuple(
@@ -133,3 +90,46 @@ def _documentation(path: Path, value: str, meaning: str) -> Finding:
     found = f"{value} is a documentation value"
     remedy = f"replace it with {meaning} before deploying"
     return warning(Code.DOCUMENTATION_VALUE, path, found, remedy)
+
+
+_LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
+_SSO_PATH = "aws-reserved/sso.amazonaws.com/"
+
+
+def _role(path: Path, arn: str) -> Iterator[Finding]:
+    place, _, name = arn.split(":role/", 1)[1].rpartition("/")
+    found = remedy = ""
+    if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
+        found = f"the last part names the role with {len(name)} characters; IAM takes 1 to 64"
+        remedy = "use the ARN that `aws iam get-role` prints"
+    elif place.startswith("aws-service-role/"):
+        found = f"{name} belongs to a service: nobody can assume it"
+        remedy = "use a role that people assume"
+    elif name.startswith("AWSReservedSSO_") and not place.startswith(_SSO_PATH.rstrip("/")):
+        # EKS User Guide, "Create access entries": a role's path belongs to the ARN, unlike in the
+        # aws-auth ConfigMap.
+        found = f"{name} is a role of IAM Identity Center, whose ARN has a path"
+        remedy = f"use ...:role/{_SSO_PATH}[REGION/]{name}, as `aws iam get-role` prints it"
+    if found:
+        yield Finding(Code.ROLE, path, found, remedy)
+
+
+def admin_accounts(config: ClusterConfig) -> set[str]:
+    """Return the accounts of the administrators: what is deployed is deployed to one of them."""
+    return {role.split(":")[4] for role in config.access.admin_role_arns}
+
+
+def _boundary(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a boundary of another partition, or neither of AWS's policies nor of the account."""
+    arn, path = config.permissions_boundary_arn, ("permissions_boundary_arn",)
+    if arn is None:
+        return
+    theirs, account = arn.split(":")[1], arn.split(":")[4]
+    if account not in {"aws", *admin_accounts(config)}:
+        found = f"a policy of account {account}, and the administrators are of another"
+        remedy = "use a policy of the account that you deploy to"
+        yield warning(Code.ANOTHER_ACCOUNT, path, found, remedy)
+    partition = PARTITIONS.get(config.region)
+    if partition not in {None, theirs}:
+        found = f"a policy of partition {theirs!r} bounds no role in {config.region}"
+        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")

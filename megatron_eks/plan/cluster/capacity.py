@@ -15,7 +15,7 @@ from megatron_eks.config.cluster import (
     Reservation,
 )
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Level, Path, warning
 
 _BLOCK_WARNING_DAYS = 3
 
@@ -50,30 +50,29 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
 
 
 def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
-    end = block.ends_at
+    end, level = block.ends_at, Level.ERROR
     days = (_day(end) - today).days if end.tzinfo else 0
     if end.tzinfo is None:
         found, remedy = f"{end.isoformat()} has no time zone", f"write it: {end.isoformat()}Z"
-        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif days < 0:
         found = f"the Capacity Block ended on {end:%Y-%m-%d}: EC2 starts no node in it"
         remedy = "name a new block and its end, or remove the pool"
-        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif days > _FARTHEST_END_DAYS:
         found = (
             f"no Capacity Block ends on {end:%Y-%m-%d}: AWS sells them 8 weeks ahead, for 182 days"
         )
         remedy = "use the end that `aws ec2 describe-capacity-reservations` prints"
-        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif days <= _BLOCK_WARNING_DAYS:
-        when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
+        when, level = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days"), Level.WARNING
         found = f"the Capacity Block ends {when}, and EKS scales to 0 nodes 40 minutes before"
         remedy = "save a checkpoint before, and name the next block and its end"
-        yield warning(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif (end.astimezone(UTC).hour, end.astimezone(UTC).minute) != _BLOCK_END:
+        level = Level.WARNING
         found = f"{end.isoformat()}, and all Capacity Blocks end at 11:30 UTC"
         remedy = f"write {end.astimezone(UTC):%Y-%m-%d}T11:30:00Z, or the end that EC2 prints"
-        yield warning(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
+    else:
+        return
+    yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, level)
 
 
 def _day(moment: datetime) -> date:

@@ -14,35 +14,83 @@ from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.access import admin_accounts
 from megatron_eks.plan.cluster.zones import check_partition
 
-# git-check-ref-format(1), besides what the form of the key refuses.
-_NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
+TestLevel = Literal["quick", "standard", "full"]
+TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
+LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
+STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
+
+REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
+    "megatron": "megatron-training",
+    "fsdp": "fsdp",
+}
 
 
-def check_source(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield what GitHub or CodeBuild have nothing for."""
-    source, path, region = config.images.source, ("images", "source"), config.region
+@dataclass(frozen=True)
+class ImageContext:
+    """A directory, less what the image does not need."""
+
+    name: str
+    directory: str
+    exclude: tuple[str, ...]
+    """Glob patterns, relative to the directory, as CDK assets take them."""
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """One container image, and the tag of what this checkout builds."""
+
+    name: Literal["megatron", "fsdp"]
+    repository: str
+    tag: str
+    """Hash of the build context, its arguments and pins."""
+    build_args: Mapping[str, str]
+    test_level: TestLevel
+    tag_strategy: TagStrategy
+    """What tag an image gets beside that of its content."""
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A repository on GitHub that holds this project."""
+
+    repository: str
+    """OWNER/NAME."""
+    branch: str
+    connection_arn: str
+    webhook: bool
+
+    @property
+    def url(self) -> str:
+        """Where git finds it."""
+        return f"https://github.com/{self.repository}.git"
+
+
+def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
+    """Plan the images of a configuration that has passed the checks."""
+    return tuple(
+        ImagePlan(
+            name=name,
+            repository=f"{config.images.prefix}{repository}",
+            tag=image_tags[name],
+            build_args=getattr(config.images, name).build_args,
+            test_level=getattr(config.images, name).test_level,
+            tag_strategy=getattr(config.images, name).tag_strategy,
+        )
+        for name, repository in REPOSITORIES.items()
+    )
+
+
+def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
+    """Plan where CodeBuild finds the source; None: in this checkout."""
+    source = config.images.source
     if not isinstance(source, GithubSource):
-        return
-    if source.repository.endswith(".git"):
-        found = f"{source.repository} is the end of an address"
-        remedy = f"use {source.repository.removesuffix('.git')}"
-        yield Finding(Code.IMAGE_SOURCE, (*path, "repository"), found, remedy)
-    if source.branch.startswith("refs/") or _NO_BRANCH.search(source.branch):
-        found = f"{source.branch!r} is no name of a branch"
-        name = source.branch.removeprefix("refs/heads/")
-        remedy = "use the name that `git branch` prints" if name == source.branch else f"use {name}"
-        yield Finding(Code.IMAGE_SOURCE, (*path, "branch"), found, remedy)
-    place = (*path, "connection_arn")
-    yield from check_partition(place, source.connection_arn, region)
-    theirs, account = source.connection_arn.split(":")[3:5]
-    if account not in admin_accounts(config):
-        found = f"a connection of account {account}, and the administrators are of another"
-        remedy = "use one of the account that you deploy to"
-        yield warning(Code.ANOTHER_ACCOUNT, place, found, remedy)
-    if theirs != region:
-        found = f"a connection of {theirs}, and CodeBuild runs in {region}"
-        remedy = f"make one in {region}"
-        yield warning(Code.ANOTHER_REGION, place, found, remedy)
+        return None
+    return SourcePlan(
+        repository=source.repository.removesuffix(".git"),
+        branch=source.branch,
+        connection_arn=source.connection_arn,
+        webhook=source.webhook,
+    )
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -206,80 +254,32 @@ def _is_floating(image: str) -> bool:
     return "@" not in image and bool(name) and tag in {"", "latest"}
 
 
-TestLevel = Literal["quick", "standard", "full"]
-TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
-LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
-STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
-
-REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
-    "megatron": "megatron-training",
-    "fsdp": "fsdp",
-}
+# git-check-ref-format(1), besides what the form of the key refuses.
+_NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
 
 
-@dataclass(frozen=True)
-class ImageContext:
-    """A directory, less what the image does not need."""
-
-    name: str
-    directory: str
-    exclude: tuple[str, ...]
-    """Glob patterns, relative to the directory, as CDK assets take them."""
-
-
-@dataclass(frozen=True)
-class ImagePlan:
-    """One container image, and the tag of what this checkout builds."""
-
-    name: Literal["megatron", "fsdp"]
-    repository: str
-    tag: str
-    """Hash of the build context, its arguments and pins."""
-    build_args: Mapping[str, str]
-    test_level: TestLevel
-    tag_strategy: TagStrategy
-    """What tag an image gets beside that of its content."""
-
-
-@dataclass(frozen=True)
-class SourcePlan:
-    """A repository on GitHub that holds this project."""
-
-    repository: str
-    """OWNER/NAME."""
-    branch: str
-    connection_arn: str
-    webhook: bool
-
-    @property
-    def url(self) -> str:
-        """Where git finds it."""
-        return f"https://github.com/{self.repository}.git"
-
-
-def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
-    """Plan the images of a configuration that has passed the checks."""
-    return tuple(
-        ImagePlan(
-            name=name,
-            repository=f"{config.images.prefix}{repository}",
-            tag=image_tags[name],
-            build_args=getattr(config.images, name).build_args,
-            test_level=getattr(config.images, name).test_level,
-            tag_strategy=getattr(config.images, name).tag_strategy,
-        )
-        for name, repository in REPOSITORIES.items()
-    )
-
-
-def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
-    """Plan where CodeBuild finds the source; None: in this checkout."""
-    source = config.images.source
+def check_source(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield what GitHub or CodeBuild have nothing for."""
+    source, path, region = config.images.source, ("images", "source"), config.region
     if not isinstance(source, GithubSource):
-        return None
-    return SourcePlan(
-        repository=source.repository.removesuffix(".git"),
-        branch=source.branch,
-        connection_arn=source.connection_arn,
-        webhook=source.webhook,
-    )
+        return
+    if source.repository.endswith(".git"):
+        found = f"{source.repository} is the end of an address"
+        remedy = f"use {source.repository.removesuffix('.git')}"
+        yield Finding(Code.IMAGE_SOURCE, (*path, "repository"), found, remedy)
+    if source.branch.startswith("refs/") or _NO_BRANCH.search(source.branch):
+        found = f"{source.branch!r} is no name of a branch"
+        name = source.branch.removeprefix("refs/heads/")
+        remedy = "use the name that `git branch` prints" if name == source.branch else f"use {name}"
+        yield Finding(Code.IMAGE_SOURCE, (*path, "branch"), found, remedy)
+    place = (*path, "connection_arn")
+    yield from check_partition(place, source.connection_arn, region)
+    theirs, account = source.connection_arn.split(":")[3:5]
+    if account not in admin_accounts(config):
+        found = f"a connection of account {account}, and the administrators are of another"
+        remedy = "use one of the account that you deploy to"
+        yield warning(Code.ANOTHER_ACCOUNT, place, found, remedy)
+    if theirs != region:
+        found = f"a connection of {theirs}, and CodeBuild runs in {region}"
+        remedy = f"make one in {region}"
+        yield warning(Code.ANOTHER_REGION, place, found, remedy)

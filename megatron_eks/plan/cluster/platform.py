@@ -19,16 +19,6 @@ from megatron_eks.plan.cluster.storage import (
     plan_storage,
 )
 
-
-def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a namespace that is not the user's to choose."""
-    name = config.platform.namespace
-    if name in {SYSTEM_NAMESPACE, OPERATOR_NAMESPACE, "default"} or name.startswith("kube-"):
-        found = f"{name} belongs to Kubernetes or to this project's own parts"
-        remedy = "use a namespace of your own, such as megatron-workshop"
-        yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)
-
-
 TRAINING_PRIORITY = "megatron-training"
 VALIDATION_PRIORITY = "megatron-validation"
 
@@ -172,3 +162,12 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         egress=plan_egress(config),
         quotas=plan_quotas(config),
     )
+
+
+def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a namespace that is not the user's to choose."""
+    name = config.platform.namespace
+    if name in {SYSTEM_NAMESPACE, OPERATOR_NAMESPACE, "default"} or name.startswith("kube-"):
+        found = f"{name} belongs to Kubernetes or to this project's own parts"
+        remedy = "use a namespace of your own, such as megatron-workshop"
+        yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)

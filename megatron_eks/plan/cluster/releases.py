@@ -9,6 +9,48 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 
+_SUPPORT_WARNING_DAYS = 60
+
+
+def check_version(config: ClusterConfig, today: date) -> Iterator[Finding]:
+    """Yield a version that EKS does not support, or not for long."""
+    path: Path = ("kubernetes_version",)
+    version = config.kubernetes_version
+    if version not in pins.KUBERNETES_STANDARD_SUPPORT_ENDS:
+        oldest = next(iter(pins.KUBERNETES_STANDARD_SUPPORT_ENDS))
+        past = _is_before(version, oldest)
+        found = (
+            f"standard support of {version} is over: EKS takes six times the price, or has ended it"
+            if past
+            else f"unknown Kubernetes version {version!r}"
+        )
+        remedy = choices(version, pins.KUBERNETES_STANDARD_SUPPORT_ENDS)
+        pinned = ", ".join(map(repr, pins.AMI_RELEASES))
+        yield Finding(Code.NOT_ALLOWED, path, found, f"use {pinned}, which is pinned; {remedy}")
+        return
+    ends = pins.KUBERNETES_STANDARD_SUPPORT_ENDS[version]
+    if ends and (ends - today).days < _SUPPORT_WARNING_DAYS:
+        word = "ended" if ends < today else "ends"
+        found = f"standard support of {version} {word} on {ends}; EKS then upgrades it by itself"
+        remedy = "use a version that is supported for longer: " + ", ".join(
+            known
+            for known, end in pins.KUBERNETES_STANDARD_SUPPORT_ENDS.items()
+            if end is None or end > ends
+        )
+        yield warning(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy)
+    if not any(version in addon.versions for addon in pins.ADDONS):
+        found = f"EKS chooses the add-ons of {version}, and AMIs where ami_release is not set"
+        remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
+        yield warning(Code.UNPINNED_VERSION, path, found, remedy)
+
+
+def _is_before(version: str, other: str) -> bool:
+    """Tell whether a version such as 1.9 is older than another; False for any other text."""
+    if not re.fullmatch(r"1\.\d{1,3}", version):
+        return False
+    return int(version.partition(".")[2]) < int(other.partition(".")[2])
+
+
 # EKS User Guide, "Kubernetes release calendar": a version has 14 months of standard support; its
 # first AMIs come weeks before.
 _BEFORE_END = timedelta(days=16 * 31)
@@ -63,45 +105,3 @@ def _wrong(release: str, version: str, today: date) -> str | None:
         return f"{release} is of a day to come"
     bad = next(pins.bad_releases(release), None)
     return f"nodes of {release} are not safe: {bad.why}" if bad else None
-
-
-_SUPPORT_WARNING_DAYS = 60
-
-
-def check_version(config: ClusterConfig, today: date) -> Iterator[Finding]:
-    """Yield a version that EKS does not support, or not for long."""
-    path: Path = ("kubernetes_version",)
-    version = config.kubernetes_version
-    if version not in pins.KUBERNETES_STANDARD_SUPPORT_ENDS:
-        oldest = next(iter(pins.KUBERNETES_STANDARD_SUPPORT_ENDS))
-        past = _is_before(version, oldest)
-        found = (
-            f"standard support of {version} is over: EKS takes six times the price, or has ended it"
-            if past
-            else f"unknown Kubernetes version {version!r}"
-        )
-        remedy = choices(version, pins.KUBERNETES_STANDARD_SUPPORT_ENDS)
-        pinned = ", ".join(map(repr, pins.AMI_RELEASES))
-        yield Finding(Code.NOT_ALLOWED, path, found, f"use {pinned}, which is pinned; {remedy}")
-        return
-    ends = pins.KUBERNETES_STANDARD_SUPPORT_ENDS[version]
-    if ends and (ends - today).days < _SUPPORT_WARNING_DAYS:
-        word = "ended" if ends < today else "ends"
-        found = f"standard support of {version} {word} on {ends}; EKS then upgrades it by itself"
-        remedy = "use a version that is supported for longer: " + ", ".join(
-            known
-            for known, end in pins.KUBERNETES_STANDARD_SUPPORT_ENDS.items()
-            if end is None or end > ends
-        )
-        yield warning(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy)
-    if not any(version in addon.versions for addon in pins.ADDONS):
-        found = f"EKS chooses the add-ons of {version}, and AMIs where ami_release is not set"
-        remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
-        yield warning(Code.UNPINNED_VERSION, path, found, remedy)
-
-
-def _is_before(version: str, other: str) -> bool:
-    """Tell whether a version such as 1.9 is older than another; False for any other text."""
-    if not re.fullmatch(r"1\.\d{1,3}", version):
-        return False
-    return int(version.partition(".")[2]) < int(other.partition(".")[2])

@@ -11,26 +11,6 @@ from megatron_eks.config.errors import Finding, Path
 from megatron_eks.plan.cluster.lustre import LustrePlan, file_system_zones, plan_file_system
 from megatron_eks.plan.cluster.zones import check_partition
 
-# KMS Developer Guide, "Key identifiers"; a key of several regions starts with mrk-.
-_KEY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}")
-
-
-def check_key(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a key that does not exist by its name, or not for this region."""
-    arn = config.storage.kms_key_arn
-    if arn is None:
-        return
-    path: Path = ("storage", "kms_key_arn")
-    yield from check_partition(path, arn, config.region)
-    if not _KEY_ID.fullmatch(arn.rpartition("/")[2]):
-        found = f"{arn.rpartition('/')[2]!r} is no id of a key"
-        remedy = "use the ARN that `aws kms describe-key` prints"
-        yield Finding(Code.BAD_FORMAT, path, found, remedy)
-    if arn.split(":")[3] != config.region:
-        found = f"a key of {arn.split(':')[3]} encrypts nothing in {config.region}"
-        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")
-
-
 EFS_CLAIM = "efs-shared-pvc"
 EFS_MOUNT_PATH = "/efs"
 
@@ -151,3 +131,23 @@ def not_shared(place: str, *, efs: bool) -> str:
     if efs:
         return f"{place} is on EFS, which is for code and homes: a run is planned for Lustre"
     return f"{place} is nowhere: storage.efs is false, and EFS is for code and homes"
+
+
+# KMS Developer Guide, "Key identifiers"; a key of several regions starts with mrk-.
+_KEY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}")
+
+
+def check_key(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a key that does not exist by its name, or not for this region."""
+    arn = config.storage.kms_key_arn
+    if arn is None:
+        return
+    path: Path = ("storage", "kms_key_arn")
+    yield from check_partition(path, arn, config.region)
+    if not _KEY_ID.fullmatch(arn.rpartition("/")[2]):
+        found = f"{arn.rpartition('/')[2]!r} is no id of a key"
+        remedy = "use the ARN that `aws kms describe-key` prints"
+        yield Finding(Code.BAD_FORMAT, path, found, remedy)
+    if arn.split(":")[3] != config.region:
+        found = f"a key of {arn.split(':')[3]} encrypts nothing in {config.region}"
+        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")

@@ -45,6 +45,58 @@ def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:
     return tokens(tokenizer)
 
 
+def check_prepared(
+    tokenizer: str, path: Path, prefix: str, preparations: Sequence[DataPrepJob]
+) -> Iterator[Finding]:
+    """Compare a data set that is read with those that are made."""
+    for preparation in preparations:
+        written = prepared(preparation)
+        clean = not any(check_tokenizer((), preparation.tokenizer))
+        if prefix in written and clean and preparation.tokenizer != tokenizer:
+            found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
+            remedy = "use the same tokenizer, or the numbers mean other words"
+            yield warning(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
+    if any(prefix in prepared(each) for each in preparations):
+        return
+    for preparation in preparations:
+        made, base = prepared(preparation), preparation.output_prefix
+        if base.endswith("_document"):
+            continue  # it has a finding of its own
+        if prefix == base:
+            found = f"{preparation.name} writes {made[0]}"
+            yield Finding(Code.DATA_SOURCE, path, found, f"use {made[0]}")
+        elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
+            found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
+            remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
+            yield warning(Code.DATA_SOURCE, path, found, remedy)
+
+
+def check_tokens(
+    job: MegatronRun | TorchRun, prefix: str, others: Sequence[AnyJob]
+) -> Iterator[Finding]:
+    """Yield data whose numbers are another tokenizer's for certain: of another size."""
+    tokenizer = job.data.tokenizer
+    count, vocabulary = tokens_of(tokenizer, others), None
+    if not has_errors(check_model(job.model)):
+        vocabulary = model_shape(job.model).vocab_size
+    for other in others:
+        if not isinstance(other, DataPrepJob) or prefix not in prepared(other):
+            continue
+        theirs = tokens_of(other.tokenizer, others)
+        if count is not None and theirs is not None and count != theirs:
+            found = f"{count} tokens, and {other.name} made the data with {theirs}"
+            again = f"prepare the data again: set tokenizer: {tokenizer} in {other.name}"
+            remedy = f"use {other.tokenizer}, or prepare the data with {tokenizer}"
+            if vocabulary in {count, theirs}:
+                remedy = again if vocabulary == count else f"use {other.tokenizer}"
+            yield Finding(Code.VOCABULARY, ("data", "tokenizer"), found, remedy)
+
+
+def prepared(preparation: DataPrepJob) -> list[str]:
+    """Return the prefixes of the data sets that a preparation writes, one a key."""
+    return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
+
+
 # Source: Muennighoff et al. 2023, "Scaling Data-Constrained Language Models" (arXiv 2305.16264):
 # up to 4 epochs are nearly as good as new data, and beyond some 16 little is learned from more.
 _MOST_EPOCHS = 16
@@ -113,55 +165,3 @@ def check_epochs(job: MegatronRun | TorchRun, step: int, corpus: int) -> Iterato
             "from them"
         )
         yield warning(Code.REPEATED_DATA, ("data", "corpus_tokens"), found, remedy)
-
-
-def check_prepared(
-    tokenizer: str, path: Path, prefix: str, preparations: Sequence[DataPrepJob]
-) -> Iterator[Finding]:
-    """Compare a data set that is read with those that are made."""
-    for preparation in preparations:
-        written = prepared(preparation)
-        clean = not any(check_tokenizer((), preparation.tokenizer))
-        if prefix in written and clean and preparation.tokenizer != tokenizer:
-            found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
-            remedy = "use the same tokenizer, or the numbers mean other words"
-            yield warning(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
-    if any(prefix in prepared(each) for each in preparations):
-        return
-    for preparation in preparations:
-        made, base = prepared(preparation), preparation.output_prefix
-        if base.endswith("_document"):
-            continue  # it has a finding of its own
-        if prefix == base:
-            found = f"{preparation.name} writes {made[0]}"
-            yield Finding(Code.DATA_SOURCE, path, found, f"use {made[0]}")
-        elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
-            found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
-            remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
-            yield warning(Code.DATA_SOURCE, path, found, remedy)
-
-
-def check_tokens(
-    job: MegatronRun | TorchRun, prefix: str, others: Sequence[AnyJob]
-) -> Iterator[Finding]:
-    """Yield data whose numbers are another tokenizer's for certain: of another size."""
-    tokenizer = job.data.tokenizer
-    count, vocabulary = tokens_of(tokenizer, others), None
-    if not has_errors(check_model(job.model)):
-        vocabulary = model_shape(job.model).vocab_size
-    for other in others:
-        if not isinstance(other, DataPrepJob) or prefix not in prepared(other):
-            continue
-        theirs = tokens_of(other.tokenizer, others)
-        if count is not None and theirs is not None and count != theirs:
-            found = f"{count} tokens, and {other.name} made the data with {theirs}"
-            again = f"prepare the data again: set tokenizer: {tokenizer} in {other.name}"
-            remedy = f"use {other.tokenizer}, or prepare the data with {tokenizer}"
-            if vocabulary in {count, theirs}:
-                remedy = again if vocabulary == count else f"use {other.tokenizer}"
-            yield Finding(Code.VOCABULARY, ("data", "tokenizer"), found, remedy)
-
-
-def prepared(preparation: DataPrepJob) -> list[str]:
-    """Return the prefixes of the data sets that a preparation writes, one a key."""
-    return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]

@@ -143,34 +143,34 @@ def _room_for_all(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
 ) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, the job whose checkpoints fill what the others leave."""
-    capacity = cluster.storage.lustre.capacity_gib * GIB
-    kinds: dict[bool, dict[str, int]] = {True: {}, False: {}}
-    whole: dict[bool, dict[str, int]] = {True: {}, False: {}}
-    rooms = [
-        (file, isinstance(job, TrainingJob), *room)
-        for job, file in jobs
-        for room in _room(job)
-        # EFS grows by itself.
-        if room[1].startswith(f"{cluster.storage.lustre.mount_path}/")
-    ]
-    for _, trains, _, place, needed in rooms:
-        whole[trains][place] = max(needed, whole[trains].get(place, 0))
-    for file, trains, path, place, needed in rooms:
-        taken = kinds[trains]
-        before = sum(taken.values())
-        taken[place] = max(needed, taken.get(place, 0))
-        after = sum(taken.values())
-        room = f"GiB of {cluster.storage.lustre.capacity_gib}"
-        if before <= capacity < after and needed <= capacity:
-            what = "checkpoints" if trains else "weights"
-            found = f"the {what} of {len(taken)} jobs take {after / GIB:.0f} {room}"
-            size = size_for(cluster.storage.lustre, -(-sum(whole[trains].values()) // GIB))
+    lustre = cluster.storage.lustre
+    for what, trains in (("checkpoints", True), ("weights", False)):
+        filled, taken = None, dict[str, int]()
+        for file, path, place, needed in _rooms(jobs, lustre.mount_path, trains=trains):
+            before = sum(taken.values())
+            taken[place] = max(needed, taken.get(place, 0))
+            after = sum(taken.values())
+            if before <= lustre.capacity_gib * GIB < after and needed <= lustre.capacity_gib * GIB:
+                size = f"{after / GIB:.0f} GiB of {lustre.capacity_gib}"
+                filled = file, path, f"the {what} of {len(taken)} jobs take {size}"
+        if filled:
+            file, path, found = filled
+            whole = size_for(lustre, -(-sum(taken.values()) // GIB))
             remedy = (
                 "keep fewer, delete those of finished runs, or set "
-                f"storage.lustre.capacity_gib: {size}"
+                f"storage.lustre.capacity_gib: {whole}"
             )
-            code = Code.CHECKPOINTS_TOGETHER
-            yield file, warning(code, path, found, remedy)
+            yield file, warning(Code.CHECKPOINTS_TOGETHER, path, found, remedy)
+
+
+def _rooms(
+    jobs: Sequence[tuple[AnyJob, str]], mount_path: str, *, trains: bool
+) -> Iterator[tuple[str, Path, str, int]]:
+    """Yield what jobs that train, or those that do not, leave on Lustre; EFS grows by itself."""
+    for job, file in jobs:
+        for path, place, needed in _room(job):
+            if isinstance(job, TrainingJob) is trains and place.startswith(f"{mount_path}/"):
+                yield file, path, place, needed
 
 
 def _owner(

@@ -20,6 +20,11 @@ def preset_of_name(name: str) -> str | None:
     return plain if plain in PRESETS else None
 
 
+def preset_of(job: AnyJob) -> str | None:
+    """Return the preset that a fetched model's name is; None where it is none of them."""
+    return preset_of_name(job.model or "") if isinstance(job, FetchJob) else None
+
+
 def preset_name(model: str | ModelSpec) -> str | None:
     """Return the preset that a model is, or starts from; None of a whole mapping."""
     return model.preset if isinstance(model, ModelSpec) else model
@@ -153,8 +158,3 @@ def check_start(job: TrainingJob) -> Iterator[Finding]:
         found = "base weights and checkpoints stand in the same directory"
         remedy = "save elsewhere: retention would delete the base weights"
         yield Finding(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
-
-
-def preset_of(job: AnyJob) -> str | None:
-    """Return the preset that a fetched model's name is; None where it is none of them."""
-    return preset_of_name(job.model or "") if isinstance(job, FetchJob) else None

@@ -143,17 +143,17 @@ def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -
     if any(check_mount_path(cluster)):
         return
     for path, place in places:
+        if place is None or place.startswith(tuple(f"{each}/" for each in shared)):
+            continue
         if place in shared:
             found = f"{place} is the root of the file system, which everything shares"
             remedy = f"use a folder of its own below it: {place}/NAME"
-            yield Finding(Code.SHARED_PATH, path, found, remedy)
-        elif place is not None and _RELATIVE.fullmatch(place):
+        elif _RELATIVE.fullmatch(place):
             found = f"{place} is relative: it is looked for in the folder of the program"
             remedy = f"write {shared[0]}/{place.removeprefix('./')}"
-            yield Finding(Code.SHARED_PATH, path, found, remedy)
-        elif place is not None and not place.startswith(tuple(f"{each}/" for each in shared)):
+        else:
             found = not_shared(place, efs=cluster.storage.efs)
             remedy = f"use a path below {shared[0]}/"
             if f"{place}/".startswith(f"{EFS_MOUNT_PATH}/"):
                 remedy += ", or set storage.efs: true"
-            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        yield Finding(Code.SHARED_PATH, path, found, remedy)

@@ -14,6 +14,9 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.plan.jobs.options.option_checks import Option
 
+_MOST_LISTED = 10_000
+
+
 Said = Iterator[tuple[str, str, str]]
 """The setting of the option that is at fault, what was found, and what to do."""
 
@@ -137,9 +140,6 @@ def _layout(job: MegatronRun, model: ModelShape, values: Mapping[str, str]) -> S
 
 def _times(group: str | None, many: str | None, one: str | None, count: str | None) -> str:
     return group * int(many or 0) if group else (one or "") * int(count or 0)
-
-
-_MOST_LISTED = 10_000
 
 
 def divisors(number: int) -> str:

@@ -29,6 +29,50 @@ from megatron_eks.plan.jobs.models import (
 )
 from megatron_eks.plan.jobs.paths import check_ending, data_prefixes
 
+# What the shapes of weights, or whether there are some, depend on.
+_TENSORS = (
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "kv_channels",
+    "vocab_size",
+    "num_experts",
+    "swiglu",
+    "add_bias_linear",
+    "untie_embeddings_and_output_weights",
+)
+
+
+def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
+    """Yield what a job reads where another one leaves something else."""
+    proved = list(_proved(job, others))
+    yield from proved
+    if not any(finding.code is Code.WEIGHTS for finding in proved):
+        yield from check_names(job, preset_of(job))
+
+
+def _proved(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
+    """Yield what other jobs of the cluster show."""
+    yield from check_near(job, others)
+    if isinstance(job, ConvertCheckpointJob):
+        yield from _conversion(job, others)
+    elif isinstance(job, MegatronRun | TorchRun):
+        preparations = [other for other in others if isinstance(other, DataPrepJob)]
+        for path, prefix in data_prefixes(job):
+            known = list(check_prepared(job.data.tokenizer, path, prefix, preparations))
+            counted = list(check_tokens(job, prefix, others))
+            # Tokens of another number are those of another tokenizer: that is said once.
+            yield from counted or known
+            if isinstance(job, MegatronRun) and not known:
+                yield from check_ending(path, prefix)
+        yield from check_vocabulary(job, others)
+        if isinstance(job, MegatronRun):
+            yield from _weights(job, others)
+        yield from _other_form(job, others)
+
+
 # A name proves nothing, so it warns; what other jobs show goes before it.
 _NAMED = re.compile(rf"(?<![a-z0-9.])({'|'.join(map(re.escape, PRESETS))})(?![a-z0-9.])")
 
@@ -77,50 +121,6 @@ def _places(job: AnyJob, fetched: str | None) -> Iterator[tuple[Path, str, str |
     elif isinstance(job, TrainingJob) and job.checkpoint.pretrained is not None:
         model = preset_name(job.model)
         yield ("checkpoint", "pretrained"), job.checkpoint.pretrained, model
-
-
-# What the shapes of weights, or whether there are some, depend on.
-_TENSORS = (
-    "num_layers",
-    "hidden_size",
-    "ffn_hidden_size",
-    "num_attention_heads",
-    "num_query_groups",
-    "kv_channels",
-    "vocab_size",
-    "num_experts",
-    "swiglu",
-    "add_bias_linear",
-    "untie_embeddings_and_output_weights",
-)
-
-
-def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    """Yield what a job reads where another one leaves something else."""
-    proved = list(_proved(job, others))
-    yield from proved
-    if not any(finding.code is Code.WEIGHTS for finding in proved):
-        yield from check_names(job, preset_of(job))
-
-
-def _proved(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    """Yield what other jobs of the cluster show."""
-    yield from check_near(job, others)
-    if isinstance(job, ConvertCheckpointJob):
-        yield from _conversion(job, others)
-    elif isinstance(job, MegatronRun | TorchRun):
-        preparations = [other for other in others if isinstance(other, DataPrepJob)]
-        for path, prefix in data_prefixes(job):
-            known = list(check_prepared(job.data.tokenizer, path, prefix, preparations))
-            counted = list(check_tokens(job, prefix, others))
-            # Tokens of another number are those of another tokenizer: that is said once.
-            yield from counted or known
-            if isinstance(job, MegatronRun) and not known:
-                yield from check_ending(path, prefix)
-        yield from check_vocabulary(job, others)
-        if isinstance(job, MegatronRun):
-            yield from _weights(job, others)
-        yield from _other_form(job, others)
 
 
 def _weights(job: MegatronRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
