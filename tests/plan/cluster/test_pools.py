@@ -1,7 +1,5 @@
 """What follows from a family and from a kind of capacity, beyond the templates."""
 
-from pathlib import Path
-
 import pytest
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
@@ -11,8 +9,8 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.jobs.resources import gpu_resources
 from megatron_eks.plan.jobs.table import check_job
+from tests.plan.conftest import ROOT
 
-ROOT = Path(__file__).parents[3]
 BLOCK = "{type: capacity_block, id: cr-0123456789abcdef0, ends_at: 2026-12-01T11:30:00Z}"
 RESERVATION = "{type: reservation, id: cr-0123456789abcdef0}"
 

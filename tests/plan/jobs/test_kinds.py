@@ -1,7 +1,6 @@
 """What the pods of each kind run: program, arguments, files, and what they get of their nodes."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,8 @@ from megatron_eks.config.outputs import read_outputs
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import KINDS, plan_job
-from tests.plan.conftest import changed
+from tests.plan.conftest import ROOT, changed
 
-ROOT = Path(__file__).parents[3]
 PROGRAMS = "/opt/megatron-eks/programs"
 
 

@@ -1,7 +1,5 @@
 """FP8 against the GPU and against the shapes that Transformer Engine asserts."""
 
-from pathlib import Path
-
 import pytest
 
 from megatron_eks.config.job import MegatronJob
@@ -11,8 +9,8 @@ from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.table import check_job
 from megatron_eks.plan.jobs.training import job_layout
+from tests.plan.conftest import ROOT
 
-ROOT = Path(__file__).parents[3]
 RUN = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
 CLUSTER = (ROOT / "cluster.yaml").read_text()
 

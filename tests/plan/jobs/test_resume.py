@@ -1,15 +1,12 @@
 """What a job changes of the run whose checkpoint it goes on from."""
 
-from pathlib import Path
-
 import pytest
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs import resume
-from tests.plan.conftest import changed
+from tests.plan.conftest import ROOT, changed
 
-ROOT = Path(__file__).parents[3]
 CPT = "megatron-cpt-techpulse"
 SCHEDULE = "the job file's schedule holds"
 

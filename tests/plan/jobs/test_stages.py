@@ -1,7 +1,6 @@
 """How a job tells Megatron which layers have experts."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,8 @@ from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.training import job_layout
+from tests.plan.conftest import ROOT
 
-ROOT = Path(__file__).parents[3]
 JOB = (ROOT / "examples" / "p5-reservation" / "jobs" / "mixtral-8x7b.yaml").read_text()
 
 
