@@ -26,6 +26,7 @@ _FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
 
 # What every SCRATCH_2 file system has (FSx for Lustre User Guide, "Performance").
 SCRATCH_MBPS_PER_TIB = 200
+# A checkpoint write reaches about half of what the file system is sized for.
 _WRITE_SHARE = 0.5
 
 # What FSx updates in place, and what it cannot (FSx API, UpdateFileSystem; "Update requires" in the
