@@ -46,7 +46,7 @@ from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_templates
-from megatron_eks.plan.images import ImageContext
+from megatron_eks.plan.cluster.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
 
 _OF_A_STACK = (".template.json", ".assets.json", ".metadata.json")

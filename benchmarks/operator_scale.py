@@ -23,7 +23,7 @@ from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.ops.output import table
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.project import load_project
 from megatron_eks.synthesis import synthesise_manifests
 

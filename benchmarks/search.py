@@ -9,7 +9,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
-from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.search import Candidate, search
 
 if TYPE_CHECKING:

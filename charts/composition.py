@@ -15,8 +15,8 @@ from charts.platform.training_operator import TrainingOperator
 from charts.training.batch_job import TrainingJob
 from charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.jobs.job import JobPlan
 
 Charts = Mapping[str, cdk8s.Chart]
 """Charts by id, which is the name of their file; asking a chart for its id is a slow call."""

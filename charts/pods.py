@@ -6,9 +6,9 @@ from functools import cache
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from megatron_eks.plan.egress import CA_DIRECTORY
-from megatron_eks.plan.platform import PlatformPlan
-from megatron_eks.plan.storage import EFS_MOUNT_PATH
+from megatron_eks.plan.cluster.egress import CA_DIRECTORY
+from megatron_eks.plan.cluster.platform import PlatformPlan
+from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
 
 # The EKS AMI with NVIDIA's driver gives its nodes this label (awslabs/amazon-eks-ami, nodeadm).
 GPU_NODES = {"nvidia.com/gpu.present": "true"}

@@ -18,18 +18,16 @@ from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.whole_file import odd_paths
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.cluster_checks import check_cluster
-from megatron_eks.plan.image_checks import check_arguments
-from megatron_eks.plan.images import REPOSITORIES
-from megatron_eks.plan.job import JobPlan
-from megatron_eks.plan.jobs.duration_checks import check_window
-from megatron_eks.plan.jobs.near_checks import check_zones
-from megatron_eks.plan.jobs.source_checks import check_sources
+from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
+from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
+from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
+from megatron_eks.plan.jobs.checkpoints import check_window
+from megatron_eks.plan.jobs.claims import Neighbours, check_cluster_of
+from megatron_eks.plan.jobs.file_system import check_together, check_zones
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import check_job, plan_job
-from megatron_eks.plan.jobs.together_checks import Neighbours, check_cluster_of, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
-from megatron_eks.plan.network_checks import DOCUMENTATION_ACCOUNT
+from megatron_eks.plan.jobs.weights import check_sources
 
 ROOT = Path(__file__).resolve().parent.parent
 ASSETS = ROOT / "assets"

@@ -9,8 +9,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.network import NetworkPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.network import NetworkPlan
 from stacks.policies import account, document, partition, statement
 
 

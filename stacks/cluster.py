@@ -5,7 +5,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.plan.cluster import EVENT_TTL, AccessPlan, ClusterPlan
+from megatron_eks.plan.cluster.access import AccessPlan
+from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
 from stacks.addons import Addons
 from stacks.base import BaseStack, Place, log_group
 from stacks.bastion import Bastion

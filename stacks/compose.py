@@ -8,8 +8,8 @@ import aws_cdk as cdk
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.images import ImageContext
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.images import ImageContext
 from stacks.base import existing_place
 from stacks.cluster import ClusterStack
 from stacks.images import ImagesStack

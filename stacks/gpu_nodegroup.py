@@ -8,8 +8,8 @@ from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from megatron_eks.catalog.node_repair import CONDITION, FATAL_REASONS
-from megatron_eks.plan.platform import GPU_TAINT
-from megatron_eks.plan.pools import NODE_GROUP_CEILING, NodeSetup, PoolPlan
+from megatron_eks.plan.cluster.platform import GPU_TAINT
+from megatron_eks.plan.cluster.pools import NODE_GROUP_CEILING, NodeSetup, PoolPlan
 from stacks.launch_template import market, metadata_options, reservation, root_volume
 from stacks.user_data import gpu_user_data
 

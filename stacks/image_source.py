@@ -5,7 +5,8 @@ import re
 from aws_cdk import aws_codebuild as codebuild
 
 from megatron_eks.build_context import context_folders
-from megatron_eks.plan.images import SourcePlan, buildspec
+from megatron_eks.plan.cluster.builds import buildspec
+from megatron_eks.plan.cluster.images import SourcePlan
 from stacks.policies import Statement, partition, statement
 
 # Where a checkout has what the asset consists of.

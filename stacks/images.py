@@ -9,14 +9,9 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.images import (
-    BUILD_MACHINES,
-    REPORT_GROUP,
-    ImageContext,
-    ImagePlan,
-    SourcePlan,
-)
+from megatron_eks.plan.cluster.builds import BUILD_MACHINES, REPORT_GROUP
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.images import ImageContext, ImagePlan, SourcePlan
 from stacks.base import BaseStack, log_group
 from stacks.image_source import source, source_access, triggers
 from stacks.policies import account, acknowledge, partition, role, same_account, statement

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.data_access import PUSHED_DATA, BucketAccess
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.data_access import PUSHED_DATA, BucketAccess
 from stacks.policies import (
     POD_IDENTITY,
     POD_IDENTITY_ACTIONS,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 
-from megatron_eks.plan.pools import CapacityPlan
+from megatron_eks.plan.cluster.capacity import CapacityPlan
 
 _ROOT_DEVICE = "/dev/xvda"
 

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from constructs import Construct
 
-from megatron_eks.plan.storage import LustrePlan
+from megatron_eks.plan.cluster.lustre import LustrePlan
 from stacks.base import Place
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".

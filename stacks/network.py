@@ -4,7 +4,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from stacks.base import BaseStack, Place, log_group
 from stacks.policies import acknowledge, role, same_account, statement
 

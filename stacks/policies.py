@@ -11,7 +11,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IConstruct
 
-from megatron_eks.plan.data_access import POLICY_NAME
+from megatron_eks.plan.cluster.data_access import POLICY_NAME
 
 # A part of a policy document: `iam.CfnRole` takes it as it stands.
 Statement = dict[str, object]

@@ -4,7 +4,7 @@ import json
 from email.mime.multipart import MIMEMultipart
 from email.mime.nonmultipart import MIMENonMultipart
 
-from megatron_eks.plan.pools import NodeSetup, PoolPlan
+from megatron_eks.plan.cluster.pools import NodeSetup, PoolPlan
 
 # A fixed one: the standard library's is random, and would renew the launch template at each synth.
 _BOUNDARY = "megatron-eks"

@@ -6,7 +6,7 @@ from constructs import Construct
 
 from charts.pods import KUBE_SYSTEM, node_agent, quantity
 from megatron_eks.catalog import pins
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _NAME = "dcgm-exporter"
 _LABELS = {"app.kubernetes.io/name": _NAME}

@@ -6,8 +6,8 @@ from constructs import Construct
 
 from charts.pods import node_agent, quantity
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _SOCKETS = "/var/lib/kubelet/device-plugins"
 

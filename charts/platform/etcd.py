@@ -11,8 +11,8 @@ from constructs import Construct
 from charts.network import policy, ports
 from charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
-from megatron_eks.plan.job import TRAINING_APP
-from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
+from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
+from megatron_eks.plan.jobs.job import TRAINING_APP
 
 _LABELS = {"app": ETCD_SERVICE}
 _DATA = "/data"

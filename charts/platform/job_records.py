@@ -9,7 +9,7 @@ from constructs import Construct
 from charts.network import addresses, policy, ports
 from charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
 
 _NAME = "job-records"

@@ -8,9 +8,9 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from charts.pods import CA_BUNDLE, count
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.egress import CA_FILE
-from megatron_eks.plan.platform import PlatformPlan, PriorityClassPlan, QuotaPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.egress import CA_FILE
+from megatron_eks.plan.cluster.platform import PlatformPlan, PriorityClassPlan, QuotaPlan
 
 
 class Namespaces(cdk8s.Chart):

@@ -8,8 +8,8 @@ from constructs import Construct
 
 from charts.pods import quantity, unprivileged_container
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _NAME = "shared-directories"
 _VOLUME = "shared"

@@ -10,7 +10,7 @@ from constructs import Construct
 from charts.platform.shared_directories import set_up_job
 from charts.pods import quantity
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION, Efs, Lustre, Outputs
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 # What EFS shows is as large as it gets; Kubernetes wants a number.
 _EFS_CAPACITY = "1Ti"

@@ -17,7 +17,7 @@ from charts.pods import (
     unprivileged_pod,
 )
 from megatron_eks.catalog import pins
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _NAME = "training-operator"
 _LABELS = {"app.kubernetes.io/name": _NAME}

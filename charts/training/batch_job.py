@@ -8,8 +8,8 @@ from constructs import Construct
 from charts.training.objects import config_map, job_object, metadata, rank_policy
 from charts.training.pod import CONTAINER, job_pod
 from charts.training.pytorchjob import add_pytorch_job
-from megatron_eks.plan.job import JobPlan, Workload
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
+from megatron_eks.plan.jobs.job import JobPlan, Workload
 
 # On every pod of a Job (Kubernetes, "Well-Known Labels").
 _JOB_NAME_LABEL = "batch.kubernetes.io/job-name"

@@ -9,8 +9,8 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
-from megatron_eks.plan.job import CONFIG_DIRECTORY, JOB_LABEL, JobPlan
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
+from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, JobPlan
 
 
 def metadata(

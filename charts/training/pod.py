@@ -19,10 +19,10 @@ from charts.pods import (
 )
 from charts.training.objects import file_mounts, file_volumes
 from charts.training.policy_wait import policy_wait
-from megatron_eks.plan.job import MASTER_PORT, JobPlan, SecretFile
-from megatron_eks.plan.platform import PlatformPlan
-from megatron_eks.plan.pools import POOL_LABEL
-from megatron_eks.plan.resources import Resources
+from megatron_eks.plan.cluster.platform import PlatformPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.jobs.job import MASTER_PORT, JobPlan, SecretFile
+from megatron_eks.plan.jobs.resources import Resources
 
 # Pod templates as JSON, which has no narrower type.
 Template = Mapping[str, Any]

@@ -7,8 +7,8 @@ from constructs import Construct
 
 from charts.training.objects import job_object, rank_policy
 from charts.training.pod import job_pod
-from megatron_eks.plan.job import JobPlan, Rendezvous
-from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
+from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
+from megatron_eks.plan.jobs.job import JobPlan, Rendezvous
 
 # On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
 _JOB_NAME_LABEL = "training.kubeflow.org/job-name"

@@ -16,7 +16,7 @@ from typing import Any
 
 from megatron_eks import node
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
-from megatron_eks.plan.jobs.common import plan_shared
+from megatron_eks.plan.jobs.pods import plan_shared
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 
 if __name__ == "__main__":

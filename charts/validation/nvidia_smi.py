@@ -12,8 +12,8 @@ from charts.pods import (
     unprivileged_pod,
 )
 from megatron_eks.catalog import pins
-from megatron_eks.plan.platform import VALIDATION_PRIORITY, PlatformPlan
-from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY, PlatformPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 
 _NAME = "nvidia-smi"
 

@@ -20,7 +20,7 @@ from megatron_eks.arguments.shared import (
     today,
     yes,
 )
-from megatron_eks.plan.images import LEVELS, REPOSITORIES, STRATEGIES
+from megatron_eks.plan.cluster.images import LEVELS, REPOSITORIES, STRATEGIES
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.console import Console

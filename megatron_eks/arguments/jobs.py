@@ -29,7 +29,7 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.logs import Options
 from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.ops.kube.shared_pod import SharedPod
-from megatron_eks.plan.data_access import DataAccess
+from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import OUTPUTS, Project
 
 _WATCH_SECONDS = 5.0

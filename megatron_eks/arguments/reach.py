@@ -12,7 +12,7 @@ from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import NoJob
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import Project, load_project
 
 Act = Callable[[argparse.Namespace, Access, Project, Console], int]

@@ -2,9 +2,9 @@
 
 from annex.localcloud.kubernetes.nodes import Instance, eks_node
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.platform import GPU_TAINT
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import GPU_TAINT
+from megatron_eks.plan.cluster.pools import PoolPlan
 
 _SYSTEM = "system"
 

@@ -10,7 +10,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE
 from megatron_eks.ops.output import counted, formatted, table
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 SCHEMA_VERSION = 1
 

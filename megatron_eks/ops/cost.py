@@ -13,13 +13,13 @@ from megatron_eks.ops.cost_json import as_json
 from megatron_eks.ops.endings import DONE
 from megatron_eks.ops.kube.holdings import Holdings, JobHoldings
 from megatron_eks.ops.output import count, formatted, table, usd
-from megatron_eks.plan.cost import standing_cost
-from megatron_eks.plan.spending import (
+from megatron_eks.plan.cost import (
     JobSpending,
     NodeCost,
     RunningNode,
     job_spending,
     node_costs,
+    standing_cost,
     total,
 )
 from megatron_eks.project import Project

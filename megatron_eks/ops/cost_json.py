@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
-from megatron_eks.plan.spending import NodeCost
+from megatron_eks.plan.cost import NodeCost
 
 if TYPE_CHECKING:
     from megatron_eks.ops.cost import CostNow, JobCostNow

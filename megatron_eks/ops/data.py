@@ -13,8 +13,8 @@ from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import count, structured
 from megatron_eks.ops.programs import Place
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.data_access import PUSHED_DATA, S3
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.data_access import PUSHED_DATA, S3
 from megatron_eks.project import OUTPUTS
 
 SCHEMA_VERSION = 1

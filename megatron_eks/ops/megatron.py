@@ -18,10 +18,10 @@ from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.programs import python_with
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.common import gpus_per_node
-from megatron_eks.plan.jobs.layout import job_layout, model_shape
-from megatron_eks.plan.jobs.node_checks import gpu_pool
-from megatron_eks.plan.jobs.override_places import as_options
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.options.override_places import as_options
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.plan.jobs.training import job_layout
 
 _PROGRAM = Path(__file__).with_name("megatron_answers.py")
 _REMEDY = "change it, or remove it"

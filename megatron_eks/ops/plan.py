@@ -12,10 +12,11 @@ from megatron_eks.ops import carried
 from megatron_eks.ops.output import formatted, paragraph, table, usd
 from megatron_eks.ops.plan_jobs import job_tables
 from megatron_eks.ops.plan_json import plan_as_json
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.capacity import CapacityPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.lustre import CHANGES
+from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
 from megatron_eks.plan.cost import cluster_cost
-from megatron_eks.plan.pools import CapacityPlan
-from megatron_eks.plan.storage import CHANGES, EFS_MOUNT_PATH
 from megatron_eks.project import Project, load_project
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from megatron_eks.ops.output import table, usd
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import job_cost
-from megatron_eks.plan.job import JobPlan, Training
+from megatron_eks.plan.jobs.job import JobPlan, Training
 from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, WORKSPACE_BYTES
 from megatron_eks.predict.parameters import parameters

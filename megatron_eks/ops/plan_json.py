@@ -7,11 +7,11 @@ from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.capacity import CapacityPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.lustre import CHANGES
 from megatron_eks.plan.cost import cluster_cost, job_cost
-from megatron_eks.plan.job import JobPlan, Training
-from megatron_eks.plan.pools import CapacityPlan
-from megatron_eks.plan.storage import CHANGES
+from megatron_eks.plan.jobs.job import JobPlan, Training
 from megatron_eks.predict.memory import OVERHEAD_BYTES, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.project import Project

@@ -11,8 +11,8 @@ from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.ops import search_figure
 from megatron_eks.ops.output import structured, table
-from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.plan.jobs.node_checks import gpu_pool
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import Candidate, evaluate, search
 from megatron_eks.project import check_files, job_files
 

@@ -8,16 +8,10 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.prediction import PredictionFile
-from megatron_eks.plan.jobs.layout import model_shape, run_layout
-from megatron_eks.plan.jobs.model_checks import check_meaning, check_model
+from megatron_eks.plan.jobs.models import check_meaning, check_model, model_shape
+from megatron_eks.plan.jobs.training import copies, run_layout
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import (
-    Batch,
-    Layout,
-    Recompute,
-    megatron_states,
-    uses_graphs,
-)
+from megatron_eks.predict.layout import Batch, Layout, Recompute, megatron_states, uses_graphs
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
@@ -45,10 +39,11 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
         return
     yield from check_meaning(spec)
     model, parallelism = model_shape(spec), wanted.parallelism
-    inner = parallelism.model_gpus
+    data = copies(parallelism, wanted.gpus)
     path: Path = ("parallelism",)
-    if wanted.gpus % inner:
-        found = f"tensor x pipeline x context = {inner} does not divide {wanted.gpus} GPUs"
+    if data is None:
+        product = f"tensor x pipeline x context = {parallelism.model_gpus}"
+        found = f"{product} does not divide {wanted.gpus} GPUs"
         yield Finding(Code.LAYOUT_WORLD, path, found, "change one of them, or gpus")
         return
     stages = parallelism.pipeline * (parallelism.virtual_pipeline or 1)
@@ -61,7 +56,7 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_HEADS, (*path, "tensor"), found, "use a divisor")
     yield from _experts(wanted, model)
     batch = wanted.training.global_batch_size
-    step = _micro_batch_size(wanted) * (wanted.gpus // inner)
+    step = _micro_batch_size(wanted) * data
     if "global_batch_size" in wanted.training.model_fields_set and batch % step:
         found = f"{batch} is no multiple of micro_batch_size x data parallel size = {step}"
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {step}")

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.plan.images import PHASES, buildspec
+from megatron_eks.plan.cluster.builds import PHASES, buildspec
 
 ASSETS = Path(__file__).parents[2] / "assets"
 REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"

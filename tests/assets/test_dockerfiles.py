@@ -12,9 +12,9 @@ from megatron_eks.build_context import context_files
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.environment import Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
-from megatron_eks.plan.images import REPOSITORIES
-from megatron_eks.plan.job import PROGRAMS
-from megatron_eks.plan.storage import POD_UID
+from megatron_eks.plan.cluster.images import REPOSITORIES
+from megatron_eks.plan.cluster.storage import POD_UID
+from megatron_eks.plan.jobs.job import PROGRAMS
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
 
 ASSETS = Path(__file__).parents[2] / "assets"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import selftest_cases
 
-from megatron_eks.plan.images import LEVELS, REPOSITORIES
+from megatron_eks.plan.cluster.images import LEVELS, REPOSITORIES
 from megatron_eks.project import ASSETS, ROOT
 
 SELFTEST = ASSETS / "images" / "selftest.py"

@@ -23,7 +23,7 @@ def test_files_are_added_up_by_package(tmp_path):
     files = [
         "app.py",
         "megatron_eks/plan/jobs/nccl.py",
-        "megatron_eks/plan/job.py",
+        "megatron_eks/plan/jobs/job.py",
         "megatron_eks/rules/nodes.py",
         "benchmarks/report.py",
     ]

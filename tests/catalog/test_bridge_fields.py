@@ -6,7 +6,7 @@ import bridge_config
 import pytest
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, FIELDS, VERSION
-from megatron_eks.plan.jobs.bridge_checks import PLANNED
+from megatron_eks.plan.jobs.options.recipes import PLANNED
 from megatron_eks.project import ROOT
 from tests.programs.bridge_job import JOB
 from tests.programs.prepare_files import PYTHON

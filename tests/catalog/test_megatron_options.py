@@ -8,7 +8,7 @@ import pytest
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.megatron_conflicts import ALWAYS
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE, VERSION
-from megatron_eks.plan.jobs.argument_checks import KEYS
+from megatron_eks.plan.jobs.options.argument_checks import KEYS
 from tests.charts.rendered import training_job
 from tests.programs.prepare_files import PYTHON
 

@@ -13,8 +13,8 @@ from charts import composition
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import plan_job
 from megatron_eks.plan.jobs.validation import plan_validation
 

@@ -12,7 +12,7 @@ from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.guards.check import check_manifests
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.jobs.table import plan_job
 from tests.charts import rendered
 from tests.charts.network import outside, reaches

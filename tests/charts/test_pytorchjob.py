@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from charts import composition
 from megatron_eks.config.load import read_documents
-from megatron_eks.plan.job import JobPlan
-from megatron_eks.plan.resources import Resources
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.resources import Resources
 from tests.charts.operator_rules import derived_names, refusals
 from tests.charts.rendered import DEPLOYED, TAGGED, Manifest, cluster, jobs, only, training_job
 from tests.charts.validation import assert_valid

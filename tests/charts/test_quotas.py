@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
-from megatron_eks.plan.platform import plan_quotas
+from megatron_eks.plan.cluster.platform import plan_quotas
 from megatron_eks.project import ROOT
 from tests.charts import rendered
 from tests.charts.rendered import training_job

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.catalog import pins
-from megatron_eks.plan.job import Rendezvous
+from megatron_eks.plan.jobs.job import Rendezvous
 from tests.charts import rendered
 from tests.charts.operator_rules import refusals
 from tests.charts.rendered import Manifest, Pod, jobs, only, pod, training_job

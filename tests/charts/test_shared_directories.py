@@ -13,7 +13,7 @@ import pytest
 
 from megatron_eks.config.load import Document
 from megatron_eks.config.parse import parse_cluster
-from megatron_eks.plan.cluster import plan_cluster
+from megatron_eks.plan.cluster.cluster import plan_cluster
 from tests.charts import rendered
 from tests.charts.rendered import Manifest, only, pod
 from tests.stacks.synthesis import TAGS, cluster_file

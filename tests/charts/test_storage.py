@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.plan.storage import SharedDirectories
+from megatron_eks.plan.cluster.storage import SharedDirectories
 from tests.charts import rendered
 from tests.charts.rendered import (
     TAGGED,

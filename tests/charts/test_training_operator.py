@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from charts.platform.training_operator import TrainingOperator
-from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan
 from tests.charts.rendered import Manifest, cluster, only, pod
 from tests.charts.validation import assert_valid
 from tests.upstream.modules import module_directory

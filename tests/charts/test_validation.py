@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from tests.charts import rendered
 from tests.charts.rendered import cluster, validation
 

@@ -8,7 +8,7 @@ import yaml
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import check_cluster
 
 GOOD = """\
 schema_version: 1

@@ -3,7 +3,7 @@
 import re
 
 from megatron_eks.catalog import pins
-from megatron_eks.plan.images import LEVELS, STRATEGIES
+from megatron_eks.plan.cluster.images import LEVELS, STRATEGIES
 from megatron_eks.project import ROOT
 from tests.assets.image_versions import IMAGE_VERSIONS
 

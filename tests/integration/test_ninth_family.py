@@ -14,7 +14,7 @@ from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.guards.check import check_manifests, check_templates
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import check_cluster
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.jobs.table import check_job, plan_job
 from tests.charts import rendered

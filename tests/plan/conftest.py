@@ -9,8 +9,8 @@ from megatron_eks.config.errors import has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.outputs import read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import check_job, plan_job
 
 ROOT = Path(__file__).parents[2]

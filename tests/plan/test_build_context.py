@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.build_context import asset_excludes, content_tag, context_files
-from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.cluster.images import REPOSITORIES
 
 # Each example writes files, which takes its time on a busy machine.
 SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import check_cluster
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from tests.plan.conftest import ROOT
 

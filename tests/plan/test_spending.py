@@ -5,13 +5,14 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from megatron_eks.plan.cost import cluster_cost, standing_cost
-from megatron_eks.plan.spending import (
+from megatron_eks.plan.cost import (
     RankTime,
     RunningNode,
+    cluster_cost,
     hours_between,
     job_spending,
     node_costs,
+    standing_cost,
     total,
 )
 from megatron_eks.project import ROOT, load_project

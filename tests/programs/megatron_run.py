@@ -11,7 +11,8 @@ from pathlib import Path
 
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.layout import job_layout, model_shape
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.training import job_layout
 from megatron_eks.project import ROOT
 from tests.programs import prepare_files, trainer_files
 

@@ -14,7 +14,7 @@ from megatron_eks.ops.megatron import Megatron
 from tests.config import test_option_pairs
 from tests.config.test_job_errors import CASES, CLUSTER, GOOD, changed
 from tests.config.test_option_pairs import MEGATRON
-from tests.plan import test_overrides
+from tests.plan.jobs import test_overrides
 
 TODAY = date(2026, 11, 1)
 

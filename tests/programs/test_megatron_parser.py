@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.ops.megatron import Megatron
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import ROOT, load_project
 
 pytestmark = pytest.mark.programs

@@ -20,7 +20,7 @@ from findings import Finding as ProgramFinding
 from trainer_config import read_config
 from trainer_shape import read_model
 
-from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
+from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.validation import plan_validation
 from megatron_eks.project import ROOT, load_project
 from tests import examples

@@ -13,8 +13,7 @@ from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.jobs.table import check_job, plan_job
 from tests.charts import rendered
 from tests.charts.rendered import Manifest

@@ -13,8 +13,7 @@ from megatron_eks.config.errors import has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.guards.check import findings_for_templates
-from megatron_eks.plan.cluster import plan_cluster
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import check_cluster, plan_cluster
 from tests.stacks.synthesis import TAGS, app_of, cluster_file
 from tests.variations import BOUNDARY, CERTIFICATE, KEY, LUSTRE, NODES, SUBNETS, VPC
 

@@ -14,8 +14,7 @@ from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.jobs.table import check_job, plan_job
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ import aws_cdk as cdk
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.parse import parse_cluster
-from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.images import ImageContext
+from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.cluster.images import ImageContext
 from stacks.compose import build
 
 # A template or cluster file as JSON, which has no narrower type.

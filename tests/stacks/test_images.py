@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.plan.images import PROGRAM
+from megatron_eks.plan.cluster.builds import PROGRAM
 from tests.stacks.synthesis import ROOT, Assembly, app_of
 
 NAMES = {"Megatron": "megatron", "Fsdp": "fsdp"}

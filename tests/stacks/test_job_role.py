@@ -8,7 +8,7 @@ import pytest
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
-from megatron_eks.plan.data_access import MOST_POLICY_CHARACTERS
+from megatron_eks.plan.cluster.data_access import MOST_POLICY_CHARACTERS
 from megatron_eks.project import load_project
 from tests.stacks.synthesis import ROOT, app_of, cluster_file, plan_of, synthesise
 from tests.stacks.test_nag import findings as nag_findings

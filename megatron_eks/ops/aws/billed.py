@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from megatron_eks.plan.pools import CapacityKind
+from megatron_eks.plan.cluster.capacity import CapacityKind
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient

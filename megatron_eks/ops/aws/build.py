@@ -14,7 +14,7 @@ from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.images import ImagePlan
+from megatron_eks.plan.cluster.images import ImagePlan
 
 _POLL_SECONDS = 5
 # The project gives up after two hours, and may have waited for a machine before.

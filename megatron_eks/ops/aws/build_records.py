@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from megatron_eks.ops.aws.build_source import same_source
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.images import DIGEST
+from megatron_eks.plan.cluster.builds import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from botocore.client import BaseClient
 
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.images import ImagePlan
+    from megatron_eks.plan.cluster.images import ImagePlan
 
     _Described = Mapping[str, Any]
 

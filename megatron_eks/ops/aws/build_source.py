@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.project import ROOT
 
 _SECONDS = 30

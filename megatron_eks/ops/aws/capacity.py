@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from botocore.client import BaseClient
 
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
 
 UNKNOWN_CODE = "CODE"
 """Stands for the code of a quota that sources disagree about."""

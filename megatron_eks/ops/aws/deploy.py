@@ -17,7 +17,7 @@ from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
 from megatron_eks.project import read_document, refuse_folder_of_another
 

@@ -23,7 +23,7 @@ from megatron_eks.ops.aws.reservation import OVER, described, utc
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.cluster.cluster import check_cluster
 from megatron_eks.project import ROOT, clusters_in
 
 _SCHEMA = "megatron_eks/config/schema/cluster.json"

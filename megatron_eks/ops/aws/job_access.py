@@ -8,7 +8,7 @@ from botocore.client import BaseClient
 
 from megatron_eks.ops.aws import session
 from megatron_eks.ops.aws.console import Console
-from megatron_eks.plan.data_access import POLICY_NAME, DataAccess, split
+from megatron_eks.plan.cluster.data_access import POLICY_NAME, DataAccess, split
 
 REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/ name"
 

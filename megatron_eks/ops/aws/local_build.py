@@ -20,7 +20,8 @@ from megatron_eks.ops.aws.build_records import Records, digest_of
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.images import PROGRAM, ImagePlan
+from megatron_eks.plan.cluster.builds import PROGRAM
+from megatron_eks.plan.cluster.images import ImagePlan
 from megatron_eks.project import ASSETS, ROOT
 
 _ENGINES = ("docker", "podman")

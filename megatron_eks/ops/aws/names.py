@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, dotted
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 REPOSITORY = "AWS::ECR::Repository"
 _PREFIX: Path = ("images", "prefix")

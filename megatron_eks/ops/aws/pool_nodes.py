@@ -3,7 +3,7 @@
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import room
 from megatron_eks.ops.kube.jobs import ENDED
-from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 
 
 def usable_nodes(kubernetes: Client, pool: PoolPlan) -> int:

@@ -12,7 +12,7 @@ from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
 
 # What neither is nor will become usable (EC2 API, CapacityReservation, State).
 OVER = {"expired", "cancelled", "failed", "payment-failed", "unsupported"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from megatron_eks.kubernetes.client import Client
     from megatron_eks.ops.aws.node_groups import NodeGroup
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.pools import PoolPlan
+    from megatron_eks.plan.cluster.pools import PoolPlan
 
     Connect = Callable[[], Client]
 

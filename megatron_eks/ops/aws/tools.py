@@ -13,8 +13,8 @@ from megatron_eks.ops.aws.session import Aws, open_session
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.project import Project, load_project
 
 

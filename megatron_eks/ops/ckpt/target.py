@@ -10,7 +10,7 @@ from megatron_eks.config.errors import ConfigError, has_errors
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.data_access import S3
+from megatron_eks.plan.cluster.data_access import S3
 from megatron_eks.project import Project, check_files, job_files
 
 

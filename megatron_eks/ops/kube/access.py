@@ -20,7 +20,7 @@ from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 TIMEOUT_SECONDS = 30
 

@@ -10,9 +10,9 @@ from megatron_eks.ops.checks import in_kubernetes
 from megatron_eks.ops.kube.account import Checkpoint, copies
 from megatron_eks.ops.kube.look import Look
 from megatron_eks.ops.kube.pace import Pace, Planned, argument, span, stands_still
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.jobs.job import JobPlan
 
 # EC2 begins to end instances 30 minutes before their block (EC2 User Guide, "How Capacity Blocks
 # work"), and EKS scales its node group down ten minutes earlier (EKS User Guide, "Create a managed

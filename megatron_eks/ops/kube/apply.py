@@ -15,7 +15,7 @@ from megatron_eks.ops.kube import objects, prune, readiness
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key
 from megatron_eks.ops.kube.preflight.facts import OPERATOR, SET_UP
-from megatron_eks.plan.platform import OPERATOR_NAMESPACE
+from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
 from megatron_eks.project import Project, synth_command
 
 _DRY_RUNS = 8

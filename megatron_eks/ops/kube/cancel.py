@@ -9,8 +9,8 @@ from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.status import ranks_of, summary
 from megatron_eks.ops.output import count
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JOB_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.jobs.job import JOB_LABEL
 
 _POLL_SECONDS = 1
 _BESIDE = (("v1", "ConfigMap"), ("v1", "Service"), ("networking.k8s.io/v1", "NetworkPolicy"))

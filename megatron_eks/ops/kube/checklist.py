@@ -14,9 +14,9 @@ from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.kube.run_log import steps_of
 from megatron_eks.ops.kube.status import ranks_of
 from megatron_eks.ops.kube.verify import log_of
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import PROGRAMS
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.jobs.job import PROGRAMS
 
 _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"

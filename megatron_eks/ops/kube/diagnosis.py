@@ -8,7 +8,7 @@ from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import ended, jobs, logs, pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _TAIL = 2000
 """Lines of each container, where nobody asks for another number: what ended it stands there."""

@@ -10,7 +10,7 @@ from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.kube import jobs, pods, run_log
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.ops.kube.look import Logs, Look
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 
 _LINE = re.compile(r"\[\s*(\d+)\] (.*)", re.DOTALL)
 # What assets/programs/record.py writes about a rank.

@@ -7,9 +7,9 @@ from fractions import Fraction
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, readiness, room
 from megatron_eks.ops.kube.preflight.facts import OPERATOR, SET_UP
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.platform import OPERATOR_NAMESPACE
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 _APPLY = "run: meks apply"
 

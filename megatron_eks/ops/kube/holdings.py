@@ -11,10 +11,10 @@ from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import newest_step
 from megatron_eks.ops.kube.pods import moment
 from megatron_eks.ops.kube.run_log import Step
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.cost import node_price
-from megatron_eks.plan.pools import POOL_LABEL, CapacityKind
-from megatron_eks.plan.spending import RankTime, RunningNode, hours_between
+from megatron_eks.plan.cluster.capacity import CapacityKind
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.cost import RankTime, RunningNode, hours_between, node_price
 
 _AT_ONCE = 8
 _TYPE = "node.kubernetes.io/instance-type"

@@ -12,7 +12,7 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.kube import jobs, run_log
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.ops.kube.run_log import RunLog, Step
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 TAIL_LINES = 1000
 """What is read of the end of a log: of a run that logs every tenth step, ten thousand steps."""

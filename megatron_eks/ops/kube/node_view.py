@@ -9,7 +9,7 @@ from megatron_eks.ops.kube import gpu_use, node_state
 from megatron_eks.ops.kube.gpu_use import Use
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.output import table
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 _MIB_A_GIB = 1024
 _SHOWN = 60

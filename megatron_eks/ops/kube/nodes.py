@@ -13,8 +13,8 @@ from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, logs, pods, room, suspects
 from megatron_eks.ops.output import count, formatted, structured, table
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 REASON = "megatron-eks/cordoned-because"
 

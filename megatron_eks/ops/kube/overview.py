@@ -13,8 +13,8 @@ from megatron_eks.ops.kube.node_view import NodeUse
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.kube.run_log import Step
 from megatron_eks.ops.kube.waiting import Around, Wait, waits
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 _AT_ONCE = 8
 _GPU = "nvidia.com/gpu"

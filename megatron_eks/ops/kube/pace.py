@@ -9,7 +9,7 @@ from itertools import pairwise
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.look import Look
 from megatron_eks.ops.kube.run_log import Step
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 
 # Single lines differ by what else went on; ten are a hundred steps of Megatron's.
 # No GPU is so slow: ranks run on CPUs, as in a rehearsal.

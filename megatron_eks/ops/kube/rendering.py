@@ -19,7 +19,7 @@ from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
 from megatron_eks.ops.megatron import Megatron
-from megatron_eks.plan.data_access import DataAccess, plan_data_access
+from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, Files, check_files, job_files
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 

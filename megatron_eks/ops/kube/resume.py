@@ -14,8 +14,8 @@ from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun, TrainingJob
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.resume import Change, changes, settings
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.jobs.resume import Change, changes, settings
 
 Saved = Callable[[TrainingJob], bool]
 """From a job to whether its directory holds a checkpoint."""

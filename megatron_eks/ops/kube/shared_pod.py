@@ -24,7 +24,7 @@ from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.kube.jobs import ENDED
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.programs import Ended, Last, Tell, interruptible
-from megatron_eks.plan.jobs.common import SHARED_APP
+from megatron_eks.plan.jobs.pods import SHARED_APP
 from megatron_eks.project import ROOT, Project
 
 OWNER = "megatron-eks/made-by"

@@ -25,8 +25,8 @@ from megatron_eks.ops.kube.look import look
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.kube.status import changes, ranks_of, summary
 from megatron_eks.ops.megatron import Megatron
-from megatron_eks.plan.data_access import DataAccess
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.data_access import DataAccess
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.project import Project
 
 _POLL_SECONDS = 2

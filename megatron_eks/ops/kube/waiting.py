@@ -10,7 +10,7 @@ from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.kube import node_state, pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import QUEUE_LABEL
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 # Of the operator, and of Kubernetes' own Jobs.
 _NO_POD = frozenset({"FailedCreatePod", "FailedCreate"})

@@ -18,7 +18,7 @@ from megatron_eks.ops.kube import diagnosis, jobs, logs, nodes
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.plan_json import plan_as_json
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import OUTPUTS, Project, job_files
 
 FILES = "files/"

@@ -8,11 +8,7 @@ from itertools import pairwise
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
-from megatron_eks.config.training import (
-    MegatronData,
-    MegatronTraining,
-    Parallelism,
-)
+from megatron_eks.config.training import MegatronData, MegatronTraining, Parallelism
 from megatron_eks.predict.layout import Layout
 
 Option = tuple[str, ...]
@@ -44,29 +40,29 @@ def megatron_arguments(
 
 def _model(model: ModelShape) -> Iterator[Option]:
     yield ("--use-mcore-models",)
-    yield "--num-layers", str(model.num_layers)
-    yield "--hidden-size", str(model.hidden_size)
-    yield "--ffn-hidden-size", str(model.ffn_hidden_size)
-    yield "--num-attention-heads", str(model.num_attention_heads)
+    yield from _named(model, "num_layers hidden_size ffn_hidden_size num_attention_heads")
     if model.multi_latent_attention:
-        yield from _latent_attention(model)
+        yield ("--multi-latent-attention",)
+        yield from _named(model, "q_lora_rank" if model.q_lora_rank else "")
+        yield from _named(model, "kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim")
     elif model.num_query_groups < model.num_attention_heads:
         yield ("--group-query-attention",)
-        yield "--num-query-groups", str(model.num_query_groups)
-    yield "--kv-channels", str(model.kv_channels)
-    yield "--max-position-embeddings", str(model.max_position_embeddings)
-    yield from _positions(model)
-    yield "--normalization", model.normalization
-    yield "--norm-epsilon", _number(model.norm_epsilon)
+        yield from _named(model, "num_query_groups")
+    yield from _named(model, "kv_channels max_position_embeddings position_embedding_type")
+    if model.position_embedding_type == "rope":
+        yield from _named(model, "rotary_base")
+        yield "--rotary-percent", "1.0"
+    if model.position_embedding_type == "rope" and model.rope_scaling:
+        yield ("--use-rope-scaling",)
+        yield "--rope-scaling-factor", _number(model.rope_scaling.factor)
+    yield from _named(model, "normalization norm_epsilon")
     if model.swiglu:
         yield ("--swiglu",)
     if not model.add_bias_linear:
         yield ("--disable-bias-linear",)
     if model.untie_embeddings_and_output_weights:
         yield ("--untie-embeddings-and-output-weights",)
-    yield "--attention-dropout", _number(model.attention_dropout)
-    yield "--hidden-dropout", _number(model.hidden_dropout)
-    yield "--init-method-std", _number(model.init_method_std)
+    yield from _named(model, "attention_dropout hidden_dropout init_method_std")
     yield "--transformer-impl", "transformer_engine"
     yield "--attention-backend", "auto"
     # Megatron's loss fusion in its own kernels; "te" is refused since 0.18.2 for instability.
@@ -74,38 +70,21 @@ def _model(model: ModelShape) -> Iterator[Option]:
     yield "--cross-entropy-fusion-impl", "native"
 
 
-def _latent_attention(model: ModelShape) -> Iterator[Option]:
-    yield ("--multi-latent-attention",)
-    if model.q_lora_rank:
-        yield "--q-lora-rank", str(model.q_lora_rank)
-    yield "--kv-lora-rank", str(model.kv_lora_rank)
-    yield "--qk-head-dim", str(model.qk_head_dim)
-    yield "--qk-pos-emb-head-dim", str(model.qk_pos_emb_head_dim)
-    yield "--v-head-dim", str(model.v_head_dim)
-
-
-def _positions(model: ModelShape) -> Iterator[Option]:
-    yield "--position-embedding-type", model.position_embedding_type
-    if model.position_embedding_type != "rope":
-        return
-    yield "--rotary-base", str(model.rotary_base)
-    yield "--rotary-percent", "1.0"
-    if model.rope_scaling:
-        yield ("--use-rope-scaling",)
-        yield "--rope-scaling-factor", _number(model.rope_scaling.factor)
+def _named(block: object, keys: str) -> Iterator[Option]:
+    """Yield options that are called as the keys of a block are."""
+    for key in keys.split():
+        value = getattr(block, key)
+        word = value if isinstance(value, str) else _number(value)
+        yield f"--{key.replace('_', '-')}", word
 
 
 def _experts(model: ModelShape) -> Iterator[Option]:
     """Yield how tokens are spread over experts; upstream's own Mixtral example has the same."""
     if model.num_experts is None:
         return
-    yield "--num-experts", str(model.num_experts)
-    yield "--moe-router-topk", str(model.moe_router_topk)
-    if model.moe_ffn_hidden_size:
-        yield "--moe-ffn-hidden-size", str(model.moe_ffn_hidden_size)
-    if model.moe_shared_expert_intermediate_size:
-        width = str(model.moe_shared_expert_intermediate_size)
-        yield "--moe-shared-expert-intermediate-size", width
+    yield from _named(model, "num_experts moe_router_topk")
+    for key in ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size"):
+        yield from _named(model, key if getattr(model, key) else "")
     if model.moe_layer_freq != 1:
         # `_eval_pattern` in megatron/training/arguments.py takes no blanks.
         form = "".join(str(model.moe_layer_freq).split())
@@ -147,10 +126,9 @@ def fp8_recipe(words: Sequence[str]) -> str:
 
 
 def _training(training: MegatronTraining, recipe: str) -> Iterator[Option]:
-    yield "--micro-batch-size", str(training.micro_batch_size)
-    yield "--global-batch-size", str(training.global_batch_size)
+    yield from _named(training, "micro_batch_size global_batch_size")
     yield "--seq-length", str(training.sequence_length)
-    yield "--train-iters", str(training.train_iters)
+    yield from _named(training, "train_iters")
     yield "--lr", _number(training.learning_rate)
     yield "--min-lr", _number(training.min_learning_rate)
     yield "--lr-decay-style", training.lr_schedule
@@ -160,10 +138,7 @@ def _training(training: MegatronTraining, recipe: str) -> Iterator[Option]:
         yield "--lr-wsd-decay-iters", str(decay_iters(training))
     else:
         yield "--lr-decay-iters", str(decay_iters(training))
-    yield "--weight-decay", _number(training.weight_decay)
-    yield "--adam-beta1", _number(training.adam_beta1)
-    yield "--adam-beta2", _number(training.adam_beta2)
-    yield "--clip-grad", _number(training.clip_grad)
+    yield from _named(training, "weight_decay adam_beta1 adam_beta2 clip_grad")
     yield ("--bf16",)
     if training.precision == "fp8":
         # Blocks of 32 need no wide range for gradients, and runs with E5M2 diverge
@@ -176,10 +151,7 @@ def _training(training: MegatronTraining, recipe: str) -> Iterator[Option]:
         yield "--recompute-granularity", "full"
         yield "--recompute-method", training.recompute_method or "uniform"
         yield "--recompute-num-layers", str(training.recompute_layers or 1)
-    yield "--seed", str(training.seed)
-    yield "--eval-interval", str(training.eval_interval)
-    yield "--eval-iters", str(training.eval_iters)
-    yield "--log-interval", str(training.log_interval)
+    yield from _named(training, "seed eval_interval eval_iters log_interval")
 
 
 def _data(data: MegatronData) -> Iterator[Option]:
@@ -245,4 +217,4 @@ def decay_iters(training: MegatronTraining) -> int:
 
 def _number(value: float) -> str:
     """Write a number without a trailing `.0`; `1e-05` and `0.1` stay as they are."""
-    return repr(float(value)).removesuffix(".0")
+    return str(value) if isinstance(value, int) else repr(value).removesuffix(".0")

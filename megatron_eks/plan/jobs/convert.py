@@ -4,28 +4,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, VERSION
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import MIB, JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
-from megatron_eks.plan.jobs.model_checks import unknown_preset
-from megatron_eks.plan.jobs.node_checks import gpu_pool
-from megatron_eks.plan.jobs.path_checks import outside
-from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.resources import (
-    Resources,
-    cpu_limit_millis,
+from megatron_eks.plan.jobs.job import MIB, JobPlan
+from megatron_eks.plan.jobs.models import unknown_preset
+from megatron_eks.plan.jobs.paths import outside
+from megatron_eks.plan.jobs.pods import Images, Program, task
+from megatron_eks.plan.jobs.resources import (
     cpu_resources,
-    memory_limit_mib,
+    gpu_instance,
     system_resources,
+    task_node,
+    whole_node,
 )
-from megatron_eks.predict.conversion import Conversion, conversion, memory_bytes
+from megatron_eks.plan.jobs.runtime import check_task
+from megatron_eks.predict.conversion import conversion, memory_bytes
 
 _CPU_MILLIS = 8000
 
@@ -70,14 +69,13 @@ def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
 def _memory(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding]:
     needed = _needed_mib(job.model)
     found = f"reading and writing {job.model} in bf16 takes {needed // MIB_PER_GIB} GiB"
-    pool = gpu_pool(job, cluster)
+    instance = gpu_instance(job, cluster)
     if job.pool is None:
         offered = system_resources(cluster.system_nodes.instance_type).memory_mib
         place = f"a pod on {cluster.system_nodes.instance_type} gets"
         remedy = f"name a pool, such as {cluster.gpu_pools[0].name}: it takes none of its GPUs"
-    elif pool is not None:
-        instance = INSTANCES[pool.instance_type]
-        offered = memory_limit_mib(instance, instance.gpus)
+    elif instance is not None:
+        offered = whole_node(instance).memory_mib
         place, remedy = f"a {instance.name} has", "name a pool of a larger type"
     else:
         return
@@ -107,26 +105,13 @@ def plan(job: ConvertCheckpointJob, cluster: ClusterPlan, images: Images) -> Job
         env=environment.environment(job),
         files={},
     )
-    plan = task(job, cluster, images, program, resources=_resources(job, cluster))
-    return replace(plan, conversion=_conversion(job, cluster))
-
-
-def _conversion(job: ConvertCheckpointJob, cluster: ClusterPlan) -> Conversion:
-    if job.pool is None:
-        offered = system_resources(cluster.system_nodes.instance_type).memory_mib
-    else:
-        instance = cluster.pool(job.pool).instance
-        offered = memory_limit_mib(instance, instance.gpus)
-    return conversion(
+    offered = task_node(job, cluster)
+    cpu = min(_CPU_MILLIS, offered.cpu_millis)
+    resources = cpu_resources(cpu, _needed_mib(job.model)) if job.pool else offered
+    plan = task(job, cluster, images, program, resources=resources)
+    expected = conversion(
         PRESETS[job.model],
-        capacity_bytes=offered * MIB,
-        storage_bytes_per_second=cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * 1e6,
+        capacity_bytes=offered.memory_mib * MIB,
+        storage_bytes_per_second=cluster.storage.lustre.write_mb_s * 1e6,
     )
-
-
-def _resources(job: ConvertCheckpointJob, cluster: ClusterPlan) -> Resources:
-    if job.pool is None:
-        return system_resources(cluster.system_nodes.instance_type)
-    instance = cluster.pool(job.pool).instance
-    cpu = min(_CPU_MILLIS, cpu_limit_millis(instance, instance.gpus))
-    return cpu_resources(cpu, _needed_mib(job.model))
+    return replace(plan, conversion=expected)

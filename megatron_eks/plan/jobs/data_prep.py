@@ -1,6 +1,7 @@
 """Plan and checks of `kind: data_prep`: JSONL into Megatron's indexed format, on CPUs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
@@ -8,19 +9,15 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import DataPrepJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import Images, Program, task
-from megatron_eks.plan.jobs.path_checks import check_tokenizer, outside
-from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.resources import (
-    Resources,
-    cpu_limit_millis,
-    cpu_resources,
-    memory_limit_mib,
-    system_resources,
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.paths import check_tokenizer, outside
+from megatron_eks.plan.jobs.pods import Images, Program, task
+from megatron_eks.plan.jobs.resources import (
+    task_node,
 )
+from megatron_eks.plan.jobs.runtime import check_task
 
 # A chunk of text with its tokens, and a tokenizer, for each worker.
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
@@ -102,7 +99,10 @@ def _idle_shards(job: DataPrepJob) -> Iterator[Finding]:
 
 def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; each pod takes its share of the input by its index."""
-    resources = _resources(job, cluster)
+    offered = task_node(job, cluster)
+    cores = offered.cpu_millis // 1000
+    memory = min(offered.memory_mib, cores * _MIB_PER_WORKER)
+    resources = replace(offered, memory_mib=memory) if job.pool else offered
     switches = (("--append-eod", job.append_eod), ("--add-bos", job.add_bos))
     program = Program(
         name="prepare_data",
@@ -118,7 +118,7 @@ def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
             "--on-bad-line",
             job.on_bad_line,
             "--workers",
-            str(resources.cpu_millis // 1000),
+            str(cores),
             "--shards",
             str(job.shards),
             # A pod that comes again goes on where the one before it was lost.
@@ -128,12 +128,3 @@ def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
         files={},
     )
     return task(job, cluster, images, program, resources=resources, pods=job.shards)
-
-
-def _resources(job: DataPrepJob, cluster: ClusterPlan) -> Resources:
-    if job.pool is None:
-        return system_resources(cluster.system_nodes.instance_type)
-    instance = cluster.pool(job.pool).instance
-    cpu = cpu_limit_millis(instance, instance.gpus)
-    memory = min(memory_limit_mib(instance, instance.gpus), cpu // 1000 * _MIB_PER_WORKER)
-    return cpu_resources(cpu, memory)

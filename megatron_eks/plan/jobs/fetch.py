@@ -9,13 +9,13 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import FetchJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import Images, Program, task, token_file
-from megatron_eks.plan.jobs.path_checks import from_the_hub, gated, is_repository, outside
-from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.resources import cpu_resources, system_resources
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.paths import from_the_hub, gated, is_repository, outside
+from megatron_eks.plan.jobs.pods import Images, Program, task, token_file
+from megatron_eks.plan.jobs.resources import cpu_resources, system_resources
+from megatron_eks.plan.jobs.runtime import check_task
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
 # Hugging Face transformers, "Pretrained models" (v4.4): what has a name without an owner.

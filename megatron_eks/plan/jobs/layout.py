@@ -1,127 +1,284 @@
-"""A model's shape, its layout over the GPUs of a job, and the memory that this takes."""
+"""How a Megatron run lies over GPUs, and whether its sizes divide the world and the model.
 
-import re
-from collections.abc import Sequence
-from dataclasses import fields, replace
+The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and `ParallelState`
+apply at start-up (core_v0.19), applied before any GPU is rented.
+"""
+
+from collections.abc import Iterator
+from math import lcm
 
 from megatron_eks.catalog.instances import InstanceType
-from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.config.architecture import ModelSpec
-from megatron_eks.config.job import MegatronJob, MegatronRun
-from megatron_eks.config.training import Parallelism
-from megatron_eks.plan.job import MIB
-from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout, megatron_fsdp, megatron_states, uses_graphs
-from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
-from megatron_eks.predict.throughput import Speed, megatron_speed
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
+from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
+from megatron_eks.plan.jobs.stages import counted_layers, divisors
+from megatron_eks.plan.jobs.training import copies
 
-_BITS = 8
-
-
-# Organizations and releases that Hugging Face's names have around a preset's.
-_AROUND = re.compile(r"^meta-|-(hf|base|instruct|v0\.\d)$")
+# Flash attention's kernels (Dao-AILab/flash-attention, README, "head dimensions up to 256").
+_HEAD_STEP, _LARGEST_HEAD = 8, 256
 
 
-def preset_of_name(name: str) -> str | None:
-    """Return the preset of a model by Hugging Face's name, or of a folder that is called so."""
-    plain = _AROUND.sub("", name.rpartition("/")[2].lower())
-    return plain if plain in PRESETS else None
+# Above this a pipeline wastes more than interleaving or a larger batch would cost.
+_MOST_IDLE = 1 / 3
 
 
-def model_shape(model: str | ModelSpec) -> ModelShape:
-    """Resolve a preset's name, a preset with changes, or a whole mapping.
-
-    Raises KeyError for an unknown preset and TypeError for an incomplete mapping; the checks come
-    first and say both in words.
-    """
-    if isinstance(model, str):
-        return PRESETS[model]
-    names = {field.name for field in fields(ModelShape)}
-    changes = {
-        name: value for name, value in model.model_dump(exclude_none=True).items() if name in names
-    }
-    if model.preset:
-        return replace(PRESETS[model.preset], **changes)
-    if model.multi_latent_attention:
-        # Latent attention has sizes of its own, and a key and a value for every head.
-        changes.setdefault("num_query_groups", changes.get("num_attention_heads"))
-        changes.setdefault("kv_channels", model.v_head_dim or ModelShape.v_head_dim)
-    return ModelShape(**changes)
+def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+    """Yield what keeps the layout from starting."""
+    yield from _world(job, instance)
+    yield from _tensor(job, model, instance)
+    yield from _pipeline(job, model, instance)
+    yield from _idle_stages(job, instance)
+    yield from _sequence(job)
+    yield from _elastic(job, instance)
+    yield from _experts(job, model, instance)
 
 
-def job_layout(job: MegatronRun, processes: int) -> Layout:
-    """Return the layout of a job over all processes."""
-    return run_layout(job.parallelism, processes, _arguments(job))
+def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+    parallelism, training = job.parallelism, job.training
+    per_node, tensor, path = gpus_per_node(job, instance), parallelism.tensor, ("parallelism",)
+    if tensor > per_node:
+        found = f"tensor parallel size {tensor} spans nodes of {per_node} GPUs"
+        remedy = f"use at most {per_node}: every layer waits for it, and only NVLink is fast enough"
+        if tensor <= instance.gpus and not instance.gpus % tensor:
+            remedy = f"use at most {per_node}, or set gpus_per_node: {instance.gpus}, all of a node"
+        yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
+    elif per_node % tensor:
+        found = f"tensor parallel size {tensor} does not divide the {per_node} GPUs of a node"
+        remedy = f"use one of {divisors(per_node)}, so that no group spans nodes"
+        yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
+    world, sizes = job_gpus(job, instance), f"tensor {tensor} x pipeline {parallelism.pipeline}"
+    data = copies(parallelism, world)
+    if data is None:
+        product = f"{sizes} x context {parallelism.context} = {parallelism.model_gpus}"
+        remedy = f"choose sizes whose product is one of {divisors(world)}"
+        found = f"{product} does not divide {world} GPUs"
+        yield Finding(Code.LAYOUT_WORLD, path, found, remedy)
+        return
+    step = training.micro_batch_size * data
+    if training.global_batch_size % step:
+        found = (
+            f"{training.global_batch_size} is no multiple of "
+            f"micro_batch_size {training.micro_batch_size} x data parallel size {data}"
+        )
+        below = training.global_batch_size // step * step
+        near = f"{below} or {below + step}" if below else str(step)
+        yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
 
 
-def run_layout(parallelism: Parallelism, processes: int, arguments: Sequence[str]) -> Layout:
-    """Return the layout over all processes; data parallel size is what remains."""
-    return Layout(
-        tensor=parallelism.tensor,
-        pipeline=parallelism.pipeline,
-        context=parallelism.context,
-        data=processes // parallelism.model_gpus,
-        virtual_pipeline=parallelism.virtual_pipeline or 1,
-        # Megatron switches it off by itself where there is nothing to shard.
-        sequence_parallel=parallelism.sequence_parallel and parallelism.tensor > 1,
-        distributed_optimizer=parallelism.distributed_optimizer,
-        expert=parallelism.expert,
-        expert_tensor=parallelism.expert_tensor or parallelism.tensor,
-        fsdp=megatron_fsdp(arguments),
-    )
+def _tensor_sizes(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[int]:
+    """Return the tensor parallel sizes that a node, the job's GPUs and the model all take."""
+    per_node, groups = gpus_per_node(job, instance), model.num_query_groups
+    rest = job.parallelism.model_gpus // job.parallelism.tensor
+    whole = (per_node, model.num_attention_heads, model.ffn_hidden_size)
+    return [
+        size
+        for size in range(1, per_node + 1)
+        if not any(each % size for each in whole)
+        and not (groups % size and size % groups)
+        and not job.nodes * per_node % (size * rest)
+    ]
 
 
-def job_batch(job: MegatronRun, layout: Layout) -> Batch:
-    """Return what a step of the job works on."""
+def _tensor(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+    tensor = job.parallelism.tensor
+    path = ("parallelism", "tensor")
+    fitting = ", ".join(map(str, _tensor_sizes(job, model, instance)))
+    fits = f"use {fitting}" if fitting == "1" else f"use one of {fitting}"
+    if model.num_attention_heads % tensor:
+        found = f"{tensor} does not divide {model.num_attention_heads} attention heads"
+        remedy = fits if fitting else f"use one of {divisors(model.num_attention_heads)}"
+        yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
+    groups = model.num_query_groups
+    if groups % tensor and tensor % groups:
+        found = f"{tensor} is neither a divisor nor a multiple of {groups} query groups"
+        remedy = fits if fitting else f"use one of {divisors(groups)}, or a multiple of {groups}"
+        yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
+    if model.num_attention_heads % groups:
+        found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
+        remedy = f"use one of {divisors(model.num_attention_heads)}"
+        yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
+    if model.multi_latent_attention and model.qk_pos_emb_head_dim % 2:
+        # RotaryEmbedding turns channels in pairs.
+        found = f"positions turn pairs of channels, and {model.qk_pos_emb_head_dim} are no pairs"
+        path_of_positions = ("model", "qk_pos_emb_head_dim")
+        yield Finding(Code.LAYOUT_HEADS, path_of_positions, found, "use an even number, such as 64")
+    if model.kv_channels % _HEAD_STEP or model.kv_channels > _LARGEST_HEAD:
+        found = f"attention heads of {model.kv_channels} channels do not suit flash attention"
+        remedy = f"use a multiple of {_HEAD_STEP}, at most {_LARGEST_HEAD}"
+        yield Finding(Code.LAYOUT_HEADS, ("model", "kv_channels"), found, remedy)
+    if model.ffn_hidden_size % tensor:
+        found = f"{tensor} does not divide ffn_hidden_size {model.ffn_hidden_size}"
+        yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
+
+
+def _uneven(job: MegatronRun, layers: int) -> str:
+    """Name stages of other sizes at the ends, where chunks and the other stages come out even."""
+    stages = job.parallelism.pipeline
+    inner = stages - 2
+    ends = layers - -(-layers // stages) * inner
+    if job.parallelism.virtual_pipeline or isinstance(job, MegatronBridgeJob) or ends <= 1:
+        return ""
+    first = f"--decoder-first-pipeline-num-layers, '{-(-ends // 2)}'"
+    last = f", --decoder-last-pipeline-num-layers, '{ends // 2}'" if inner else ""
+    return f", or extra_args: [{first}{last}]"
+
+
+def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+    parallelism = job.parallelism
+    pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
+    counted = counted_layers(job, model)
+    if counted is not None and counted % pipeline:
+        ends = ", embedding and loss among them" if counted > model.num_layers else ""
+        found = f"{pipeline} does not divide {counted} layers{ends}"
+        remedy = f"use one of {divisors(counted)}{_uneven(job, counted)}"
+        yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
+        return
+    # Where embedding and loss count, a stage at an end may have no other layer.
+    layers = counted // pipeline if counted else -(-model.num_layers // pipeline)
+    recomputed = job.training.recompute_layers
+    if recomputed is not None and recomputed > layers:
+        found = f"{recomputed} layers, and a pipeline stage has {layers}"
+        remedy = f"use at most {layers}"
+        yield Finding(Code.RECOMPUTE, ("training", "recompute_layers"), found, remedy)
+    if chunks is None or chunks == 1:  # Megatron takes one chunk for none
+        return
+    path = ("parallelism", "virtual_pipeline")
+    if pipeline == 1:
+        found = "interleaving needs a pipeline of two stages or more"
+        yield Finding(Code.LAYOUT_LAYERS, path, found, "remove it, or raise parallelism.pipeline")
+    elif counted is not None and layers % chunks:
+        found = f"{chunks} chunks do not divide the {layers} layers of a stage"
+        yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {divisors(layers)}")
+    else:
+        yield from _interleaving(job, instance)
+
+
+def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+    """Megatron's interleaved schedule runs microbatches in groups of the pipeline size."""
+    microbatches, stages = _microbatches(job, instance), job.parallelism.pipeline
+    if microbatches % stages:
+        found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
+        each = job.training.global_batch_size // microbatches
+        below = microbatches // stages * stages
+        sizes = " or ".join(str(each * count) for count in (below, below + stages) if count)
+        remedy = f"set training.global_batch_size: {sizes}, or remove virtual_pipeline"
+        yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
+
+
+def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
     training = job.training
-    return Batch(
-        micro_batch_size=training.micro_batch_size,
-        sequence_length=training.sequence_length,
-        microbatches=training.global_batch_size // (training.micro_batch_size * layout.data),
-        recompute=training.recompute,
-        recompute_method=training.recompute_method,
-        recompute_layers=training.recompute_layers or 1,
-        fp8=training.precision == "fp8",
-        graphs=uses_graphs(_arguments(job)),
-    )
+    data = max(1, job_gpus(job, instance) // job.parallelism.model_gpus)
+    return training.global_batch_size // (training.micro_batch_size * data)
 
 
-def job_memory(
-    job: MegatronRun, model: ModelShape, layout: Layout, instance: InstanceType
-) -> MemoryEstimate:
-    """Estimate the memory of the job's ranks on its pool's GPUs."""
-    states, batch = megatron_states(_arguments(job)), job_batch(job, layout)
-    return estimate(model, layout, batch, capacity_bytes(instance), states)
+def _idle_stages(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+    """Yield a pipeline that waits for most of a step (Narayanan et al. 2021, section 2.2)."""
+    stages, chunks = job.parallelism.pipeline, job.parallelism.virtual_pipeline or 1
+    batches = _microbatches(job, instance)
+    waits = (stages - 1) / chunks
+    idle = waits / (waits + batches) if batches else 0
+    if idle > _MOST_IDLE:
+        found = f"{batches} microbatches for {stages} stages: each waits {idle:.0%} of a step"
+        remedy = (
+            f"use fewer stages, virtual_pipeline, or a global_batch_size of {4 * stages} "
+            "microbatches or more"
+        )
+        yield warning(Code.IDLE_STAGES, ("parallelism", "pipeline"), found, remedy)
 
 
-def job_speed(
-    job: MegatronRun, model: ModelShape, layout: Layout, instance: InstanceType
-) -> Speed | None:
-    """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
-    found = hardware(instance)
-    return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+def _sequence(job: MegatronRun) -> Iterator[Finding]:
+    length = job.training.sequence_length
+    path = ("training", "sequence_length")
+    context, tensor = job.parallelism.context, job.parallelism.tensor
+    # Each context parallel rank takes two chunks, one from each end, to balance causal attention.
+    chunks = 2 * context if context > 1 else 1
+    parts = tensor * context if job.parallelism.sequence_parallel else 1
+    near = _near(length, lcm(chunks, parts))
+    if context > 1 and length % (2 * context):
+        found = f"{length} is no multiple of 2 x context parallel size {context}"
+        yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"use {near}")
+    if job.parallelism.sequence_parallel and length % (tensor * context):
+        found = f"{length} is no multiple of tensor x context parallel size {tensor * context}"
+        remedy = f"use {near}: sequence parallelism splits it"
+        yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
 
 
-def _arguments(job: MegatronRun) -> Sequence[str]:
-    """Return Megatron's own arguments; a recipe of Megatron-Bridge takes none."""
-    return job.extra_args if isinstance(job, MegatronJob) else ()
+def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+    """Demand that the layout holds on every number of nodes that a job may shrink to."""
+    elastic = job.runtime.elastic
+    if elastic is None:
+        return
+    path = ("runtime", "elastic")
+    if job.checkpoint.format != "torch_dist":
+        found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
+        yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
+    training, gpus = job.training, gpus_per_node(job, instance)
+    for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
+        data = copies(job.parallelism, nodes * gpus)
+        if data is None:
+            found = (
+                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes "
+                f"{job.parallelism.model_gpus}"
+            )
+            remedy = (
+                f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
+                "remove elastic: any number of nodes between the bounds may come"
+            )
+        elif training.global_batch_size % (training.micro_batch_size * data):
+            found = (
+                f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
+                f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
+            )
+            remedy = "choose a global_batch_size that every number of nodes divides"
+        else:
+            continue
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+        return
 
 
-def hardware(instance: InstanceType) -> Hardware | None:
-    """Return what predictions need of an instance type; None where a GPU's peak is unknown."""
-    gpu = instance.gpu
-    if gpu.tflops_bf16 is None:
-        return None
-    return Hardware(
-        gpu=gpu.name,
-        tflops_bf16=gpu.tflops_bf16,
-        tflops_fp8=gpu.tflops_fp8,
-        nvlink_gb_s=instance.nvlink_gb_s,
-        network_gb_s_per_gpu=instance.network_gbps / _BITS / instance.gpus,
-        gpus_per_node=instance.gpus,
-    )
+def _experts(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+    """Yield what keeps experts from being divided over the GPUs, or that there are none."""
+    parallelism, experts = job.parallelism, model.num_experts
+    if experts is None:
+        for name in ("expert", "expert_tensor"):
+            size = getattr(parallelism, name)
+            if size not in {None, 1}:
+                found = f"{size} ranks for experts, and the model has none"
+                remedy = "remove it, or name a model with num_experts"
+                yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", name), found, remedy)
+        return
+    expert, expert_tensor = parallelism.expert, parallelism.expert_tensor or parallelism.tensor
+    if not model.moe_router_topk or model.moe_router_topk > experts:
+        found = f"each token goes to {model.moe_router_topk} of {experts} experts"
+        remedy = f"use a number from 1 to {experts}"
+        yield Finding(Code.LAYOUT_EXPERTS, ("model", "moe_router_topk"), found, remedy)
+    if experts % expert:
+        found = f"{expert} does not divide {experts} experts"
+        remedy = f"use one of {divisors(experts)}"
+        yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
+    if parallelism.tensor > 1 and not parallelism.sequence_parallel:
+        found = "experts with tensor parallelism need sequence parallelism"
+        place = ("parallelism", "sequence_parallel")
+        yield Finding(Code.LAYOUT_EXPERTS, place, found, "set it to true")
+    path = ("parallelism", "expert_tensor")
+    name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
+    if model.expert_width % expert_tensor:
+        found = f"{expert_tensor} does not divide {name} {model.expert_width}"
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor of it")
+    if model.add_bias_linear and expert_tensor > 1:
+        found = "experts with biases cannot be split"
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use 1, or model.add_bias_linear: false")
+    world = job_gpus(job, instance)
+    inner = expert * expert_tensor * parallelism.pipeline
+    if world % inner:
+        product = f"expert {expert} x expert tensor {expert_tensor} x pipeline"
+        found = f"{product} {parallelism.pipeline} = {inner} does not divide {world} GPUs"
+        remedy = f"choose sizes whose product is one of {divisors(world)}"
+        yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
 
 
-def capacity_bytes(instance: InstanceType) -> int:
-    """Return what tensors can have of each GPU."""
-    return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)
+def _near(number: int, step: int) -> int:
+    """Return the multiple that is nearest: 4096 for 4097."""
+    return max(step, (number + step // 2) // step * step)

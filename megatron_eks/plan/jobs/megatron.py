@@ -1,24 +1,50 @@
-"""Plans of `kind: megatron` and `kind: megatron_bridge`: their own programs behind our checks."""
+"""Plans and checks of `kind: megatron` and `kind: megatron_bridge`."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator
 
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan, Training
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.common import (
+from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_saving
+from megatron_eks.plan.jobs.corpora import check_amount
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.layout import check_layout
+from megatron_eks.plan.jobs.megatron_memory import check_expert_placement, check_memory
+from megatron_eks.plan.jobs.models import (
+    check_meaning,
+    check_model,
+    check_start,
+    check_values,
+    model_shape,
+)
+from megatron_eks.plan.jobs.options.argument_checks import check_extra_arguments
+from megatron_eks.plan.jobs.options.override_places import check_options, check_together
+from megatron_eks.plan.jobs.options.recipes import check_recipe
+from megatron_eks.plan.jobs.paths import check_data_paths, data_prefixes, outside
+from megatron_eks.plan.jobs.pods import (
     Images,
     Program,
     config_file,
-    gpus_per_node,
     guard_args,
-    job_goodput,
     log_directory,
+    plan_training,
     ranks,
 )
-from megatron_eks.plan.jobs.layout import job_layout, job_memory, job_speed, model_shape
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
+from megatron_eks.plan.jobs.precision import check_precision
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.plan.jobs.runtime import (
+    check_gpus,
+    check_runtime,
+    check_tensor_parallelism,
+    check_workers,
+)
+from megatron_eks.plan.jobs.schedule import check_rate, check_schedule
 from megatron_eks.predict.parameters import parameters
 
 
@@ -47,32 +73,6 @@ def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     return ranks(job, cluster, images, program, training=training)
 
 
-def epochs(tokens: int, corpus: int | None, split: Sequence[float]) -> float | None:
-    """Return how often a run sees the training part of its corpus."""
-    return tokens / (corpus * split[0] / sum(split)) if corpus and split[0] else None
-
-
-def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
-    """Return what a run makes of its model on the GPUs that it takes."""
-    instance = cluster.pool(job.pool).instance
-    model = model_shape(job.model)
-    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    training = job.training
-    speed = job_speed(job, model, layout, instance)
-    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    tokens = training.train_iters * training.global_batch_size * training.sequence_length
-    return Training(
-        model=model,
-        layout=layout,
-        memory=job_memory(job, model, layout, instance),
-        speed=speed,
-        goodput=job_goodput(job, cluster, layout.gpus, size, speed) if speed else None,
-        checkpoint_bytes=size,
-        tokens=tokens,
-        epochs=epochs(tokens, job.data.corpus_tokens, job.data.split),
-    )
-
-
 def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     training = plan_training(job, cluster)
@@ -91,3 +91,134 @@ def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) ->
         files=files,
     )
     return ranks(job, cluster, images, program, training=training)
+
+
+_SHARES = 3
+
+
+def check(job: MegatronJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield everything wrong with a job of Megatron-LM."""
+    yield from _check(job, cluster)
+    if job.extra_args and not has_errors(check_model(job.model)):
+        yield from check_extra_arguments(job, _copies(job, cluster), cluster)
+
+
+def _copies(job: MegatronRun, cluster: ClusterConfig) -> int | None:
+    """Return the data parallel size; None where type or layout do not give one."""
+    pool, parallelism = gpu_pool(job, cluster), job.parallelism
+    if pool is None:
+        return None
+    world = job.nodes * gpus_per_node(job, INSTANCES[pool.instance_type])
+    return None if world % parallelism.model_gpus else world // parallelism.model_gpus
+
+
+def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield everything wrong with a job of Megatron-Bridge."""
+    yield from _check(job, cluster)
+    if job.extra_args:
+        found = "a recipe takes no arguments of Megatron-LM"
+        yield Finding(Code.NO_MEANING, ("extra_args",), found, "write them as overrides")
+    yield from check_recipe(job)
+    yield from check_together(job, cluster)
+    yield from check_options(job, _copies(job, cluster))
+
+
+def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
+    yield from check_runtime(job, cluster)
+    yield from check_gpus(job, cluster)
+    if job.image == "fsdp":
+        found = "this image has no Megatron-LM"
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
+    model_findings = list(check_model(job.model))
+    yield from model_findings
+    yield from check_start(job)
+    yield from check_schedule(job)
+    yield from _data(job)
+    yield from check_amount(job)
+    yield from check_tracker(job)
+    yield from check_checkpoint_paths(job)
+    yield from check_data_paths(job, cluster.storage.lustre.mount_path)
+    places: list[tuple[Path, str | None]] = [
+        *data_prefixes(job),
+        (("data", "tokenizer"), job.data.tokenizer),
+        (("data", "cache_dir"), job.data.cache_dir),
+        (("checkpoint", "directory"), job.checkpoint.directory),
+        (("checkpoint", "pretrained"), job.checkpoint.pretrained),
+    ]
+    yield from outside(places, cluster)
+    pool = gpu_pool(job, cluster)
+    if pool is not None and not has_errors(model_findings):
+        yield from _placement(job, pool, cluster)
+
+
+def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Check what depends on model and GPU together."""
+    instance = INSTANCES[pool.instance_type]
+    yield from check_tensor_parallelism(instance, job.parallelism.tensor)
+    yield from check_workers(instance, job.data.num_workers)
+    yield from check_meaning(job.model)
+    trained = job.checkpoint.pretrained is not None
+    yield from check_values(job.model, trained=trained)
+    model = model_shape(job.model)
+    layout_findings = list(check_layout(job, model, instance))
+    yield from layout_findings
+    if not has_errors(layout_findings):
+        memory_findings = list(check_memory(job, model, instance, cluster))
+        yield from memory_findings
+        if not has_errors(memory_findings):
+            yield from check_saving(job, model, pool, cluster)
+            yield from check_expert_placement(job, model, instance)
+    yield from check_precision(job, model, instance)
+    yield from check_rate(job, parameters(model))
+    if job.training.sequence_length > model.max_position_embeddings:
+        most = model.max_position_embeddings
+        found = f"{job.training.sequence_length} positions, and the model has {most}"
+        longer = f"max_position_embeddings: {job.training.sequence_length}"
+        changed = f"model: {{preset: {job.model}, {longer}}}"
+        longer = changed if isinstance(job.model, str) else f"model.{longer}"
+        remedy = f"use at most {most}, or {longer}"
+        yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)
+
+
+def _data(job: MegatronRun) -> Iterator[Finding]:
+    data, split = job.data, job.data.shares
+    if (data.prefix is None) == (data.blend is None):
+        found = "neither prefix nor blend" if data.prefix is None else "both prefix and blend"
+        yield Finding(Code.DATA_SOURCE, ("data",), found, "give one of them")
+    path: Path = ("data", "split")
+    if not 1 <= len(data.split) <= _SHARES or sum(split) <= 0:
+        found = f"{len(data.split)} shares" if sum(split) > 0 else "no share is above 0"
+        yield Finding(Code.DATA_SPLIT, path, found, "give three: training, validation, test")
+    elif split[0] <= 0:
+        yield Finding(Code.DATA_SPLIT, path, "nothing is left for training", "use [98, 2, 0]")
+    elif split[1] <= 0 and job.training.eval_iters:
+        found = f"eval_iters is {job.training.eval_iters}, and no data is left for validation"
+        remedy = "give the second share a value, or set training.eval_iters: 0"
+        yield Finding(Code.DATA_SPLIT, path, found, remedy)
+
+
+# Weights & Biases, "Environment variables"; megatron/training/global_vars.py (core_v0.19), where
+# the last rank calls wandb.init.
+_OPTION, _OVERRIDE = "--wandb-project", "logger.wandb_project"
+# Each of these needs no key, or says where there is one; WANDB_API_KEY has a finding of its own.
+_GIVEN = re.compile(r"WANDB_(API_KEY|MODE|DISABLED|IDENTITY_TOKEN_FILE|CONFIG_DIR)|NETRC")
+
+
+def check_tracker(job: MegatronRun) -> Iterator[Finding]:
+    """Warn of a run that ends as it starts, because nobody answers the question for a key."""
+    if any(_GIVEN.fullmatch(name) for name in job.runtime.env):
+        return
+    for path, name in _asked(job):
+        found = f"{name}: W&B asks for a key, no secret reaches a pod, and no terminal answers"
+        remedy = "set runtime.env.WANDB_MODE: offline, and upload its folder with `wandb sync`"
+        yield warning(Code.VARIABLE_MISSING, path, found, remedy)
+
+
+def _asked(job: MegatronRun) -> Iterator[tuple[Path, str]]:
+    if isinstance(job, MegatronBridgeJob):
+        if job.overrides.get(_OVERRIDE):
+            yield ("overrides", _OVERRIDE), _OVERRIDE
+        return
+    for index, word in enumerate(job.extra_args):
+        if word.partition("=")[0] == _OPTION:
+            yield ("extra_args", index), _OPTION

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import NcclTestJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
-from megatron_eks.plan.jobs.layout import capacity_bytes
-from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
-from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.pods import Images, Program, log_directory, ranks
+from megatron_eks.plan.jobs.resources import gpu_instance, gpus_per_node, job_gpus
+from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, no_meaning
+from megatron_eks.plan.jobs.training import capacity_bytes
 from megatron_eks.predict.memory import GIB
 
 _BITS = 8
@@ -34,34 +34,34 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     if job.min_bytes > job.max_bytes:
         found = f"{job.min_bytes} is above max_bytes {job.max_bytes}"
         yield Finding(Code.MESSAGE_SIZES, ("min_bytes",), found, "use at most max_bytes")
-    pool = gpu_pool(job, cluster)
-    if pool is not None:
-        if job.nodes > 1 and _pass_mark(job, INSTANCES[pool.instance_type]) is None:
-            found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
-            remedy = "give one of your own, or the test passes whatever it measures"
-            yield warning(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy)
-        if job.nodes == 1 and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1:
-            found = "one GPU has no other to reduce with, and nothing is measured"
-            yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
-        elif job.nodes == 1 and job.pass_busbw_gb_s is None:
-            found = "one node measures NVLink alone, without EFA and without a mark"
-            remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
-            yield warning(Code.UNKNOWN_FACT, ("nodes",), found, remedy)
-        if job.pass_busbw_gb_s is None and job.min_bytes <= job.max_bytes < _MARK_BYTES:
-            yield from _too_small(job, INSTANCES[pool.instance_type])
-        yield from _says_little(job, INSTANCES[pool.instance_type])
-        yield from _reachable(job, INSTANCES[pool.instance_type])
-        gpu = INSTANCES[pool.instance_type].gpu
-        room = capacity_bytes(INSTANCES[pool.instance_type])
-        if job.max_bytes > room:
-            found = f"{job.max_bytes / GIB:.1f} GiB do not fit {gpu.name}"
-            yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
+    instance = gpu_instance(job, cluster)
+    if instance is None:
+        return
+    if job.nodes > 1 and _pass_mark(job, instance) is None:
+        found = f"no published all-reduce of {instance.name} to take a pass mark from"
+        remedy = "give one of your own, or the test passes whatever it measures"
+        yield warning(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy)
+    if job_gpus(job, instance) == 1:
+        found = "one GPU has no other to reduce with, and nothing is measured"
+        yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
+    elif job.nodes == 1 and job.pass_busbw_gb_s is None:
+        found = "one node measures NVLink alone, without EFA and without a mark"
+        remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
+        yield warning(Code.UNKNOWN_FACT, ("nodes",), found, remedy)
+    yield from _too_small(job, instance)
+    yield from _says_little(job, instance)
+    yield from _reachable(job, instance)
+    room = capacity_bytes(instance)
+    if job.max_bytes > room:
+        found = f"{job.max_bytes / GIB:.1f} GiB do not fit {instance.gpu.name}"
+        yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
 
 
 def _too_small(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     """Yield messages that are too small for the mark that the catalogue has."""
     mark = _pass_mark(job, instance)
-    if mark is not None:
+    catalogued = mark is not None and job.pass_busbw_gb_s is None
+    if catalogued and job.min_bytes <= job.max_bytes < _MARK_BYTES:
         found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"
         remedy = f"use at least {_MARK_BYTES}, or give pass_busbw_gb_s"
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
@@ -76,8 +76,7 @@ def _says_little(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     if job.max_bytes < _BANDWIDTH_BYTES and mark >= usual * _LOW_SHARE:
         found = f"messages of {job.max_bytes} bytes are a matter of latency: none makes {mark:g}"
         remedy = f"use at least {_BANDWIDTH_BYTES}, such as the default, to measure bandwidth"
-        path = ("max_bytes",)
-        yield warning(Code.MESSAGE_SIZES, path, found, remedy)
+        yield warning(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
     elif job.max_bytes >= _BANDWIDTH_BYTES and mark < usual * _LOW_SHARE:
         found = f"{mark:g} GB/s, and {instance.name} reaches {usual:g}: it passes without EFA too"
         path = ("pass_busbw_gb_s",)
@@ -91,7 +90,7 @@ def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     Each byte goes to other nodes 2 (n-1)/n times at least, and is counted 2 (r-1)/r times for r
     ranks (nccl-tests, doc/PERFORMANCE.md). Inside a node NVLink SHARP, since Hopper, sends once.
     """
-    mark, ranks = job.pass_busbw_gb_s, job.nodes * gpus_per_node(job, instance)
+    mark, ranks = job.pass_busbw_gb_s, job_gpus(job, instance)
     if mark is None or ranks == 1:
         return
     counted = 2 * (ranks - 1) / ranks

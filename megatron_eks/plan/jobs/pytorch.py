@@ -1,104 +1,72 @@
-"""Plans of `kind: fsdp` and `kind: ddp`: PyTorch's own ways to train on many GPUs."""
+"""Plans and checks of `kind: fsdp` and `kind: ddp`: PyTorch's own ways to train."""
 
-from megatron_eks.catalog.instances import InstanceType
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan, Training
+from megatron_eks.config.slips import of_place
+from megatron_eks.config.unsupported import torch_unsupported
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import (
+from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_disk, check_saving
+from megatron_eks.plan.jobs.corpora import check_epochs
+from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.memory import check_host, smaller, verdict
+from megatron_eks.plan.jobs.models import (
+    check_meaning,
+    check_model,
+    check_start,
+    check_values,
+    model_shape,
+)
+from megatron_eks.plan.jobs.paths import (
+    check_tokenizer,
+    from_the_hub,
+    gated,
+    is_repository,
+    outside,
+)
+from megatron_eks.plan.jobs.pods import (
     Images,
     Program,
     config_file,
-    gpus_per_node,
     guard_args,
-    job_goodput,
     log_directory,
+    plan_training,
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.layout import capacity_bytes, hardware, model_shape
-from megatron_eks.predict.layout import Batch, Layout
-from megatron_eks.predict.memory import MemoryEstimate
-from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.replicas import (
-    CHECKPOINT_BYTES_PER_PARAMETER,
-    estimate_copied,
-    estimate_sharded,
+from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, gpus_per_node, job_gpus
+from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, check_workers, no_meaning
+from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
+from megatron_eks.plan.jobs.training import (
+    at_fewest_nodes,
+    checkpoint_bytes,
+    job_memory,
+    step_tokens,
 )
-from megatron_eks.predict.throughput import Speed, fsdp_speed
+from megatron_eks.predict.parameters import parameters
 
 
 def plan_fsdp(job: FsdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
-    instance = cluster.pool(job.pool).instance
-    training = _training(job, cluster, fsdp_memory(job, model_shape(job.model), instance))
+    training = plan_training(job, cluster)
     program = _program("train_fsdp", job, cluster)
     return ranks(job, cluster, images, program, training=training)
 
 
 def plan_ddp(job: DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; it needs no operator."""
-    instance = cluster.pool(job.pool).instance
-    training = _training(job, cluster, ddp_memory(job, model_shape(job.model), instance))
+    training = plan_training(job, cluster)
     program = _program("train_ddp", job, cluster)
     return ranks(job, cluster, images, program, training=training, workload="indexed_job")
-
-
-def fsdp_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
-    """Estimate the memory of a rank that holds a share of the model."""
-    per_node = gpus_per_node(job, instance)
-    shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
-    return estimate_sharded(
-        model, _batch(job), capacity_bytes(instance), shards=shards, loss="pieces"
-    )
-
-
-def ddp_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
-    """Estimate the memory of a rank that holds the whole model."""
-    return estimate_copied(model, _batch(job), capacity_bytes(instance), loss="pieces")
-
-
-def _batch(job: TorchRun) -> Batch:
-    training = job.training
-    return Batch(
-        micro_batch_size=training.train_batch_size,
-        sequence_length=training.sequence_length,
-        microbatches=1,
-        recompute="full" if training.activation_checkpointing else "none",
-    )
-
-
-def _training(job: TorchRun, cluster: ClusterPlan, memory: MemoryEstimate) -> Training:
-    instance = cluster.pool(job.pool).instance
-    model, training = model_shape(job.model), job.training
-    gpus = job.nodes * gpus_per_node(job, instance)
-    layout = _layout(gpus)
-    speed = torch_speed(job, model, instance)
-    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    tokens = training.max_steps * training.train_batch_size * gpus * training.sequence_length
-    corpus = job.data.corpus_tokens
-    return Training(
-        model=model,
-        layout=layout,
-        memory=memory,
-        speed=speed,
-        goodput=job_goodput(job, cluster, gpus, size, speed) if speed else None,
-        checkpoint_bytes=size,
-        tokens=tokens,
-        epochs=tokens / corpus if corpus else None,
-    )
-
-
-def torch_speed(job: TorchRun, model: ModelShape, instance: InstanceType) -> Speed | None:
-    """Predict the steps of a run; None where the GPU's peak is unknown."""
-    layout, found = _layout(job.nodes * gpus_per_node(job, instance)), hardware(instance)
-    # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
-    return fsdp_speed(model, layout, _batch(job), found) if found else None
-
-
-def _layout(gpus: int) -> Layout:
-    return Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
 
 
 def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
@@ -114,3 +82,184 @@ def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
         files=files,
         secrets=(token,) if token else (),
     )
+
+
+# datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
+_CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
+
+# Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
+_CONFIGURED = {
+    "HuggingFaceTB/cosmopedia": "stories",
+    "HuggingFaceTB/smollm-corpus": "fineweb-edu-dedup",
+    "allenai/c4": "en",
+    "wikitext": "wikitext-103-raw-v1",
+    "Salesforce/wikitext": "wikitext-103-raw-v1",
+    "wikimedia/wikipedia": "20231101.en",
+}
+# Corpora that a script in their repository puts together, as of 2026-11: datasets 4 runs none
+# (its release notes; EleutherAI/lm-evaluation-harness issue 3171 has tried many of them).
+_BY_SCRIPT = frozenset(
+    {
+        *("EleutherAI/pile", "allenai/dolma", "codeparrot/github-code"),
+        *("c4", "legacy-datasets/c4", "legacy-datasets/wikipedia", "wikipedia"),
+        *("togethercomputer/RedPajama-Data-1T", "togethercomputer/RedPajama-Data-1T-Sample"),
+    }
+)
+
+
+def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield everything wrong with a job of FSDP."""
+    yield from _check(job, cluster)
+    instance = gpu_instance(job, cluster)
+    alone = instance is not None and gpus_per_node(job, instance) == 1
+    if job.training.sharding == "hybrid" and alone and job.nodes > 1:
+        found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
+        yield warning(Code.NO_MEANING, ("training", "sharding"), found, "use full")
+
+
+def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield everything wrong with a job of DDP."""
+    yield from _check(job, cluster)
+    # An Indexed Job knows the rank of each pod beforehand.
+    yield from no_meaning(job, ("rendezvous", "elastic"))
+    if "sharding" in job.training.model_fields_set:
+        found = "DDP copies the model to every GPU"
+        yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
+
+
+def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
+    yield from check_runtime(job, cluster)
+    yield from check_gpus(job, cluster)
+    model_findings = list(check_model(job.model))
+    yield from model_findings
+    yield from check_start(job)
+    yield from check_checkpoint_paths(job)
+    yield from _training(job)
+    yield from _data(job, cluster)
+    pool = gpu_pool(job, cluster)
+    if pool is not None and not has_errors(model_findings):
+        yield from check_meaning(job.model)
+        trained = job.checkpoint.pretrained is not None
+        yield from check_values(job.model, trained=trained)
+        instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
+        yield from check_workers(instance, job.data.num_workers)
+        yield from _model(job, model, instance)
+        yield from check_rate(job, parameters(model))
+        smallest = at_fewest_nodes(job)
+        remedy = partial(smaller, smallest, model, pool)
+        memory = job_memory(smallest, model, instance)
+        yield from verdict(memory, instance, ("training",), remedy, job.runtime.elastic)
+        yield from check_disk(job, model, cluster)
+        if isinstance(job, FsdpJob):
+            # Each copy of a hybrid layout is on one node, which stages all of it.
+            copies = 1 if job.training.sharding == "hybrid" else smallest.nodes
+            yield from check_host(job, instance, checkpoint_bytes(job, model) // copies)
+        yield from check_saving(job, model, pool, cluster)
+        if job.data.corpus_tokens is not None:
+            step = step_tokens(job, job_gpus(job, instance))
+            yield from check_epochs(job, step, job.data.corpus_tokens)
+
+
+def _training(job: TorchRun) -> Iterator[Finding]:
+    training, checkpoint = job.training, job.checkpoint
+    yield from check_optimizer(training)
+    if training.warmup_iters >= training.max_steps:
+        found = f"{training.warmup_iters} warm-up steps of {training.max_steps}"
+        remedy = f"use fewer than {training.max_steps}"
+        yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
+    intervals = (
+        ("checkpoint", "interval", "checkpoint"),
+        ("training", "validation_interval", "one"),
+        ("training", "log_interval", "one"),
+    )
+    for block, name, what in intervals:
+        part = getattr(job, block)
+        if getattr(part, name) > training.max_steps and name in part.model_fields_set:
+            found = f"the run ends after {training.max_steps} steps, before the first {what}"
+            remedy = f"use at most {training.max_steps}"
+            yield warning(Code.SCHEDULE, (block, name), found, remedy)
+    if checkpoint.format == "torch":
+        found = "PyTorch saves in its own distributed format"
+        yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
+
+
+def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
+    names = {"dataset": job.data.dataset, "tokenizer": job.data.tokenizer}
+    places: list[tuple[Path, str | None]] = [
+        (("checkpoint", "directory"), job.checkpoint.directory),
+        (("checkpoint", "pretrained"), job.checkpoint.pretrained),
+    ]
+    for key, name in names.items():
+        path = ("data", key)
+        if name.startswith("/"):
+            places.append((path, name))
+        elif not is_repository(name):
+            found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
+            remedy = of_place(name, key) or "use /PATH, or OWNER/NAME"
+            yield Finding(Code.DATA_SOURCE, path, found, remedy)
+        else:
+            yield from from_the_hub(job, path, name, cluster)
+            if not job.token_secret:
+                yield from gated(path, name)
+    yield from outside(places, cluster)
+    if job.data.dataset.endswith((".bin", ".idx")):
+        found = f"{job.data.dataset!r} is a file, not a prefix"
+        remedy = f"write {job.data.dataset[:-4]}"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    elif job.data.dataset.startswith("/") and any(sign in job.data.dataset for sign in "*?["):
+        found = f"{job.data.dataset} is a pattern, and one file, prefix or data set is read"
+        remedy = "prepare the files by a job of kind data_prep, which takes patterns"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
+        found = f"{job.data.dataset} does not hold a JSON object on each line"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
+    yield from check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
+    if job.data.dataset in _BY_SCRIPT:
+        found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
+        remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
+        yield warning(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    yield from _configuration(job)
+
+
+def _configuration(job: TorchRun) -> Iterator[Finding]:
+    """Yield a configuration that is missing, that no data set has, or that files have not."""
+    place: Path = ("data", "configuration")
+    configuration = job.data.configuration
+    if job.data.dataset in _CONFIGURED and not configuration:
+        found = f"{job.data.dataset} has several configurations, and none is named"
+        remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
+        yield Finding(Code.DATA_SOURCE, place, found, remedy)
+    elif configuration is not None and not _CONFIGURATION.fullmatch(configuration):
+        found = f"{configuration!r} is no name of a configuration"
+        remedy = "use one that the data set's page lists, such as en, or leave it out"
+        yield Finding(Code.DATA_SOURCE, place, found, remedy)
+    if configuration and job.data.dataset.startswith("/"):
+        found = "files have no configuration"
+        yield Finding(Code.NO_MEANING, place, found, "remove it")
+
+
+def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+    if model.num_experts is not None:
+        found = "mixtures of experts need expert parallelism, which this kind does not have"
+        yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
+    if model.multi_latent_attention:
+        found = "this kind's programs have no latent attention"
+        path: Path = ("model", "multi_latent_attention")
+        yield Finding(Code.LAYOUT_HEADS, path, found, "use kind: megatron")
+    if model.num_attention_heads % model.num_query_groups:
+        found = (
+            f"{model.num_query_groups} query groups do not divide "
+            f"{model.num_attention_heads} attention heads"
+        )
+        remedy = "use a divisor of the number of heads"
+        yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
+    if job.training.precision == "fp8" and not instance.gpu.has_fp8:
+        found = f"{instance.gpu.name} has no FP8"
+        yield Finding(Code.PRECISION, ("training", "precision"), found, "use bf16")
+    else:
+        yield from torch_unsupported(job)
+    if job.training.sequence_length > model.max_position_embeddings:
+        most = model.max_position_embeddings
+        found = f"{job.training.sequence_length} positions, and the model has {most}"
+        remedy = f"use at most {most}"
+        yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)

@@ -7,10 +7,10 @@ from itertools import product
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronRun
-from megatron_eks.plan.jobs.common import gpus_per_node
-from megatron_eks.plan.jobs.layout import job_layout, job_memory, job_speed
-from megatron_eks.plan.jobs.layout_checks import check_layout
-from megatron_eks.plan.jobs.memory_checks import fits
+from megatron_eks.plan.jobs.layout import check_layout
+from megatron_eks.plan.jobs.memory import fits
+from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
+from megatron_eks.plan.jobs.training import changed, job_memory, job_speed
 from megatron_eks.predict.memory import MemoryEstimate
 from megatron_eks.predict.throughput import Speed
 
@@ -36,9 +36,8 @@ def evaluate(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Can
     """Return a job's own layout; None where it is none, or the GPU's peak is unknown."""
     if any(True for _ in check_layout(job, model, instance)):
         return None
-    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    speed = job_speed(job, model, layout, instance)
-    return Candidate(job, job_memory(job, model, layout, instance), speed) if speed else None
+    speed = job_speed(job, model, instance)
+    return Candidate(job, job_memory(job, model, instance), speed) if speed else None
 
 
 def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[Candidate]:
@@ -56,7 +55,7 @@ def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[
 
 def _variants(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[MegatronRun]:
     """Yield the job in every parallelism whose sizes divide what they must."""
-    gpus, batch = job.nodes * gpus_per_node(job, instance), job.training.global_batch_size
+    gpus, batch = job_gpus(job, instance), job.training.global_batch_size
     experts = _divisors(model.num_experts) if model.num_experts else [1]
     for tensor, pipeline, context, expert in product(
         _divisors(gpus_per_node(job, instance)),
@@ -68,17 +67,18 @@ def _variants(job: MegatronRun, model: ModelShape, instance: InstanceType) -> It
         if gpus % inner or batch % (gpus // inner) or gpus % (expert * pipeline):
             continue
         for virtual in _divisors(model.num_layers // pipeline) if pipeline > 1 else [1]:
-            changes = {
-                "tensor": tensor,
-                "pipeline": pipeline,
-                "virtual_pipeline": virtual if virtual > 1 else None,
-                "context": context,
-                "expert": expert,
-                "expert_tensor": 1 if model.num_experts else None,
-                "sequence_parallel": True,
-                "distributed_optimizer": True,
-            }
-            yield job.model_copy(update={"parallelism": job.parallelism.model_copy(update=changes)})
+            yield changed(
+                job,
+                "parallelism",
+                tensor=tensor,
+                pipeline=pipeline,
+                virtual_pipeline=virtual if virtual > 1 else None,
+                context=context,
+                expert=expert,
+                expert_tensor=1 if model.num_experts else None,
+                sequence_parallel=True,
+                distributed_optimizer=True,
+            )
 
 
 def _microbatches(
@@ -89,18 +89,19 @@ def _microbatches(
     A larger microbatch never needs less memory, so the first that does not fit ends the row. A
     sequence is split only where a whole one is the microbatch: half of two is as much work as one.
     """
-    data = job.nodes * gpus_per_node(job, instance) // job.parallelism.model_gpus
+    data = job_gpus(job, instance) // job.parallelism.model_gpus
     sizes = _divisors(job.training.global_batch_size // data)
     for again in _RECOMPUTE:
         for size in sizes if job.parallelism.context == 1 else (1,):
-            changes = {
-                "micro_batch_size": size,
-                "recompute": again,
-                "recompute_method": "uniform" if again == "full" else None,
-                "recompute_layers": 1 if again == "full" else None,
-            }
-            training = job.training.model_copy(update=changes)
-            found = evaluate(job.model_copy(update={"training": training}), model, instance)
+            variant = changed(
+                job,
+                "training",
+                micro_batch_size=size,
+                recompute=again,
+                recompute_method="uniform" if again == "full" else None,
+                recompute_layers=1 if again == "full" else None,
+            )
+            found = evaluate(variant, model, instance)
             if found is not None and not fits(found.memory):
                 break
             if found is not None:

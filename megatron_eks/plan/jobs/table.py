@@ -7,20 +7,11 @@ from typing import Any
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import JobPlan
-from megatron_eks.plan.jobs import (
-    convert,
-    data_prep,
-    fetch,
-    megatron,
-    megatron_checks,
-    nccl,
-    pytorch,
-    pytorch_checks,
-)
-from megatron_eks.plan.jobs.common import Images
-from megatron_eks.plan.jobs.s3_checks import check_repositories, check_s3
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.data_access import check_exported, check_s3
+from megatron_eks.plan.jobs import convert, data_prep, fetch, megatron, nccl, pytorch
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.pods import Images
 
 
 @dataclass(frozen=True)
@@ -33,10 +24,10 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "megatron": Kind(megatron_checks.check, megatron.plan),
-    "megatron_bridge": Kind(megatron_checks.check_bridge, megatron.plan_bridge),
-    "fsdp": Kind(pytorch_checks.check_fsdp, pytorch.plan_fsdp),
-    "ddp": Kind(pytorch_checks.check_ddp, pytorch.plan_ddp),
+    "megatron": Kind(megatron.check, megatron.plan),
+    "megatron_bridge": Kind(megatron.check_bridge, megatron.plan_bridge),
+    "fsdp": Kind(pytorch.check_fsdp, pytorch.plan_fsdp),
+    "ddp": Kind(pytorch.check_ddp, pytorch.plan_ddp),
     "data_prep": Kind(data_prep.check, data_prep.plan),
     "fetch": Kind(fetch.check, fetch.plan),
     "convert_checkpoint": Kind(convert.check, convert.plan),
@@ -48,7 +39,7 @@ def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job on its cluster, errors and warnings."""
     yield from KINDS[job.kind].check(job, cluster)
     yield from check_s3(job)
-    yield from check_repositories(job, cluster)
+    yield from check_exported(job, cluster)
 
 
 def plan_job(job: AnyJob, cluster: ClusterPlan, images: Images) -> JobPlan:

@@ -9,13 +9,18 @@ from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.job import FsdpJob, Job, NcclTestJob, Runtime
 from megatron_eks.config.training import Checkpoint, FsdpData, FsdpTraining
-from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY
+from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs import nccl, pytorch
-from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
-from megatron_eks.plan.platform import VALIDATION_PRIORITY
-from megatron_eks.plan.pools import PoolPlan
-from megatron_eks.plan.resources import Resources, cpu_limit_millis, cpu_resources, gpu_resources
+from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
+from megatron_eks.plan.jobs.pods import Images, Program, task
+from megatron_eks.plan.jobs.resources import (
+    Resources,
+    cpu_resources,
+    gpu_resources,
+    whole_node,
+)
 
 # Two nodes make a network.
 _NODES = 2
@@ -81,7 +86,7 @@ def _all_reduce(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan
 def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Demand of one node what checkpoints are planned with."""
     lustre = cluster.storage.lustre
-    mark = int(lustre.throughput_mb_s * WRITE_EFFICIENCY)
+    mark = int(lustre.write_mb_s)
     args = ("--directory", f"{lustre.mount_path}/cache", "--pass-mb-s", str(mark))
     program = Program("storage_bench", args, {}, {})
     resources = _small(pool.instance)
@@ -132,7 +137,7 @@ def _job(name: str, pool: PoolPlan) -> Job:
 
 
 def _small(instance: InstanceType) -> Resources:
-    cpu = min(_CPU_MILLIS, cpu_limit_millis(instance, instance.gpus))
+    cpu = min(_CPU_MILLIS, whole_node(instance).cpu_millis)
     memory = min(_MEMORY_MIB, instance.memory_mib // 2)
     return cpu_resources(cpu, memory)
 

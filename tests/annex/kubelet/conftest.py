@@ -23,7 +23,7 @@ from megatron_eks.demo.images import megatron, stand_in_images, torch
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.annex.pids import descendants

@@ -7,7 +7,7 @@ import pytest
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.quantity import quantity
-from megatron_eks.plan.resources import gpu_resources
+from megatron_eks.plan.jobs.resources import gpu_resources
 from tests.charts.rendered import cluster
 
 LAYERS = "topology.k8s.aws/network-node-layer-"

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
-from megatron_eks.plan.job import Rendezvous
+from megatron_eks.plan.jobs.job import Rendezvous
 from megatron_eks.project import ROOT
 from tests.annex import jobs
 from tests.charts import rendered

@@ -25,7 +25,7 @@ from megatron_eks.ops.kube import (
 )
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
-from megatron_eks.plan.job import JOB_LABEL
+from megatron_eks.plan.jobs.job import JOB_LABEL
 from megatron_eks.project import ROOT, load_project
 from tests import command
 from tests.annex import jobs

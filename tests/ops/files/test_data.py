@@ -10,7 +10,7 @@ import pytest
 
 from megatron_eks.ops import programs
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.job import MIB
+from megatron_eks.plan.jobs.job import MIB
 from megatron_eks.project import ROOT
 from tests import hostile
 from tests.programs.s3_world import BUCKET

@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.preflight.facts import Reservation, Subject
 from megatron_eks.ops.aws.reservation import OVER
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.cluster.pools import PoolPlan
 
 # EC2 begins to end a block's instances half an hour before its end, EKS scales down ten minutes
 # earlier (EKS User Guide, "Create a managed node group with Capacity Blocks for ML").

@@ -8,7 +8,7 @@ from megatron_eks.ops.aws.capacity import UNKNOWN_CODE, offers_of, quota_of
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Quota, Reservation
 from megatron_eks.ops.aws.reservation import described, utc
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")
 _VPCS = ("VPCs per Region", "vpc", "L-F678F1CE")

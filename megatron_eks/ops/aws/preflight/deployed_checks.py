@@ -11,7 +11,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.job_access import REMEDY
 from megatron_eks.ops.aws.preflight.facts import EksCluster, Subject
 from megatron_eks.ops.checks import in_aws
-from megatron_eks.plan.cluster import EVENT_TTL
+from megatron_eks.plan.cluster.cluster import EVENT_TTL
 
 # Deploying a new version and moving jobs takes planning.
 _SUPPORT_SOON = timedelta(days=60)
@@ -43,7 +43,7 @@ def _event_ttl(subject: Subject) -> Iterator[Finding]:
         (least or 0) <= (_seconds(EVENT_TTL) or 0) <= (most or math.inf)
     ):
         found = f"events live for {EVENT_TTL}, EKS takes {' to '.join(subject.facts.event_ttl)}"
-        remedy = "set EVENT_TTL in megatron_eks/plan/cluster.py to one of these"
+        remedy = "set EVENT_TTL in megatron_eks/plan/cluster/cluster.py to one of these"
         yield Finding(Code.EVENT_TTL, ("kubernetes_version",), found, remedy)
 
 

@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.node_groups import NodeGroup
 from megatron_eks.ops.checks import Unknown
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.preflight.facts import Group, Subject
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.output import count
-from megatron_eks.plan.network import node_addresses
+from megatron_eks.plan.cluster.network import node_addresses
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 LUSTRE_PORTS = (988, *range(1018, 1024))

@@ -9,7 +9,7 @@ from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.facts import Caller, Denied
 from megatron_eks.ops.aws.session import if_there
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"
 

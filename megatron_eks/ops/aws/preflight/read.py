@@ -13,7 +13,7 @@ from megatron_eks.ops.aws.preflight.capacity_facts import offers, quotas, reserv
 from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _Found = TypeVar("_Found")
 

@@ -3,7 +3,7 @@
 from megatron_eks.ops.checks import KUBERNETES, Check, Result, judged
 from megatron_eks.ops.kube.preflight import node_checks, platform_checks
 from megatron_eks.ops.kube.preflight.facts import Live
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 
 def _has_nodes(live: Live) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from megatron_eks.ops.checks import Unknown
 from megatron_eks.ops.kube.room import NodeRoom
-from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 OPERATOR = "training-operator"
 WEBHOOK = "validator.training-operator.kubeflow.org"

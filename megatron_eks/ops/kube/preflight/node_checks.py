@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.checks import in_kubernetes
 from megatron_eks.ops.kube.preflight.facts import Live
 from megatron_eks.ops.kube.room import NodeRoom
-from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 
 _TYPE = "node.kubernetes.io/instance-type"
 _ZONE = "topology.kubernetes.io/zone"

@@ -1,0 +1,135 @@
+"""Who may administer the cluster and reach its API endpoint, and what is refused of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from megatron_eks.catalog.regions import PARTITIONS
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.plan.cluster.network import PRIVATE_NETWORKS, check_listed_once, parse_network
+
+
+@dataclass(frozen=True)
+class AccessPlan:
+    """Administrators, and the API endpoint."""
+
+    admin_role_arns: tuple[str, ...]
+    public_cidrs: tuple[str, ...]
+    deletion_protection: bool
+    bastion: bool
+    """Whether an instance in the VPC forwards to the private endpoint, through SSM."""
+
+
+DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
+# RFC 5737: TEST-NET-1 to 3, for documentation.
+_DOCUMENTATION_NETWORKS = tuple(
+    map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
+)
+
+
+# A public range of more addresses than this is nobody's office.
+_WIDEST_PREFIX = 8
+_OFFICE_PREFIX = 16
+# Amazon EKS endpoints and quotas, "Public endpoint access CIDR ranges per cluster".
+_MOST_RANGES = 40
+
+
+def check_access(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield what keeps people out, or lets everybody in."""
+    access = config.access
+    yield from _boundary(config)
+    for index, arn in enumerate(access.admin_role_arns):
+        path: Path = ("access", "admin_role_arns", index)
+        if f":{DOCUMENTATION_ACCOUNT}:" in arn:
+            yield _documentation(path, arn, "the role that administers the cluster")
+        yield from _role(path, arn)
+    for index, cidr in enumerate(access.public_cidrs):
+        yield from _public_cidr(("access", "public_cidrs", index), cidr)
+    if len(access.public_cidrs) > _MOST_RANGES:
+        found = f"{len(access.public_cidrs)} ranges"
+        remedy = f"use at most {_MOST_RANGES}: EKS takes no more"
+        yield Finding(Code.TOO_MANY_RANGES, ("access", "public_cidrs"), found, remedy)
+    yield from check_listed_once(("access", "admin_role_arns"), access.admin_role_arns)
+    yield from check_listed_once(("access", "public_cidrs"), access.public_cidrs)
+    made = config.existing_cluster is None
+    if made and not access.public_cidrs and access.private_route is None:
+        yield Finding(
+            Code.NO_WAY_IN,
+            ("access", "public_cidrs"),
+            "no address range: the API endpoint is private, and no way into the VPC is named",
+            "list your address range, or set access.private_route: vpn, ssm_bastion or cloudshell",
+        )
+
+
+def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
+    network, problem = parse_network(path, cidr)
+    outward = "use the public address of your office or VPN"
+    if problem:
+        yield problem
+    elif any(network.subnet_of(private) for private in PRIVATE_NETWORKS):
+        found = f"{cidr} is private; nobody reaches a public endpoint from it, and EKS refuses it"
+        yield Finding(Code.CIDR, path, found, outward)
+    elif network.prefixlen < _WIDEST_PREFIX:
+        whom = "half the world" if network.prefixlen else "the whole internet"
+        found, remedy = f"{cidr} lets {whom} try to log in", "list the ranges people connect from"
+        yield Finding(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy)
+    elif network.prefixlen < _OFFICE_PREFIX and network.is_global:
+        found = f"{cidr} lets {network.num_addresses} addresses try to log in"
+        remedy = "list the ranges people connect from: an office or VPN has /24 to /32"
+        yield warning(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy)
+    elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
+        yield _documentation(path, cidr, "the address range people connect from")
+    elif not network.is_global or network.is_multicast:
+        found = f"nobody connects from an address of {cidr}"
+        yield Finding(Code.CIDR, path, found, outward)
+
+
+def _documentation(path: Path, value: str, meaning: str) -> Finding:
+    found = f"{value} is a documentation value"
+    remedy = f"replace it with {meaning} before deploying"
+    return warning(Code.DOCUMENTATION_VALUE, path, found, remedy)
+
+
+_LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
+_SSO_PATH = "aws-reserved/sso.amazonaws.com/"
+
+
+def _role(path: Path, arn: str) -> Iterator[Finding]:
+    place, _, name = arn.split(":role/", 1)[1].rpartition("/")
+    found = remedy = ""
+    if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
+        found = f"the last part names the role with {len(name)} characters; IAM takes 1 to 64"
+        remedy = "use the ARN that `aws iam get-role` prints"
+    elif place.startswith("aws-service-role/"):
+        found = f"{name} belongs to a service: nobody can assume it"
+        remedy = "use a role that people assume"
+    elif name.startswith("AWSReservedSSO_") and not place.startswith(_SSO_PATH.rstrip("/")):
+        # EKS User Guide, "Create access entries": a role's path belongs to the ARN, unlike in the
+        # aws-auth ConfigMap.
+        found = f"{name} is a role of IAM Identity Center, whose ARN has a path"
+        remedy = f"use ...:role/{_SSO_PATH}[REGION/]{name}, as `aws iam get-role` prints it"
+    if found:
+        yield Finding(Code.ROLE, path, found, remedy)
+
+
+def admin_accounts(config: ClusterConfig) -> set[str]:
+    """Return the accounts of the administrators: what is deployed is deployed to one of them."""
+    return {role.split(":")[4] for role in config.access.admin_role_arns}
+
+
+def _boundary(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a boundary of another partition, or neither of AWS's policies nor of the account."""
+    arn, path = config.permissions_boundary_arn, ("permissions_boundary_arn",)
+    if arn is None:
+        return
+    theirs, account = arn.split(":")[1], arn.split(":")[4]
+    if account not in {"aws", *admin_accounts(config)}:
+        found = f"a policy of account {account}, and the administrators are of another"
+        remedy = "use a policy of the account that you deploy to"
+        yield warning(Code.ANOTHER_ACCOUNT, path, found, remedy)
+    partition = PARTITIONS.get(config.region)
+    if partition not in {None, theirs}:
+        found = f"a policy of partition {theirs!r} bounds no role in {config.region}"
+        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")

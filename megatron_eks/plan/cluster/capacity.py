@@ -1,0 +1,180 @@
+"""How the nodes of a pool are bought, and what AWS refuses or never gives."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
+from typing import Literal
+
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.config.cluster import (
+    Capacity,
+    CapacityBlock,
+    ClusterConfig,
+    GpuPool,
+    OnDemand,
+    Reservation,
+)
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path, warning
+
+_BLOCK_WARNING_DAYS = 3
+
+# EC2 User Guide, "Find and purchase Capacity Blocks" and "How Capacity Blocks work".
+_FARTHEST_END_DAYS = 182 + 8 * 7
+_BLOCK_END = (11, 30)
+_MOST_INSTANCES = 64
+
+
+def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
+    """Yield what AWS refuses, or never gives, about where nodes come from."""
+    owners: dict[str, GpuPool] = {}
+    for index, pool in enumerate(config.gpu_pools):
+        capacity = pool.capacity
+        path: Path = ("gpu_pools", index)
+        if pool.placement_group is False and isinstance(capacity, OnDemand) and pool.max_nodes > 1:
+            yield from _apart((*path, "placement_group"), pool.instance_type)
+        if isinstance(capacity, CapacityBlock):
+            yield from _window((*path, "capacity", "ends_at"), capacity, today)
+            yield from _block_type((*path, "capacity", "type"), pool.instance_type)
+            if pool.max_nodes > _MOST_INSTANCES:
+                found = (
+                    f"{pool.max_nodes} nodes, and a Capacity Block has at most {_MOST_INSTANCES}"
+                )
+                remedy = "use a pool for each block"
+                yield warning(Code.CAPACITY_BLOCK_TYPE, (*path, "max_nodes"), found, remedy)
+        if isinstance(capacity, Reservation | CapacityBlock):
+            yield from _placement((*path, "placement_group"), pool)
+            # A group may hold reservations of several types and zones.
+            owner = pool if is_group(capacity.id) else owners.setdefault(capacity.id, pool)
+            yield from _shared((*path, "capacity", "id"), capacity.id, pool, owner)
+
+
+def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
+    end, level = block.ends_at, Level.ERROR
+    days = (_day(end) - today).days if end.tzinfo else 0
+    if end.tzinfo is None:
+        found, remedy = f"{end.isoformat()} has no time zone", f"write it: {end.isoformat()}Z"
+    elif days < 0:
+        found = f"the Capacity Block ended on {end:%Y-%m-%d}: EC2 starts no node in it"
+        remedy = "name a new block and its end, or remove the pool"
+    elif days > _FARTHEST_END_DAYS:
+        found = (
+            f"no Capacity Block ends on {end:%Y-%m-%d}: AWS sells them 8 weeks ahead, for 182 days"
+        )
+        remedy = "use the end that `aws ec2 describe-capacity-reservations` prints"
+    elif days <= _BLOCK_WARNING_DAYS:
+        when, level = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days"), Level.WARNING
+        found = f"the Capacity Block ends {when}, and EKS scales to 0 nodes 40 minutes before"
+        remedy = "save a checkpoint before, and name the next block and its end"
+    elif (end.astimezone(UTC).hour, end.astimezone(UTC).minute) != _BLOCK_END:
+        level = Level.WARNING
+        found = f"{end.isoformat()}, and all Capacity Blocks end at 11:30 UTC"
+        remedy = f"write {end.astimezone(UTC):%Y-%m-%d}T11:30:00Z, or the end that EC2 prints"
+    else:
+        return
+    yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, level)
+
+
+def _day(moment: datetime) -> date:
+    """Return the day in UTC; of the first and last year its own, where UTC's may be none."""
+    inside = MINYEAR < moment.year < MAXYEAR
+    return (moment.astimezone(UTC) if inside else moment).date()
+
+
+def _block_type(path: Path, name: str) -> Iterator[Finding]:
+    instance = INSTANCES.get(name)
+    if instance is not None and not instance.capacity_blocks:
+        found = f"AWS sells no Capacity Blocks of {name}"
+        remedy = "use type: on_demand, reservation or spot"
+        yield Finding(Code.CAPACITY_BLOCK_TYPE, path, found, remedy)
+
+
+def _apart(path: Path, name: str) -> Iterator[Finding]:
+    """Warn of nodes with EFA all over a zone (EC2 User Guide, "Cluster placement groups")."""
+    instance = INSTANCES.get(name)
+    if instance is not None and instance.efa_interfaces:
+        found = f"EC2 may start nodes of {name} far from each other, and EFA is slower between them"
+        remedy = "use auto, or true: one placement group holds them together"
+        yield warning(Code.PLACEMENT_GROUP, path, found, remedy)
+
+
+def _placement(path: Path, pool: GpuPool) -> Iterator[Finding]:
+    if pool.placement_group is True:
+        found = "a new placement group holds nothing of a reservation that was made before it"
+        remedy = "use auto: reserved nodes stand where their reservation is"
+        yield Finding(Code.PLACEMENT_GROUP, path, found, remedy)
+
+
+def _shared(path: Path, reservation: str, pool: GpuPool, owner: GpuPool) -> Iterator[Finding]:
+    here = (pool.instance_type, pool.availability_zone, pool.capacity.type)
+    there = (owner.instance_type, owner.availability_zone, owner.capacity.type)
+    capacities = (pool.capacity, owner.capacity)
+    ends = [each.ends_at for each in capacities if isinstance(each, CapacityBlock)]
+    if here == there and len(set(ends)) > 1:
+        found = f"{reservation} ends at {ends[1].isoformat()} for pool {owner.name!r}"
+        remedy = "write the same end: a Capacity Block has one"
+        yield Finding(Code.SHARED_RESERVATION, (*path[:-1], "ends_at"), found, remedy)
+    if here != there:
+        found = f"{reservation} is pool {owner.name!r}'s: {there[0]} in {there[1]}, as {there[2]}"
+        remedy = "name another: a reservation has one instance type, one zone and one kind"
+        yield Finding(Code.SHARED_RESERVATION, path, found, remedy)
+
+
+CapacityKind = Literal["on_demand", "reservation", "capacity_block", "spot"]
+NodeGroupCapacity = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
+
+_NODE_GROUP: dict[CapacityKind, NodeGroupCapacity] = {
+    "on_demand": "ON_DEMAND",
+    # EKS knows no word for it: a reservation is on-demand capacity, named in the launch template.
+    "reservation": "ON_DEMAND",
+    "capacity_block": "CAPACITY_BLOCK",
+    "spot": "SPOT",
+}
+
+
+@dataclass(frozen=True)
+class CapacityPlan:
+    """Where nodes come from, as node group and launch template must say it together."""
+
+    kind: CapacityKind
+    node_group_type: NodeGroupCapacity
+    reservation_id: str | None
+    """In the launch template; without it EC2 could take any open reservation."""
+    reservation_group: str | None
+    """The ARN of a resource group in its place."""
+    market: Literal["capacity-block"] | None
+    """The launch template's market option; spot stands in the node group, where EKS wants it."""
+    ends_at: datetime | None
+
+
+def is_group(reservation: str) -> bool:
+    """Tell whether a group of reservations is named in the place of one."""
+    return reservation.startswith("arn:")
+
+
+def plan_capacity(capacity: Capacity) -> CapacityPlan:
+    """Plan the capacity of a pool that has passed the checks."""
+    block = capacity if isinstance(capacity, CapacityBlock) else None
+    reserved = capacity if isinstance(capacity, Reservation | CapacityBlock) else None
+    in_group = reserved is not None and is_group(reserved.id)
+    return CapacityPlan(
+        kind=capacity.type,
+        node_group_type=_NODE_GROUP[capacity.type],
+        reservation_id=reserved.id if reserved and not in_group else None,
+        reservation_group=reserved.id if reserved and in_group else None,
+        market="capacity-block" if block else None,
+        ends_at=block.ends_at if block else None,
+    )
+
+
+def in_placement_group(pool: GpuPool, instance: InstanceType) -> bool:
+    """Tell whether a pool's nodes share a cluster placement group of their own.
+
+    On demand, one rack is worth more to EFA than a larger choice of hosts; spot takes what there
+    is. A reservation made outside the group has no capacity in it (eksctl issue 7949), and a
+    Capacity Block stands close together by itself (EC2 User Guide, "Work with Capacity Blocks").
+    `max_nodes` has no say: it must never change a launch template.
+    """
+    if pool.placement_group == "auto":
+        return pool.capacity.type == "on_demand" and instance.efa_interfaces > 0
+    return pool.placement_group

@@ -1,0 +1,290 @@
+"""The plan of a whole cluster, and everything that is refused of its file."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+
+from megatron_eks.catalog import pins
+from megatron_eks.catalog.pricing import PriceList
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.job import AnyJob
+from megatron_eks.plan.cluster.access import AccessPlan, check_access
+from megatron_eks.plan.cluster.capacity import check_capacity
+from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
+from megatron_eks.plan.cluster.egress import check_egress
+from megatron_eks.plan.cluster.existing import check_existing, plan_notes
+from megatron_eks.plan.cluster.images import (
+    ImagePlan,
+    SourcePlan,
+    check_images,
+    check_source,
+    plan_image_source,
+    plan_images,
+)
+from megatron_eks.plan.cluster.lustre import check_lustre
+from megatron_eks.plan.cluster.network import (
+    MINIMUM_IPS_PER_NODE,
+    WARM_IPS_PER_NODE,
+    NetworkPlan,
+    check_network,
+    plan_network,
+)
+from megatron_eks.plan.cluster.platform import PlatformPlan, check_namespace, plan_platform
+from megatron_eks.plan.cluster.pools import (
+    NodeSetup,
+    PoolPlan,
+    SystemNodesPlan,
+    check_pools,
+    plan_node_setup,
+    plan_pool,
+    plan_system_nodes,
+)
+from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
+from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
+from megatron_eks.plan.cluster.zones import check_region, check_zones
+
+# Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
+# VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").
+_ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
+    "vpc-cni": {
+        "enableNetworkPolicy": "true",
+        "env": {
+            "MINIMUM_IP_TARGET": str(MINIMUM_IPS_PER_NODE),
+            # Its default: `strict` closes CoreDNS before any policy can be there (decision 61).
+            "NETWORK_POLICY_ENFORCING_MODE": "standard",
+            "WARM_IP_TARGET": str(WARM_IPS_PER_NODE),
+        },
+    },
+}
+
+
+EVENT_TTL = "1h"
+"""How long events live: the longest that EKS documents (API, KubeApiServerConfigRequest)."""
+
+
+@dataclass(frozen=True)
+class AddonPlan:
+    """One EKS add-on."""
+
+    name: str
+    version: str | None
+    """None: EKS's default, because this release pins none for the Kubernetes version."""
+    service_account: str | None
+    managed_policy: str | None
+    """The AWS managed policy that its service account gets through Pod Identity."""
+    configuration: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """Everything about a cluster that is decided before AWS is asked."""
+
+    name: str
+    eks_name: str
+    """Of the EKS cluster, which may be somebody else's."""
+    stacks: tuple[str, ...]
+    """The parts of the cluster that are stacks of this project."""
+    region: str
+    availability_zones: tuple[str, ...]
+    kubernetes_version: str
+    access: AccessPlan
+    network: NetworkPlan
+    system_nodes: SystemNodesPlan
+    pools: tuple[PoolPlan, ...]
+    storage: StoragePlan
+    data_access: DataAccess
+    images: tuple[ImagePlan, ...]
+    image_source: SourcePlan | None
+    """The repository that images are built from; None: this checkout."""
+    addons: tuple[AddonPlan, ...]
+    platform: PlatformPlan
+    node_setup: NodeSetup
+    prices: PriceList
+    tags: Mapping[str, str]
+    permissions_boundary_arn: str | None
+    notes: tuple[str, ...]
+    """What somebody must see to, because no file says it and nothing is looked up."""
+
+    def pool(self, name: str) -> PoolPlan:
+        """Return the pool of that name; a job's pool is checked before it is planned."""
+        return next(pool for pool in self.pools if pool.name == name)
+
+    @property
+    def tagged_images(self) -> tuple[str, ...]:
+        """Images besides those of jobs that are pinned by tag alone, as nodes pull them."""
+        egress = replace(self.platform.egress, digests=())
+        skipped = () if self.platform.etcd else (pins.ETCD_IMAGE,)
+        found = [egress.image(uri) for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
+        if self.platform.efa_instance_types:
+            found.append(pins.efa_device_plugin_image(self.region))
+        return tuple(uri for uri in found if "@" not in uri)
+
+    def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
+        """Return the plan with digests of images that it knows by tag."""
+        known = tuple((uri, digests[uri]) for uri in self.tagged_images if uri in digests)
+        egress = replace(self.platform.egress, digests=known)
+        return replace(self, platform=replace(self.platform, egress=egress))
+
+    def stack(self, part: str) -> str:
+        """Return the name of one of the cluster's stacks."""
+        return f"{self.name}-{part}"
+
+
+def plan_cluster(
+    config: ClusterConfig, image_tags: Mapping[str, str], jobs: Iterable[AnyJob] = ()
+) -> ClusterPlan:
+    """Plan a cluster for jobs, from a configuration that has passed the checks."""
+    brought = config.existing_cluster is not None
+    data_access = plan_data_access(jobs)
+    return ClusterPlan(
+        name=config.name,
+        eks_name=config.existing_cluster or config.name,
+        stacks=("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster"),
+        region=config.region,
+        availability_zones=config.availability_zones,
+        kubernetes_version=config.kubernetes_version,
+        access=AccessPlan(
+            admin_role_arns=config.access.admin_role_arns,
+            public_cidrs=config.access.public_cidrs,
+            deletion_protection=config.access.deletion_protection,
+            bastion=config.access.private_route == "ssm_bastion",
+        ),
+        network=plan_network(config),
+        system_nodes=plan_system_nodes(config),
+        pools=tuple(plan_pool(pool, config.kubernetes_version) for pool in config.gpu_pools),
+        storage=plan_storage(config),
+        data_access=data_access,
+        images=plan_images(config, image_tags),
+        image_source=plan_image_source(config),
+        addons=tuple(
+            _addon(addon, config.kubernetes_version)
+            for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))
+        ),
+        platform=plan_platform(config),
+        node_setup=plan_node_setup(config),
+        prices=PriceList(
+            config.region,
+            config.prices.instance_hour,
+            config.prices.control_plane_hour,
+            config.prices.nat_hour,
+            config.prices.endpoint_hour,
+            config.prices.lustre_gib_month,
+        ),
+        tags=config.tags,
+        permissions_boundary_arn=config.permissions_boundary_arn,
+        notes=tuple(plan_notes(config, data_access)),
+    )
+
+
+def _addon(addon: pins.Addon, kubernetes_version: str) -> AddonPlan:
+    return AddonPlan(
+        name=addon.name,
+        version=addon.versions.get(kubernetes_version),
+        service_account=addon.service_account,
+        managed_policy=addon.policy,
+        configuration=_ADDON_CONFIGURATION.get(addon.name, {}),
+    )
+
+
+# Every service takes these, letters and digits of all scripts among them: \p{L} and \p{N} in IAM's
+# and FSx's API references; some take more (AWS General Reference, "Tagging AWS resources").
+_TAG_TEXT = re.compile(r"[\w.:/=+@-]([\w .:/=+@-]*[\w.:/=+@-])?")
+_TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
+# A resource takes 50; names and Kubernetes' roles of subnets need some.
+_MOST_TAGS = 40
+
+
+def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
+    """Yield everything wrong with a cluster, errors and warnings."""
+    yield from check_version(config, today)
+    yield from check_region(config)
+    yield from check_zones(config)
+    yield from check_access(config)
+    yield from check_network(config)
+    yield from check_existing(config)
+    yield from check_egress(config, today)
+    yield from check_pools(config)
+    yield from check_ami_releases(config, today)
+    yield from check_capacity(config, today)
+    yield from check_lustre(config)
+    yield from check_mount_path(config)
+    yield from check_key(config)
+    yield from check_images(config)
+    yield from check_source(config)
+    yield from check_namespace(config)
+    yield from _tags(config)
+    yield from _prices(config)
+
+
+def _tags(config: ClusterConfig) -> Iterator[Finding]:
+    if len(config.tags) > _MOST_TAGS:
+        found, remedy = f"{len(config.tags)} tags", f"use at most {_MOST_TAGS}; AWS takes 50"
+        yield Finding(Code.TAG, ("tags",), found, remedy)
+    lower = [key.lower() for key in config.tags]
+    for index, key in enumerate(config.tags):
+        if lower[index] in lower[:index]:
+            found = f"{key!r} differs from another key in capitals only, which IAM does not take"
+            yield Finding(Code.TAG, ("tags", key), found, "use one of them")
+    for key, value in config.tags.items():
+        if problem := _tag(key, value):
+            yield Finding(Code.TAG, ("tags", key), *problem)
+
+
+def _tag(key: str, value: str) -> tuple[str, str] | None:
+    """Say what AWS does not take of a tag, and what to do."""
+    if key.lower().startswith("aws:"):
+        return "tags that start with 'aws:' belong to AWS", "use another key"
+    if key.lower() == "name" or key.startswith("kubernetes.io/"):
+        return f"{key!r} is set by this project on each resource", "use another key"
+    if not key or not value:
+        # CloudFormation's schemas of AWS::ECR::Repository, AWS::EKS::Addon and others: at least
+        # one character, unlike the services themselves.
+        missing = "value" if key else "key"
+        return f"a tag without a {missing}", f"give it a {missing}, or remove it"
+    if not _TAG_TEXT.fullmatch(key) or not _TAG_TEXT.fullmatch(value):
+        remedy = "use letters, digits, spaces and _ . : / = + - @"
+        return "a key or value with signs that AWS does not take", remedy
+    if len(key) > _TAG_KEY_LENGTH or len(value) > _TAG_VALUE_LENGTH:
+        found = f"a key of {len(key)} and a value of {len(value)} characters"
+        return found, "use at most 128 for the key and 256 for the value"
+    return None
+
+
+# List prices, as in `catalog/pricing.py`: discounts take two thirds at most, and no region costs
+# twice what the cheapest does; a price of a day or a month is 24 or 730 times the list's.
+_MOST, _LEAST = 5, 0.02
+_LISTED = PriceList("us-east-1")
+_LUSTRE_MONTH = 0.60
+"""Of a GiB at the highest throughput."""
+
+
+def _prices(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield prices of what no pool has, and those that are of another unit."""
+    used = {pool.instance_type for pool in config.gpu_pools} | {config.system_nodes.instance_type}
+    prices = config.prices
+    for name, price in prices.instance_hour.items():
+        path: Path = ("prices", "instance_hour", name)
+        if name not in used:
+            found = f"no pool has nodes of type {name!r}"
+            yield Finding(Code.NO_MEANING, path, found, choices(name, sorted(used)))
+        else:
+            yield from _unit(path, price, _LISTED.instance(name), "USD an hour of one node")
+    hours = {
+        "control_plane_hour": _LISTED.control_plane,
+        "nat_hour": _LISTED.nat,
+        "endpoint_hour": _LISTED.endpoint,
+    }
+    for key, listed in hours.items():
+        yield from _unit(("prices", key), getattr(prices, key), listed, "USD an hour of one")
+    path = ("prices", "lustre_gib_month")
+    yield from _unit(path, prices.lustre_gib_month, _LUSTRE_MONTH, "USD a month of one GiB")
+
+
+def _unit(path: Path, price: float | None, listed: float | None, unit: str) -> Iterator[Finding]:
+    if not price or not listed or _LEAST * listed <= price <= _MOST * listed:
+        return
+    found = f"{price:g}, and the list has {listed:g}"
+    yield warning(Code.OWN_PRICE, path, found, f"write {unit}")

@@ -1,0 +1,229 @@
+"""What the pods of jobs may reach in S3: pushed data, and the URIs of job files."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, TrainingJob
+
+S3 = "s3://"
+PUSHED_DATA = "data"
+"""Where `meks data push` puts files in the cluster's bucket; every job may read them."""
+
+MOST_POLICY_CHARACTERS = 10_240
+"""Of all policies inside a role, without white space (IAM User Guide, "IAM and STS quotas")."""
+
+POLICY_NAME = "Permissions"
+"""Of the policy inside a role of this project."""
+
+# What the policy takes without what jobs name; for each bucket; and for each pattern of a key, at
+# the longest names of partitions. A test compares them with a real policy.
+_POLICY, _A_BUCKET, _A_PATTERN = 620, 310, 26
+
+# Where a pattern of Python's fnmatch begins.
+_PATTERN = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class BucketAccess:
+    """What is allowed in one bucket, as patterns of keys in which only `*` is special."""
+
+    bucket: str
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    """Also read, and delete."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What one URI of a job file needs."""
+
+    uri: str
+    action: str
+    """That of S3 which tells reading from writing."""
+    patterns: tuple[str, ...]
+    """Of keys in the URI's bucket."""
+
+
+@dataclass(frozen=True)
+class DataAccess:
+    """Of all jobs together: they share a service account, hence a role."""
+
+    reads: tuple[str, ...]
+    """URIs of job files, in order; `PUSHED_DATA` of the cluster's own bucket is always there."""
+    writes: tuple[str, ...]
+    buckets: tuple[BucketAccess, ...]
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """What the role must allow, in the order of the URIs."""
+        return (
+            *(Grant(uri, "s3:GetObject", tuple(_readable(split(uri)[1]))) for uri in self.reads),
+            *(Grant(uri, "s3:PutObject", (_written(split(uri)[1]),)) for uri in self.writes),
+        )
+
+    @property
+    def policy_characters(self) -> int:
+        """Length of the role's policy, or a little more."""
+        patterns = [
+            f"{each.bucket}{pattern}"
+            for each in self.buckets
+            # What is read or written is listed too.
+            for pattern in 2 * (*each.read, *each.write)
+        ]
+        buckets = sum(_A_BUCKET + len(each.bucket) for each in self.buckets)
+        return _POLICY + buckets + sum(_A_PATTERN + len(pattern) for pattern in patterns)
+
+
+def plan_data_access(jobs: Iterable[AnyJob]) -> DataAccess:
+    """Collect what jobs that have passed the checks name; without jobs nothing is named."""
+    jobs = tuple(jobs)
+    reads = sorted({uri for job in jobs for _, uri in s3_inputs(job)})
+    writes = sorted({uri for job in jobs for _, uri in s3_outputs(job)})
+    read: dict[str, set[str]] = defaultdict(set)
+    write: dict[str, set[str]] = defaultdict(set)
+    for uri in reads:
+        bucket, key = split(uri)
+        read[bucket].update(_readable(key))
+    for uri in writes:
+        bucket, key = split(uri)
+        write[bucket].add(_written(key))
+    buckets = tuple(
+        BucketAccess(name, tuple(sorted(read[name])), tuple(sorted(write[name])))
+        for name in sorted({*read, *write})
+    )
+    return DataAccess(tuple(reads), tuple(writes), buckets)
+
+
+def s3_inputs(job: Job) -> Iterator[tuple[Path, str]]:
+    """Yield the URIs that a job reads, each with its place in the file."""
+    if isinstance(job, FetchJob) and job.s3_uri is not None:
+        yield ("s3_uri",), job.s3_uri
+    if isinstance(job, DataPrepJob):
+        for index, source in enumerate(job.input):
+            if source.startswith(S3):
+                yield ("input", index), source
+
+
+def s3_outputs(job: Job) -> Iterator[tuple[Path, str]]:
+    """Yield the URIs that a job writes below, each with its place in the file."""
+    if isinstance(job, TrainingJob) and job.checkpoint.s3_uri is not None:
+        yield ("checkpoint", "s3_uri"), job.checkpoint.s3_uri
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Return the bucket and the key of a URI; the key of a whole bucket is empty."""
+    bucket, _, key = uri.removeprefix(S3).partition("/")
+    return bucket, key
+
+
+def _written(key: str) -> str:
+    return f"{key.rstrip('/')}/*"
+
+
+def _readable(key: str) -> Iterator[str]:
+    """Yield the keys that a URI stands for: an object, a folder, or what a pattern may match."""
+    special = _PATTERN.search(key)
+    if special:
+        yield f"{key[: special.start()]}*"
+    elif not key or key.endswith("/"):
+        yield f"{key}*"
+    else:
+        yield key
+        yield f"{key}/*"
+
+
+# Amazon S3 User Guide, "General purpose bucket naming rules"; what ends so is no bucket, and other
+# permissions count for it.
+_BUCKET = re.compile(r"(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_BUCKET_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
+_BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+# They mean something else in an IAM policy.
+_SPECIAL = frozenset("$*?")
+_SPECIAL_OF_A_PATTERN = frozenset("$")
+
+
+def check_s3(job: AnyJob) -> Iterator[Finding]:
+    """Yield which URIs name nothing that the jobs' role could be given."""
+    outputs = list(s3_outputs(job))
+    special = _SPECIAL_OF_A_PATTERN if isinstance(job, DataPrepJob) else _SPECIAL
+    for path, uri in (*s3_inputs(job), *outputs):
+        bucket, key = split(uri)
+        if not _BUCKET.fullmatch(bucket) or _misnamed(bucket):
+            remedy = "use s3://BUCKET/PREFIX, BUCKET being what `aws s3 ls` prints"
+            yield Finding(Code.S3_URI, path, f"{bucket!r} is no name of a bucket", remedy)
+        bad = sorted({char for char in key if char in special or not _plain(char)})
+        if bad:
+            found = f"{''.join(bad)!r} in a key has no place in the policy of the jobs' role"
+            remedy = "use letters, digits and -_./=+@:, in keys"
+            yield Finding(Code.S3_URI, path, found, remedy)
+    for path, uri in outputs:
+        bucket, key = split(uri)
+        if not key.strip("/"):
+            found = "jobs would write, and delete, in the whole bucket"
+            remedy = f"name a prefix of this job's own: s3://{bucket}/{job.name}"
+            yield Finding(Code.S3_URI, path, found, remedy)
+
+
+def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield prefixes that a job and the file system's data repositories both write."""
+    for path, uri in s3_outputs(job):
+        own = f"{uri.rstrip('/')}/"
+        for repository in cluster.storage.lustre.data_repositories:
+            other = f"{repository.s3_uri.rstrip('/')}/"
+            if repository.export_changes and (own.startswith(other) or other.startswith(own)):
+                found = (
+                    f"{repository.path} of the file system is written to {repository.s3_uri} too"
+                )
+                remedy = "give the job a prefix outside of it, or set export_changes: false"
+                yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
+
+
+def check_policy(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Finding]]:
+    """Yield, with its file, the last URI where all name more than a role's policy can hold."""
+    size = plan_data_access(job for job, _ in jobs).policy_characters
+    if size > MOST_POLICY_CHARACTERS:
+        found = (
+            f"with what the other jobs name, the policy of the jobs' role has {size:,} characters, "
+            f"and IAM takes {MOST_POLICY_CHARACTERS:,}"
+        )
+        remedy = "name folders that several jobs share, or fewer and shorter URIs"
+        file, path = [
+            (file, path) for job, file in jobs for path, _ in (*s3_inputs(job), *s3_outputs(job))
+        ][-1]
+        yield file, Finding(Code.S3_POLICY_TOO_LONG, path, found, remedy)
+
+
+def _plain(char: str) -> bool:
+    return char.isascii() and char.isprintable()
+
+
+def check_bucket(path: Path, uri: str) -> Iterator[Finding]:
+    """Yield why S3 has no bucket of this name, or none that takes requests by its name alone."""
+    name = split(uri)[0]
+    if problem := _misnamed(name):
+        yield Finding(Code.BUCKET_NAME, path, f"{name!r} {problem}", "use the bucket's own name")
+
+
+def _misnamed(name: str) -> str | None:
+    rules = (
+        (".." in name, "has two dots in a row"),
+        (_is_address(name), "has the form of an address"),
+        (name.startswith(_BUCKET_STARTS[:2]), "starts with what S3 keeps for itself"),
+        (name.endswith(_BUCKET_ENDS), "is an access point's or a directory's, not a bucket's"),
+        (name.startswith(_BUCKET_STARTS), "is one of AWS's examples"),
+    )
+    return next((problem for applies, problem in rules if applies), None)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        IPv4Address(name)
+    except AddressValueError:
+        return False
+    return True

@@ -1,0 +1,285 @@
+"""The container images: where they are kept, their bases and build arguments."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from megatron_eks.catalog import pins
+from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig, GithubSource
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.plan.cluster.access import admin_accounts
+from megatron_eks.plan.cluster.zones import check_partition
+
+TestLevel = Literal["quick", "standard", "full"]
+TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
+LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
+STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
+
+REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
+    "megatron": "megatron-training",
+    "fsdp": "fsdp",
+}
+
+
+@dataclass(frozen=True)
+class ImageContext:
+    """A directory, less what the image does not need."""
+
+    name: str
+    directory: str
+    exclude: tuple[str, ...]
+    """Glob patterns, relative to the directory, as CDK assets take them."""
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """One container image, and the tag of what this checkout builds."""
+
+    name: Literal["megatron", "fsdp"]
+    repository: str
+    tag: str
+    """Hash of the build context, its arguments and pins."""
+    build_args: Mapping[str, str]
+    test_level: TestLevel
+    tag_strategy: TagStrategy
+    """What tag an image gets beside that of its content."""
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A repository on GitHub that holds this project."""
+
+    repository: str
+    """OWNER/NAME."""
+    branch: str
+    connection_arn: str
+    webhook: bool
+
+    @property
+    def url(self) -> str:
+        """Where git finds it."""
+        return f"https://github.com/{self.repository}.git"
+
+
+def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
+    """Plan the images of a configuration that has passed the checks."""
+    return tuple(
+        ImagePlan(
+            name=name,
+            repository=f"{config.images.prefix}{repository}",
+            tag=image_tags[name],
+            build_args=getattr(config.images, name).build_args,
+            test_level=getattr(config.images, name).test_level,
+            tag_strategy=getattr(config.images, name).tag_strategy,
+        )
+        for name, repository in REPOSITORIES.items()
+    )
+
+
+def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
+    """Plan where CodeBuild finds the source; None: in this checkout."""
+    source = config.images.source
+    if not isinstance(source, GithubSource):
+        return None
+    return SourcePlan(
+        repository=source.repository.removesuffix(".git"),
+        branch=source.branch,
+        connection_arn=source.connection_arn,
+        webhook=source.webhook,
+    )
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Arguments stand in the template and in the history of the image (Docker, "Build variables").
+_SECRET_NAME = re.compile(
+    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
+)
+_SECRET_VALUE = re.compile(
+    r"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}"
+    r"|nvapi-[\w-]{20,}|-----BEGIN"
+)
+
+# What the Dockerfile compares as a whole: sha256sum's line, and `git rev-parse HEAD`.
+_FORMS = {
+    "EFA_INSTALLER_SHA256": (
+        re.compile("[0-9a-f]{64}"),
+        "the archive's SHA-256",
+        "all 64 hexadecimal digits, in lowercase",
+    ),
+    "MEGATRON_LM_COMMIT": (
+        re.compile("[0-9a-f]{40}"),
+        "the tag's commit",
+        "all 40 hexadecimal digits, as `git rev-parse` prints them",
+    ),
+}
+
+_NO_EFA = re.compile(
+    r"(docker\.io/)?(pytorch/pytorch|(nvcr\.io/)?nvidia/cuda|(library/)?(python|ubuntu))([:@].*)?"
+)
+
+# The Dockerfile compares what it gets by the one with the other.
+_PAIRS = (
+    {
+        "EFA_INSTALLER_VERSION": pins.EFA_INSTALLER_VERSION,
+        "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
+    },
+    {
+        "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
+        "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
+    },
+)
+
+
+def check_images(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield arguments that no build takes, and those that nobody should see."""
+    for image in ("megatron", "fsdp"):
+        for name, value in getattr(config.images, image).build_args.items():
+            path: Path = ("images", image, "build_args", name)
+            if not _NAME.fullmatch(name):
+                found = f"{name!r} is no name of an argument"
+                remedy = "use letters, digits and '_', not starting with a digit"
+                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+            elif _SECRET_NAME.fullmatch(name.upper()) or _SECRET_VALUE.search(value):
+                found = f"{name} looks like a secret, and everybody with the image can read it"
+                remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
+                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+            elif name == "BASE_IMAGE":
+                yield from check_base(path, value, config)
+            elif (form := _FORMS.get(name)) and not form[0].fullmatch(value):
+                found = f"the build compares it with {form[1]}, and this is none"
+                yield Finding(Code.BUILD_ARGUMENT, path, found, f"write {form[2]}")
+    yield from _without_efa(config)
+    given = config.images.megatron.build_args
+    for pinned in _PAIRS:
+        changed = [name for name, value in pinned.items() if given.get(name, value) != value]
+        for name in changed:
+            (other,) = pinned.keys() - {name}
+            if other not in given:
+                found = f"the build compares it with {other}, which is that of {pinned[name]}"
+                path = ("images", "megatron", "build_args", name)
+                yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
+
+
+def _without_efa(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a base of the fsdp image that has no EFA; its Dockerfile installs none.
+
+    EKS User Guide, "Run machine learning training on Amazon EKS with EFA": the image has libfabric
+    and aws-ofi-nccl.
+    """
+    base = config.images.fsdp.build_args.get("BASE_IMAGE", "")
+    if _NO_EFA.fullmatch(base):
+        found = (
+            f"{base} has neither libfabric nor NCCL's plugin for EFA: the build's gate refuses it"
+        )
+        remedy = "use an AWS Deep Learning Container, or an image of yours with EFA's installer run"
+        path: Path = ("images", "fsdp", "build_args", "BASE_IMAGE")
+        # A fork's Dockerfile may install it.
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
+
+
+def check_arguments(
+    config: ClusterConfig, known: "Mapping[Literal['megatron', 'fsdp'], Collection[str]]"
+) -> Iterator[Finding]:
+    """Yield arguments that the Dockerfiles, by image, do not declare: Docker ignores them."""
+    for image, names in known.items():
+        for name in getattr(config.images, image).build_args:
+            if name not in names and _NAME.fullmatch(name):
+                path: Path = ("images", image, "build_args", name)
+                found = f"the Dockerfile of {image} has no ARG {name}, so it does nothing"
+                remedy = choices(name, names)
+                yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
+
+
+# distribution/reference, "Grammar": lowercase but for the host and the tag.
+_REFERENCE = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+# NGC catalogue: tags with -igpu are for Jetson; AWS Deep Learning Containers and others say arm64.
+_ARM = re.compile(r"-igpu\b|\bl4t\b|(?<![a-z])(arm64|aarch64)(?![a-z])")
+# Docker Official Images of operating systems and languages: PyTorch is in none of them.
+_WITHOUT_TORCH = re.compile(
+    r"(docker\.io/)?(library/)?(alpine|amazonlinux|debian|python|rockylinux|ubuntu)"
+)
+
+
+def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
+    """Yield why an image cannot be built from this one, or what is built would not run."""
+    if "$" in image:
+        return
+    if not _REFERENCE.fullmatch(image):
+        found = f"{image!r} is no name of an image: docker build stops at FROM"
+        remedy = "write REGISTRY/NAME:TAG, in lowercase, without https:// and blanks"
+        yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+        return
+    if _is_floating(image):
+        found = f"{image} is another image after each release, under one tag of ours"
+        remedy = "name a release, best with its digest: IMAGE:TAG@sha256:..."
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
+    name = image.partition("@")[0]
+    if _ARM.search(name):
+        found = f"{image} is made for ARM processors, and all nodes and builds here have x86-64"
+        yield Finding(Code.BUILD_ARGUMENT, path, found, "use the tag of the same image for x86-64")
+    elif "megatron" in path and _WITHOUT_TORCH.fullmatch(name.partition(":")[0]):
+        found = f"{image} has no PyTorch, and the Dockerfile installs none"
+        remedy = "use an image such as nvcr.io/nvidia/nemo:26.08.01"
+        # A fork's Dockerfile may install it.
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
+    yield from _too_old(path, image, config)
+
+
+def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
+    """Yield the newest GPU of the pools for which the image's CUDA has no code."""
+    gpus = [
+        INSTANCES[p.instance_type].gpu for p in config.gpu_pools if p.instance_type in INSTANCES
+    ]
+    missing = [gpu for gpu in gpus if is_older(image, FIRST_CUDA[gpu.cuda_major])]
+    if missing:
+        newest = max(missing, key=lambda gpu: FIRST_CUDA[gpu.cuda_major])
+        first = ".".join(map(str, FIRST_CUDA[newest.cuda_major]))
+        found = f"{image} is of a CUDA before {first}, the first one for {newest.name}"
+        remedy = f"use an image with CUDA {first} or later"
+        # Other pools may run it, and a fork's Dockerfile may bring another PyTorch.
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
+
+
+def _is_floating(image: str) -> bool:
+    """Tell whether an image is named without a release: no tag, or the one that moves."""
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    return "@" not in image and bool(name) and tag in {"", "latest"}
+
+
+# git-check-ref-format(1), besides what the form of the key refuses.
+_NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
+
+
+def check_source(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield what GitHub or CodeBuild have nothing for."""
+    source, path, region = config.images.source, ("images", "source"), config.region
+    if not isinstance(source, GithubSource):
+        return
+    if source.repository.endswith(".git"):
+        found = f"{source.repository} is the end of an address"
+        remedy = f"use {source.repository.removesuffix('.git')}"
+        yield Finding(Code.IMAGE_SOURCE, (*path, "repository"), found, remedy)
+    if source.branch.startswith("refs/") or _NO_BRANCH.search(source.branch):
+        found = f"{source.branch!r} is no name of a branch"
+        name = source.branch.removeprefix("refs/heads/")
+        remedy = "use the name that `git branch` prints" if name == source.branch else f"use {name}"
+        yield Finding(Code.IMAGE_SOURCE, (*path, "branch"), found, remedy)
+    place = (*path, "connection_arn")
+    yield from check_partition(place, source.connection_arn, region)
+    theirs, account = source.connection_arn.split(":")[3:5]
+    if account not in admin_accounts(config):
+        found = f"a connection of account {account}, and the administrators are of another"
+        remedy = "use one of the account that you deploy to"
+        yield warning(Code.ANOTHER_ACCOUNT, place, found, remedy)
+    if theirs != region:
+        found = f"a connection of {theirs}, and CodeBuild runs in {region}"
+        remedy = f"make one in {region}"
+        yield warning(Code.ANOTHER_REGION, place, found, remedy)

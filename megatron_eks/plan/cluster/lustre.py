@@ -1,0 +1,250 @@
+"""The FSx for Lustre file systems: size, zones, EFA and data repositories."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from megatron_eks.catalog import pins
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig, ExistingLustre, Lustre
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.plan.cluster.data_repositories import (
+    RepositoryPlan,
+    check_repositories,
+    plan_repository,
+)
+from megatron_eks.plan.cluster.egress import has_no_way_out
+from megatron_eks.plan.cluster.network import makes_vpc
+
+CLAIM = "fsx-shared-pvc"
+
+
+# Nitro before its fourth version cannot (FSx for Lustre User Guide, "Working with EFA-enabled file
+# systems"); such nodes mount over TCP.
+_FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
+
+# What every SCRATCH_2 file system has (FSx for Lustre User Guide, "Performance").
+SCRATCH_MBPS_PER_TIB = 200
+# A checkpoint write reaches about half of what the file system is sized for.
+_WRITE_SHARE = 0.5
+
+# What FSx updates in place, and what it cannot (FSx API, UpdateFileSystem; "Update requires" in the
+# reference of AWS::FSx::FileSystem).
+CHANGES: dict[str, dict[str, str]] = {
+    "changes in place": {
+        "capacity_gib": "only upwards, and not within six hours of the last change",
+        "throughput_mbps_per_tib": "not with efa; files cannot be reached for minutes",
+        "data_repositories": "files stay",
+    },
+    "needs a new, empty one": dict.fromkeys(
+        ("deployment", "availability_zone", "efa", "kms_key_arn"),
+        "the old one stays where storage.retain is true, and its data are yours to copy",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class LustrePlan:
+    """One FSx for Lustre file system."""
+
+    zone: str
+    suffix: str
+    """Of the claim's name; empty for the first file system."""
+    capacity_gib: int
+    throughput_mbps_per_tib: int
+    mount_path: str
+    deployment: Literal["PERSISTENT_2", "SCRATCH_2"]
+    version: str
+    efa: bool
+    repositories: tuple[RepositoryPlan, ...]
+
+    @property
+    def throughput_mb_s(self) -> float:
+        """Throughput of the whole file system, in MB/s."""
+        return self.capacity_gib / 1024 * self.throughput_mbps_per_tib
+
+    @property
+    def write_mb_s(self) -> float:
+        """What checkpoints reach of it, in MB/s: about half."""
+        return self.throughput_mb_s * _WRITE_SHARE
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it has metadata settings, a throughput to choose and a key of one's own."""
+        return self.deployment == "PERSISTENT_2"
+
+    @property
+    def claim(self) -> str:
+        """The claim through which pods mount it."""
+        return f"{CLAIM}{self.suffix}"
+
+    @property
+    def output_suffix(self) -> str:
+        """What ends the keys of its outputs."""
+        return self.suffix.replace("-", "").capitalize()
+
+
+def reaches_lustre_over_efa(instance_type: str) -> bool:
+    """Tell whether a known type's EFA interfaces carry Lustre too."""
+    family = instance_type.split(".", maxsplit=1)[0]
+    return (
+        family not in _FAMILIES_WITHOUT_LUSTRE_EFA and INSTANCES[instance_type].efa_interfaces > 0
+    )
+
+
+def file_system_zones(config: ClusterConfig) -> tuple[str, ...]:
+    """Return the zones of the file systems, the first one's first."""
+    lustre = config.storage.lustre
+    pools = [pool.availability_zone for pool in config.gpu_pools]
+    first = lustre.availability_zone or pools[0]
+    return tuple(dict.fromkeys((first, *pools))) if lustre.per_zone else (first,)
+
+
+def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
+    """Plan the file system of a zone; the suffix ends its claim's name."""
+    scratch = lustre.deployment == "scratch_2"
+    return LustrePlan(
+        zone=zone,
+        suffix=suffix,
+        capacity_gib=lustre.capacity_gib,
+        throughput_mbps_per_tib=SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib,
+        mount_path=lustre.mount_path,
+        deployment="SCRATCH_2" if scratch else "PERSISTENT_2",
+        version=pins.LUSTRE_VERSION,
+        efa=lustre.efa,
+        repositories=tuple(plan_repository(each) for each in lustre.data_repositories),
+    )
+
+
+_LUSTRE_STEP_GIB = 2400
+_LUSTRE_SMALLEST_GIB = 1200
+# With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
+# Lustre User Guide, "Managing storage capacity").
+_EFA_STEP_TIMES_THROUGHPUT = 4_800_000
+
+_LUSTRE: Path = ("storage", "lustre")
+
+# FSx for Lustre User Guide, "Service quotas": of SSD storage, by region; it can be raised.
+_USUAL_QUOTA_GIB = 100_800
+
+
+def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield everything wrong with the file systems."""
+    lustre = config.storage.lustre
+    if lustre.existing is None:
+        yield from _capacity(lustre)
+    yield from _deployment(lustre)
+    yield from _zones(config)
+    if lustre.efa:
+        yield from _efa_clients(config)
+    yield from check_repositories(lustre)
+    if lustre.existing is not None:
+        yield from _existing(lustre.existing, config.region)
+        if makes_vpc(config):
+            found = (
+                "the file system is in a VPC that exists, and nodes get a new one, without a way"
+            )
+            remedy = (
+                "set network.vpc_id and private_subnets to its VPC; or peer the two, and open TCP "
+                "988 and 1018 to 1023"
+            )
+            yield warning(Code.LUSTRE_EXISTING, (*_LUSTRE, "existing"), found, remedy)
+
+
+def _capacity(lustre: Lustre) -> Iterator[Finding]:
+    size, path = lustre.capacity_gib, (*_LUSTRE, "capacity_gib")
+    if lustre.efa:
+        step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
+        if size % step:
+            found = (
+                f"with EFA at {lustre.throughput_mbps_per_tib} MB/s per TiB there is no file "
+                f"system of {size} GiB"
+            )
+            remedy = f"use {-(-size // step) * step} or another multiple of {step}"
+            yield Finding(Code.LUSTRE_EFA, path, found, remedy)
+    elif size != _LUSTRE_SMALLEST_GIB and (size < _LUSTRE_SMALLEST_GIB or size % _LUSTRE_STEP_GIB):
+        above = max(_LUSTRE_SMALLEST_GIB, -(-size // _LUSTRE_STEP_GIB) * _LUSTRE_STEP_GIB)
+        near = _LUSTRE_SMALLEST_GIB if size < _LUSTRE_SMALLEST_GIB else above
+        remedy = f"use {near}; FSx has 1200, 2400 and multiples of 2400"
+        yield Finding(Code.LUSTRE_CAPACITY, path, f"{size} GiB is no size of a file system", remedy)
+    if lustre.capacity_gib > _USUAL_QUOTA_GIB:
+        found = f"{lustre.capacity_gib} GiB, and an account may have {_USUAL_QUOTA_GIB} by default"
+        remedy = "mind the unit, which is GiB; or raise the quota of FSx first"
+        yield warning(Code.LUSTRE_CAPACITY, (*_LUSTRE, "capacity_gib"), found, remedy)
+
+
+def size_for(lustre: Lustre, gib: int) -> int:
+    """Return the smallest size of a file system that holds so much."""
+    if lustre.efa:
+        step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
+    else:
+        step = _LUSTRE_SMALLEST_GIB if gib <= _LUSTRE_SMALLEST_GIB else _LUSTRE_STEP_GIB
+    return -(-gib // step) * step
+
+
+def _deployment(lustre: Lustre) -> Iterator[Finding]:
+    if lustre.deployment != "scratch_2":
+        return
+    path = (*_LUSTRE, "deployment")
+    if lustre.efa:
+        remedy = "use persistent_2, or set efa: false"
+        yield Finding(Code.LUSTRE_EFA, path, "scratch_2 has no EFA", remedy)
+    found = (
+        "scratch_2 keeps one copy and no backup, encrypts with AWS's own key, and has "
+        f"{SCRATCH_MBPS_PER_TIB} MB/s per TiB whatever throughput_mbps_per_tib says"
+    )
+    remedy = "keep checkpoints in S3 too, or use persistent_2"
+    yield warning(Code.LUSTRE_SCRATCH, path, found, remedy)
+
+
+def _zones(config: ClusterConfig) -> Iterator[Finding]:
+    lustre = config.storage.lustre
+    zones = file_system_zones(config)
+    if lustre.per_zone and lustre.existing is not None:
+        found, remedy = "one file system exists, in one zone", "leave it out"
+        yield Finding(Code.LUSTRE_EXISTING, (*_LUSTRE, "per_zone"), found, remedy)
+    if lustre.per_zone and lustre.availability_zone is not None:
+        found = "a file system stands in the zone of each pool"
+        remedy = "remove it, or set per_zone: false"
+        yield Finding(Code.LUSTRE_PER_ZONE, (*_LUSTRE, "availability_zone"), found, remedy)
+    pools = {pool.availability_zone for pool in config.gpu_pools}
+    zone = lustre.availability_zone
+    if zone in zones and zone in config.availability_zones and pools and zone not in pools:
+        found = f"no pool is in {zone}; traffic between zones is slow and billed"
+        remedy = f"remove it, or write {config.gpu_pools[0].availability_zone}, where a pool is"
+        yield warning(Code.POOLS_ACROSS_ZONES, (*_LUSTRE, "availability_zone"), found, remedy)
+        return
+    for index, pool in enumerate(config.gpu_pools):
+        # Where the file system's own zone is wrong, that is the finding.
+        if pool.availability_zone not in zones and zones[0] in config.availability_zones:
+            found = f"the file system is in {zones[0]}; traffic between zones is slow and billed"
+            remedy = f"use {zones[0]}, where the file system is, or storage.lustre.per_zone: true"
+            place = ("gpu_pools", index, "availability_zone")
+            yield warning(Code.POOLS_ACROSS_ZONES, place, found, remedy)
+
+
+def _efa_clients(config: ClusterConfig) -> Iterator[Finding]:
+    if has_no_way_out(config) and config.existing_cluster is None:
+        found = (
+            "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount over "
+            "TCP without it"
+        )
+        remedy = "set network.proxy, use a NAT gateway, or set efa: false"
+        yield warning(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy)
+    for index, pool in enumerate(config.gpu_pools):
+        if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
+            found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
+            remedy = "set storage.lustre.efa: false, or use p5 and later"
+            yield warning(Code.LUSTRE_EFA, ("gpu_pools", index, "instance_type"), found, remedy)
+
+
+def _existing(existing: ExistingLustre, region: str) -> Iterator[Finding]:
+    """Compare a DNS name with the form that FSx gives to all of them."""
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    wanted = f"{existing.id}.fsx.{region}.{suffix}"
+    name = existing.dns_name
+    if name.endswith((".amazonaws.com", ".amazonaws.com.cn")) and name != wanted:
+        found = f"{name} is not where {existing.id} is reached in {region}"
+        place = (*_LUSTRE, "existing", "dns_name")
+        yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")

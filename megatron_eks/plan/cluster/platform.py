@@ -1,0 +1,173 @@
+"""What runs in the cluster before any job, and the names that jobs rely on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
+from megatron_eks.plan.cluster.egress import Egress, plan_egress
+from megatron_eks.plan.cluster.lustre import CLAIM
+from megatron_eks.plan.cluster.network import service_cidrs, vpc_cidrs
+from megatron_eks.plan.cluster.storage import (
+    EFS_CLAIM,
+    POD_UID,
+    SharedDirectories,
+    plan_shared_directories,
+    plan_storage,
+)
+
+TRAINING_PRIORITY = "megatron-training"
+VALIDATION_PRIORITY = "megatron-validation"
+
+SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
+"""Kubernetes' own classes, above every other; pods of any namespace may name them."""
+
+# Pods without a GPU, such as shards of data preparation, beside one pod for each GPU.
+_PODS_WITHOUT_GPU = 100
+
+
+@dataclass(frozen=True)
+class PriorityClassPlan:
+    """One class of pods."""
+
+    name: str
+    value: int
+    """Higher comes first; a pod without a class has 0, Kubernetes' own start at two billion."""
+    preempts: bool
+    """Whether a pod that finds no place takes that of a lower one."""
+    description: str
+
+
+@dataclass(frozen=True)
+class QuotaPlan:
+    """A limit on what the pods of some priority classes may hold together."""
+
+    name: str
+    hard: tuple[tuple[str, int], ...]
+    """Resources, each with its limit."""
+    classes: tuple[str, ...] = ()
+    """Empty: every pod counts."""
+    operator: Literal["In", "NotIn"] = "In"
+
+
+PRIORITY_CLASSES = (
+    PriorityClassPlan(
+        name=TRAINING_PRIORITY,
+        value=100_000,
+        preempts=True,
+        description="Training jobs; on a full node they take the place of checks.",
+    ),
+    PriorityClassPlan(
+        name=VALIDATION_PRIORITY,
+        value=1_000,
+        preempts=False,
+        description="Checks of nodes, which wait for a free GPU and give way to training.",
+    ),
+)
+
+
+def plan_quotas(config: ClusterConfig) -> tuple[QuotaPlan, ...]:
+    """Limit the namespace to what all pools have at their largest.
+
+    Training and everything else are counted apart: a quota refuses a pod before the scheduler
+    sees it, so a check that holds one GPU would keep out the pod that is entitled to its place.
+    """
+    pools = [(INSTANCES[pool.instance_type], pool.max_nodes) for pool in config.gpu_pools]
+    gpus = sum(instance.gpus * nodes for instance, nodes in pools)
+    efa = sum(instance.efa_interfaces * nodes for instance, nodes in pools)
+    devices = (("requests.nvidia.com/gpu", gpus), ("requests.vpc.amazonaws.com/efa", efa))
+    return (
+        QuotaPlan("training", devices, (TRAINING_PRIORITY,)),
+        QuotaPlan("all-but-training", devices, (TRAINING_PRIORITY,), "NotIn"),
+        QuotaPlan("pods", (("pods", gpus + _PODS_WITHOUT_GPU),)),
+        # Nothing of a job may push a device plugin or the network off its node.
+        QuotaPlan("no-system-priority", (("pods", 0),), SYSTEM_PRIORITIES),
+    )
+
+
+GPU_TAINT = "nvidia.com/gpu"
+SYSTEM_NAMESPACE = "megatron-system"
+OPERATOR_NAMESPACE = "kubeflow"
+
+# Every pod of a job runs as it; its role is what they may do in AWS.
+SERVICE_ACCOUNT = "jobs"
+
+# Where ranks of `rendezvous: etcd` meet, and on which port.
+ETCD_SERVICE = "etcd"
+ETCD_PORT = 2379
+
+
+@dataclass(frozen=True)
+class PlatformPlan:
+    """What runs in the cluster before any job."""
+
+    cluster: str
+    """Its name, which every object carries."""
+    namespace: str
+    pod_security: Literal["restricted", "privileged"]
+    dcgm_exporter: bool
+    etcd: bool
+    claim: str
+    mount_path: str
+    capacity_gib: int
+    shared_directories: SharedDirectories
+    """Of the pods' user."""
+    pod_uid: int
+    vpc_cidrs: tuple[str, ...]
+    service_cidrs: tuple[str, ...]
+    efa_instance_types: tuple[str, ...]
+    """Types whose nodes run the EFA device plugin."""
+    quotas: tuple[QuotaPlan, ...]
+    """Of the namespace of jobs."""
+    claims: tuple[tuple[str, str], ...] = ()
+    """Zones with a file system of their own, and the claim on it."""
+    efs_claim: str | None = None
+    """The claim on the file system for code and homes."""
+    egress: Egress = field(default_factory=Egress)
+    priority_classes: tuple[PriorityClassPlan, ...] = PRIORITY_CLASSES
+    system_namespace: str = SYSTEM_NAMESPACE
+    operator_namespace: str = OPERATOR_NAMESPACE
+    gpu_taint: str = GPU_TAINT
+    service_account: str = SERVICE_ACCOUNT
+    """Of the pods of jobs; their credentials for S3 are bound to it."""
+
+    def claim_in(self, zone: str) -> str:
+        """Return the claim on the file system that pods of a zone mount."""
+        return dict(self.claims).get(zone, self.claim)
+
+
+def plan_platform(config: ClusterConfig) -> PlatformPlan:
+    """Plan the platform of a cluster that has passed the checks."""
+    types = {pool.instance_type for pool in config.gpu_pools}
+    file_systems = plan_storage(config).file_systems
+    return PlatformPlan(
+        cluster=config.name,
+        namespace=config.platform.namespace,
+        pod_security=config.platform.pod_security,
+        dcgm_exporter=config.platform.dcgm_exporter,
+        etcd=config.platform.etcd,
+        claim=CLAIM,
+        mount_path=config.storage.lustre.mount_path,
+        capacity_gib=config.storage.lustre.capacity_gib,
+        shared_directories=plan_shared_directories(config),
+        pod_uid=POD_UID,
+        vpc_cidrs=vpc_cidrs(config),
+        service_cidrs=service_cidrs(config),
+        efa_instance_types=tuple(sorted(name for name in types if INSTANCES[name].efa_interfaces)),
+        claims=tuple((each.zone, each.claim) for each in file_systems),
+        efs_claim=EFS_CLAIM if config.storage.efs else None,
+        egress=plan_egress(config),
+        quotas=plan_quotas(config),
+    )
+
+
+def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a namespace that is not the user's to choose."""
+    name = config.platform.namespace
+    if name in {SYSTEM_NAMESPACE, OPERATOR_NAMESPACE, "default"} or name.startswith("kube-"):
+        found = f"{name} belongs to Kubernetes or to this project's own parts"
+        remedy = "use a namespace of your own, such as megatron-workshop"
+        yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)

@@ -1,0 +1,153 @@
+"""Storage as jobs see it: mounts, shared directories and the encryption key."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.plan.cluster.lustre import LustrePlan, file_system_zones, plan_file_system
+from megatron_eks.plan.cluster.zones import check_partition
+
+EFS_CLAIM = "efs-shared-pvc"
+EFS_MOUNT_PATH = "/efs"
+
+
+@dataclass(frozen=True)
+class StoragePlan:
+    """File systems and data bucket."""
+
+    file_systems: tuple[LustrePlan, ...]
+    """The first is everybody's; with one a zone, jobs of the other zones have theirs."""
+    existing: bool
+    """Whether the file system is somebody else's."""
+    subfolder: str
+    """Of an existing file system, the folder that pods mount; empty: its root."""
+    efs: bool
+    kms_key_arn: str | None
+    """None: a key is made."""
+    retain: bool
+
+    @property
+    def lustre(self) -> LustrePlan:
+        """The first file system; all of them have its size."""
+        return self.file_systems[0]
+
+
+def plan_storage(config: ClusterConfig) -> StoragePlan:
+    """Plan the storage of a configuration that has passed the checks."""
+    lustre = config.storage.lustre
+    return StoragePlan(
+        file_systems=tuple(
+            plan_file_system(lustre, zone, f"-{zone}" if index else "")
+            for index, zone in enumerate(file_system_zones(config))
+        ),
+        existing=lustre.existing is not None,
+        subfolder=subfolder(config),
+        efs=config.storage.efs,
+        kms_key_arn=config.storage.kms_key_arn,
+        retain=config.storage.retain,
+    )
+
+
+def subfolder(config: ClusterConfig) -> str:
+    """Return the folder of the file system that pods mount; empty: its root."""
+    existing = config.storage.lustre.existing
+    return (existing.path or "").strip("/") if existing else ""
+
+
+# Pods run as this user; the directories that they share are its own.
+POD_UID = 10001
+
+# What every cluster has below the mount path.
+SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
+
+
+@dataclass(frozen=True)
+class SharedDirectories:
+    """What the set-up Job looks at, parents first; it sees the whole file system at its mount."""
+
+    taken: tuple[str, ...]
+    """Made where they are missing, and taken over where they are root's."""
+    passed: tuple[str, ...]
+    """Made where they are missing, else left as they are, whoever they belong to."""
+    made: tuple[str, ...]
+    """Made where they are missing, else they must be the pods' own."""
+
+    def __str__(self) -> str:
+        """Say what the Job does to a file system that exists."""
+        paths = ", ".join((*self.passed, *self.made))
+        return f"makes what is missing of {paths}, for user {POD_UID}, and changes nothing else"
+
+
+def plan_shared_directories(config: ClusterConfig) -> SharedDirectories:
+    """Plan them: of a file system that is ours the root too, of one that exists nothing else."""
+    lustre = config.storage.lustre
+    mount = PurePosixPath(lustre.mount_path)
+    if lustre.existing is None:
+        # FSx makes the directories of data repositories, as root.
+        shown = {each.path.split("/")[1] for each in lustre.data_repositories}
+        taken = [mount, *(mount / name for name in SHARED_DIRECTORIES if name in shown)]
+        made = [mount / name for name in SHARED_DIRECTORIES if name not in shown]
+        return SharedDirectories(_texts(taken), (), _texts(made))
+    ours = mount / subfolder(config)
+    parents = [each for each in reversed(ours.parents) if mount in each.parents]
+    top = [ours] if ours != mount else []
+    return SharedDirectories(
+        (), _texts(parents), _texts([*top, *(ours / name for name in SHARED_DIRECTORIES)])
+    )
+
+
+def _texts(paths: list[PurePosixPath]) -> tuple[str, ...]:
+    return tuple(map(str, paths))
+
+
+# Directories of the image or the kubelet that a volume would hide.
+_SYSTEM_PATHS = (
+    *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root"),
+    *("/run", "/sbin", "/sys", "/usr", "/var"),
+    "/tmp",  # noqa: S108 -- a name to refuse
+)
+
+
+def check_mount_path(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield why the file system cannot be mounted where it should be."""
+    mount = config.storage.lustre.mount_path
+    path = ("storage", "lustre", "mount_path")
+    if any(mount == top or mount.startswith(f"{top}/") for top in _SYSTEM_PATHS):
+        found = f"{mount} hides a directory of the image"
+        yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
+    if config.storage.efs and (mount == EFS_MOUNT_PATH or mount.startswith(f"{EFS_MOUNT_PATH}/")):
+        found = f"{EFS_MOUNT_PATH} is where storage.efs is mounted"
+        yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
+
+
+def not_shared(place: str, *, efs: bool) -> str:
+    """Say why a path outside the file system is no place for what all nodes of a job read."""
+    if not place.startswith(f"{EFS_MOUNT_PATH}/"):
+        return f"{place} is not on the shared file system, so other nodes do not see it"
+    if efs:
+        return f"{place} is on EFS, which is for code and homes: a run is planned for Lustre"
+    return f"{place} is nowhere: storage.efs is false, and EFS is for code and homes"
+
+
+# KMS Developer Guide, "Key identifiers"; a key of several regions starts with mrk-.
+_KEY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}")
+
+
+def check_key(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield a key that does not exist by its name, or not for this region."""
+    arn = config.storage.kms_key_arn
+    if arn is None:
+        return
+    path: Path = ("storage", "kms_key_arn")
+    yield from check_partition(path, arn, config.region)
+    if not _KEY_ID.fullmatch(arn.rpartition("/")[2]):
+        found = f"{arn.rpartition('/')[2]!r} is no id of a key"
+        remedy = "use the ARN that `aws kms describe-key` prints"
+        yield Finding(Code.BAD_FORMAT, path, found, remedy)
+    if arn.split(":")[3] != config.region:
+        found = f"a key of {arn.split(':')[3]} encrypts nothing in {config.region}"
+        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")

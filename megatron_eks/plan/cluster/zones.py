@@ -1,0 +1,86 @@
+"""The region and the availability zones of a cluster."""
+
+from collections.abc import Iterator
+
+from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT_EKS
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.plan.cluster.network import check_listed_once
+
+_EKS_ZONES = 2
+
+
+def check_region(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield an unknown region, and administrators of another partition."""
+    partition = PARTITIONS.get(config.region)
+    if partition is None:
+        found = f"unknown or unsupported region {config.region!r}"
+        yield Finding(Code.UNKNOWN_REGION, ("region",), found, choices(config.region, PARTITIONS))
+        return
+    for index, arn in enumerate(config.access.admin_role_arns):
+        if arn.split(":")[1] != partition:
+            found = f"a role of partition {arn.split(':')[1]!r} cannot act in {config.region}"
+            path: Path = ("access", "admin_role_arns", index)
+            yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
+
+
+def _places(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield zones of another region, and those where EKS takes no subnet."""
+    zones = config.availability_zones
+    (elsewhere, *others) = {zone[:-1] for zone in zones}
+    if config.region not in PARTITIONS:
+        return
+    if not others and elsewhere != config.region:
+        found = f"{', '.join(zones)}: none is in region {config.region!r}"
+        remedy = f"use zones such as {config.region}a, or region: {elsewhere}"
+        yield Finding(Code.ZONE_NOT_IN_REGION, ("availability_zones",), found, remedy)
+        return
+    for index, zone in enumerate(zones):
+        path: Path = ("availability_zones", index)
+        if zone[:-1] != config.region:
+            found = f"{zone!r} is not in region {config.region!r}"
+            remedy = f"use zones such as {config.region}a"
+            yield Finding(Code.ZONE_NOT_IN_REGION, path, found, remedy)
+        elif zone[-1] not in ZONE_LETTERS.get(config.region, zone[-1]):
+            found = f"{config.region} had no zone of this letter when its zones were last read"
+            remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
+            yield warning(Code.UNKNOWN_ZONE, path, found, remedy)
+        elif zone in ZONES_WITHOUT_EKS and config.existing_cluster is None:
+            found = (
+                f"{zone} is {ZONES_WITHOUT_EKS[zone]} in nearly all accounts, where EKS takes no "
+                "subnet of a cluster"
+            )
+            remedy = "use another zone; `aws ec2 describe-availability-zones` prints their ids"
+            yield warning(Code.ZONE_WITHOUT_EKS, path, found, remedy)
+
+
+def check_zones(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield zones that the region does not have, or the cluster does not list."""
+    zones = config.availability_zones
+    if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
+        found = f"{len(set(zones))} zone"
+        remedy = "list two or three; EKS demands two"
+        yield Finding(Code.TOO_FEW_ZONES, ("availability_zones",), found, remedy)
+    yield from _places(config)
+    yield from check_listed_once(("availability_zones",), zones, "list each zone once")
+    wanted: list[tuple[Path, str | None]] = [
+        (("gpu_pools", index, "availability_zone"), pool.availability_zone)
+        for index, pool in enumerate(config.gpu_pools)
+    ]
+    wanted.append(
+        (("storage", "lustre", "availability_zone"), config.storage.lustre.availability_zone)
+    )
+    for path, chosen in wanted:
+        if chosen and chosen not in zones:
+            found = f"{chosen!r} is not one of the cluster's zones"
+            remedy = f"{choices(chosen, zones)}; or add it to availability_zones"
+            yield Finding(Code.ZONE_NOT_LISTED, path, found, remedy)
+
+
+def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:
+    """Yield an ARN of another partition than the region's."""
+    partition, theirs = PARTITIONS.get(region), arn.split(":")[1]
+    if partition not in {None, theirs}:
+        found = f"an ARN of partition {theirs!r} names nothing in {region}"
+        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:...")

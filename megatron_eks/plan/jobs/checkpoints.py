@@ -1,0 +1,243 @@
+"""Saving: how long checkpoints take to write, how often, and the room for them.
+
+What is refused would fail at the best speed of the predicted range; warnings are about the most
+likely one.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from math import ceil
+from pathlib import PurePosixPath
+
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
+from megatron_eks.plan.cluster.lustre import LustrePlan, size_for
+from megatron_eks.plan.cluster.storage import plan_storage
+from megatron_eks.plan.jobs.memory import gib
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
+from megatron_eks.plan.jobs.training import checkpoint_bytes, job_speed, steps
+from megatron_eks.predict.goodput import Saving, goodput
+from megatron_eks.predict.memory import GIB
+from megatron_eks.predict.parameters import parameters
+
+_MEGABYTE = 1_000_000
+GRACE_FLOOR_SECONDS = 120
+
+
+def plan_saving(job: MegatronRun | TorchRun, model: ModelShape, lustre: LustrePlan) -> Saving:
+    """Plan how a run saves to a file system."""
+    write = lustre.write_mb_s * _MEGABYTE
+    checkpoint = job.checkpoint
+    size = checkpoint_bytes(job, model)
+    return Saving(size, checkpoint.interval, checkpoint.async_save, write)
+
+
+def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
+    """Return how long a pod may take to save once it is told to end."""
+    save_seconds = checkpoint_bytes / _MEGABYTE / lustre.write_mb_s
+    return max(GRACE_FLOOR_SECONDS, ceil(save_seconds / 60 + 1) * 60)
+
+
+_DAY_SECONDS = 24 * 3600
+_HOUR_SECONDS = 3600
+_LINE_SECONDS = 2 * 3600
+_YEAR_SECONDS = 365 * _DAY_SECONDS
+# EC2 User Guide, "Spot Instance interruption notices": two minutes.
+_NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
+_LITTLE_SECONDS = 60
+# Of the best interval's share of time that counts, and of its length.
+_WORTHWHILE, _FAR = 0.9, 4
+
+
+def check_saving(
+    job: MegatronRun | TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
+) -> Iterator[Finding]:
+    """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
+    instance = INSTANCES[pool.instance_type]
+    saving = plan_saving(job, model, plan_storage(cluster).lustre)
+    seconds = saving.checkpoint_bytes / saving.write_bytes_per_second
+    speed, (key, count) = job_speed(job, model, instance), steps(job)
+    step = speed.step_seconds if speed else 0
+    yield from _interval(job, instance, saving, step, count)
+    yield from _years(count * step, key)
+    yield from check_spot(job, pool, cluster, job.checkpoint.interval * step, seconds)
+    # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
+    if isinstance(job, MegatronRun):
+        yield from _lines(job, step)
+        yield from _restarts(job, pool, count * step)
+        yield from _waiting(job, seconds)
+
+
+def _lines(job: MegatronRun, step: float) -> Iterator[Finding]:
+    """Yield lines of a log that come hours apart."""
+    interval = job.training.log_interval
+    if interval * step > _LINE_SECONDS and interval <= job.training.train_iters:
+        found = f"{interval} iterations take about {_shown(interval * step)}"
+        often = max(1, int(interval * _LINE_SECONDS / (interval * step)))
+        remedy = f"use at most {often}" if interval > 1 else "use more nodes"
+        remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
+        yield warning(Code.SLOW_TO_FAIL, ("training", "log_interval"), found, remedy)
+
+
+def _waiting(job: MegatronRun, seconds: float) -> Iterator[Finding]:
+    """Yield a save that outlasts the barrier at its end (megatron/training/checkpointing.py)."""
+    minutes = job.runtime.distributed_timeout_minutes
+    if not job.checkpoint.async_save and seconds > minutes * 60:
+        found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
+        remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
+        yield warning(Code.SAVE_TIME, ("runtime", "distributed_timeout_minutes"), found, remedy)
+
+
+def check_spot(
+    job: TrainingJob, pool: GpuPool, cluster: ClusterConfig, between: float, seconds: float
+) -> Iterator[Finding]:
+    """Yield ranks on several spot nodes that lose much when EC2 takes one of them back."""
+    # An elastic job goes on with the nodes that are left, from its last checkpoint.
+    saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
+    quick = 0 < between <= _SOON_SECONDS and saved
+    if isinstance(pool.capacity, Spot) and job.nodes > 1 and not quick:
+        found = (
+            f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
+        )
+        remedy = "use another kind of capacity, or save often: checkpoint.interval"
+        interval = job.checkpoint.interval
+        often = int(interval * _SOON_SECONDS / between) if between else 0
+        if often and saved and often * between / interval > seconds:
+            found += f"; {interval} steps between checkpoints take {_shown(between)}"
+            remedy = f"use another kind of capacity, or checkpoint.interval: {often} at most"
+        elif between and not saved:
+            found += f"; a checkpoint takes about {_shown(seconds)}"
+            lustre = cluster.storage.lustre
+            size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
+            remedy = f"use another kind of capacity, or storage.lustre.capacity_gib: {size}"
+            if often and between > _SOON_SECONDS:
+                remedy += f" with checkpoint.interval: {often} at most"
+        yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
+
+
+def _interval(
+    job: TrainingJob, instance: InstanceType, saving: Saving, step: float, steps: int
+) -> Iterator[Finding]:
+    """Yield an interval between saves that is far off the one of which most time counts."""
+    interval = job.checkpoint.interval
+    if not step or interval > steps:
+        return
+    is_now = goodput(job.nodes, job_gpus(job, instance), step, saving)
+    between, best = is_now.interval_seconds, is_now.best_interval_seconds
+    lost = steps * step * (1 - is_now.expected)
+    wasteful = is_now.expected < _WORTHWHILE * is_now.best and lost > _LITTLE_SECONDS
+    enough = min(is_now.best_interval_steps, steps)
+    if wasteful and interval < enough:
+        found = (
+            f"a checkpoint of {saving.checkpoint_bytes / 1e9:.0f} GB takes about "
+            f"{_shown(is_now.save_seconds)} to write, and {interval} steps take about "
+            f"{_shown(between)}: {is_now.expected:.0%} of the time would count"
+        )
+        yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, f"use about {enough}")
+    elif between > best and (wasteful or between > max(_HOUR_SECONDS, _FAR * best)):
+        found = f"{interval} steps take about {_shown(between)}, and a failure can lose all of them"
+        remedy = f"use about {enough}, every {_shown(best)}: saves and failures then cost least"
+        yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
+
+
+def _years(seconds: float, key: str) -> Iterator[Finding]:
+    if seconds > _YEAR_SECONDS:
+        found = f"the run takes about {seconds / _YEAR_SECONDS:.1f} years on these nodes"
+        remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
+        yield warning(Code.TAKES_YEARS, ("training", key), found, remedy)
+
+
+def _restarts(job: MegatronRun, pool: GpuPool, seconds: float) -> Iterator[Finding]:
+    """Yield a long run that may not start again; on spot `check_capacity` says so."""
+    if job.runtime.gang_restarts or seconds < _DAY_SECONDS or isinstance(pool.capacity, Spot):
+        return
+    found = f"the run takes about {_shown(seconds)}, and the first lost rank ends the job"
+    yield warning(Code.NO_RESTART, ("runtime", "gang_restarts"), found, "use 3, the default")
+
+
+def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Iterator[Finding]:
+    """Yield a run that its Capacity Block cannot hold, on a job that has no errors."""
+    pool = gpu_pool(job, cluster)
+    if pool is None or not isinstance(pool.capacity, CapacityBlock):
+        return
+    model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
+    speed = job_speed(job, model, instance)
+    if speed is None:
+        return
+    step = speed.step_seconds
+    fastest = step * speed.tokens_per_second_per_gpu / speed.high
+    left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
+    if left <= 0:
+        return  # the cluster file has the finding
+    if fastest * job.checkpoint.interval > left:
+        found = (
+            f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "
+            f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
+        )
+        often = int(left / fastest)
+        remedy = f"use at most {often}" if often else "use more nodes, or a later block"
+        remedy += ": nothing would be kept"
+        yield Finding(Code.BLOCK_ENDS_FIRST, ("checkpoint", "interval"), found, remedy)
+    elif step * job.training.train_iters > left:
+        found = (
+            f"the Capacity Block ends within {_shown(left)}, and {job.training.train_iters} "
+            f"iterations take about {_shown(step * job.training.train_iters)}"
+        )
+        remedy = "plan the next block: the run goes on from its last checkpoint"
+        yield warning(Code.BLOCK_ENDS_FIRST, ("training", "train_iters"), found, remedy)
+
+
+def _shown(seconds: float) -> str:
+    units = (("days", _DAY_SECONDS), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+    unit, size = next((each for each in units if seconds >= 2 * each[1]), units[-1])
+    return f"{seconds / size:.0f} {unit}"
+
+
+# bf16 weights of the base model, kept beside the run's own checkpoints.
+_BASE_BYTES_PER_PARAMETER = 2
+
+
+def check_disk(job: TrainingJob, model: ModelShape, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Demand room for one more: a new checkpoint is complete before the oldest goes."""
+    if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
+        return  # EFS grows by itself
+    checkpoint = checkpoint_bytes(job, model)
+    base = parameters(model) * _BASE_BYTES_PER_PARAMETER if job.checkpoint.pretrained else 0
+    needed = (job.checkpoint.keep_last + 1) * checkpoint + base
+    capacity = cluster.storage.lustre.capacity_gib * GIB
+    if needed > capacity:
+        found = (
+            f"{job.checkpoint.keep_last} checkpoints of {checkpoint / 1e9:.0f} GB, one more "
+            f"being written and the base weights take {gib(needed)} GiB "
+            f"of {cluster.storage.lustre.capacity_gib}"
+        )
+        fitting = (capacity - base) // checkpoint - 1
+        size = size_for(cluster.storage.lustre, -(-needed // GIB))
+        remedy = f"use at most {fitting}, or" if fitting > 0 else "even keep_last: 1 takes more:"
+        remedy = f"{remedy} set storage.lustre.capacity_gib: {size}"
+        yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
+
+
+# Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
+# `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
+_ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
+
+
+def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
+    """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""
+    checkpoint = job.checkpoint
+    for name in ("directory", "pretrained"):
+        place: str | None = getattr(checkpoint, name)
+        if place and _ITERATION.fullmatch(PurePosixPath(place).name):
+            found = f"{place} is one checkpoint, not the directory of them"
+            remedy = f"use {PurePosixPath(place).parent}"
+            yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
+    if checkpoint.keep_last == 1:
+        found = "a checkpoint that cannot be read leaves nothing to go back to"
+        yield warning(Code.RETENTION, ("checkpoint", "keep_last"), found, "keep 2 or more")

@@ -1,0 +1,139 @@
+"""What a job is once it is planned: its pods, and how they are run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.outputs import Image
+from megatron_eks.plan.cluster.pools import PoolPlan
+from megatron_eks.plan.jobs.resources import Resources
+from megatron_eks.predict.conversion import Conversion
+from megatron_eks.predict.goodput import Goodput
+from megatron_eks.predict.layout import Layout
+from megatron_eks.predict.memory import MemoryEstimate
+from megatron_eks.predict.throughput import Speed
+
+MIB = 1024**2
+
+PROGRAMS = "/opt/megatron-eks/programs"
+
+RECORD = "record"
+"""The program that starts all others, and keeps what they print."""
+
+ETCD_RUN_ID = "etcd_run_id"
+"""The program that starts torchrun where nodes meet in etcd."""
+
+CONFIG_DIRECTORY = "/etc/megatron-eks"
+"""Where the files of a job are mounted."""
+
+TRAINING_APP = "megatron-training"
+"""Value of the label `app` on every training pod."""
+
+JOB_LABEL = "megatron-eks/job"
+"""On a job and on what is made for it beside it: its name."""
+
+# Torch's store: the training operator's default. On the host network a node has it once, which is
+# enough, because there one pod fills a node.
+MASTER_PORT = 23456
+
+Workload = Literal["pytorch_job", "indexed_job", "job"]
+"""Which resource runs the pods: the training operator's, an Indexed Job, a plain Job."""
+
+
+@dataclass(frozen=True)
+class SecretFile:
+    """One key of a Kubernetes Secret, as a file."""
+
+    secret: str
+    key: str
+    directory: str
+
+    @property
+    def path(self) -> str:
+        """Where the program finds it."""
+        return f"{self.directory}/{self.key}"
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """Ranks that meet through torchrun's agents, of which there may be more or fewer."""
+
+    backend: Literal["c10d", "etcd"]
+    min_nodes: int
+    max_nodes: int
+    max_restarts: int
+    """How often the agents start their ranks again before a pod fails."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a run makes of which model."""
+
+    model: ModelShape
+    layout: Layout
+    memory: MemoryEstimate
+    speed: Speed | None
+    """None where the GPU's peak is unknown."""
+    checkpoint_bytes: int
+    tokens: int
+    """Tokens of the whole run."""
+    goodput: Goodput | None = None
+    """None where the speed is unknown."""
+    epochs: float | None = None
+    """How often the run sees its corpus; None where nobody says what that holds."""
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """One job."""
+
+    name: str
+    kind: str
+    app: str
+    """Value of the label `app` on its pods."""
+    workload: Workload
+    pool: PoolPlan | None
+    """None: on the system nodes."""
+    nodes: int
+    """Pods that run together."""
+    image: Image
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    resources: Resources
+    log_directory: str
+    restarts_in_place: bool
+    """Whether a container that fails starts again in its pod; otherwise its pod has failed."""
+    backoff_limit: int
+    """Failures, summed over all pods, that end the job."""
+    ttl_seconds: int
+    grace_seconds: int
+    """Time between SIGTERM and SIGKILL: long enough for a last checkpoint."""
+    priority_class: str
+    deadline_seconds: int | None = None
+    """How long it may take in all, the wait for nodes included."""
+    host_network: bool = False
+    ipc_lock: bool = False
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    """Contents by file name, mounted in CONFIG_DIRECTORY."""
+    secrets: tuple[SecretFile, ...] = ()
+    rendezvous: Rendezvous | None = None
+    """None: the rank of each node is known beforehand."""
+    training: Training | None = None
+    conversion: Conversion | None = None
+
+    @property
+    def processes_per_node(self) -> int:
+        """One for each GPU; a pod without a GPU runs one program."""
+        return max(1, self.resources.gpus)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole job."""
+        return self.nodes * self.resources.gpus
+
+    @property
+    def workers(self) -> int:
+        """Nodes besides the master's; ranks that meet by themselves have no master."""
+        return self.nodes if self.rendezvous else self.nodes - 1

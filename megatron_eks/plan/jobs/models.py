@@ -1,0 +1,160 @@
+"""The `model` block: its shape, what is refused of it, and what a run starts from."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, replace
+
+from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.job import AnyJob, FetchJob, TrainingJob
+
+# Organizations and releases that Hugging Face's names have around a preset's.
+_AROUND = re.compile(r"^meta-|-(hf|base|instruct|v0\.\d)$")
+
+
+def preset_of_name(name: str) -> str | None:
+    """Return the preset of a model by Hugging Face's name, or of a folder that is called so."""
+    plain = _AROUND.sub("", name.rpartition("/")[2].lower())
+    return plain if plain in PRESETS else None
+
+
+def preset_of(job: AnyJob) -> str | None:
+    """Return the preset that a fetched model's name is; None where it is none of them."""
+    return preset_of_name(job.model or "") if isinstance(job, FetchJob) else None
+
+
+def preset_name(model: str | ModelSpec) -> str | None:
+    """Return the preset that a model is, or starts from; None of a whole mapping."""
+    return model.preset if isinstance(model, ModelSpec) else model
+
+
+def model_shape(model: str | ModelSpec) -> ModelShape:
+    """Resolve a preset's name, a preset with changes, or a whole mapping.
+
+    Raises KeyError for an unknown preset and TypeError for an incomplete mapping; the checks come
+    first and say both in words.
+    """
+    if isinstance(model, str):
+        return PRESETS[model]
+    names = {field.name for field in fields(ModelShape)}
+    changes = {
+        name: value for name, value in model.model_dump(exclude_none=True).items() if name in names
+    }
+    if model.preset:
+        return replace(PRESETS[model.preset], **changes)
+    if model.multi_latent_attention:
+        # Latent attention has sizes of its own, and a key and a value for every head.
+        changes.setdefault("num_query_groups", changes.get("num_attention_heads"))
+        changes.setdefault("kv_channels", model.v_head_dim or ModelShape.v_head_dim)
+    return ModelShape(**changes)
+
+
+# Epsilons are 1e-8 to 1e-5, widths of random weights 0.006 to 0.02.
+_LIMITS = {"norm_epsilon": 1e-3, "init_method_std": 0.2}
+
+# Of no meaning with multi_latent_attention, and without it.
+_OF_GROUPS = ("num_query_groups", "kv_channels")
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+
+
+def unknown_preset(path: Path, name: str) -> Finding:
+    """Say which preset is near, or is the one of a repository of Hugging Face."""
+    preset = preset_of_name(name)
+    remedy = f"write {preset}" if preset else choices(name, PRESETS)
+    return Finding(Code.UNKNOWN_MODEL, path, f"unknown preset {name!r}", remedy)
+
+
+def check_model(model: str | ModelSpec) -> Iterator[Finding]:
+    """Yield why a model has no shape."""
+    name = preset_name(model)
+    if name is not None:
+        path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
+        if name not in PRESETS:
+            problem = unknown_preset(path, name)
+            if "/" in name and not preset_of_name(name):
+                sizes = "or write its sizes under model (num_layers, hidden_size, ...) in its place"
+                problem = replace(problem, remedy=f"{problem.remedy}; {sizes}")
+            yield problem
+        return
+    given = set() if isinstance(model, str) else set(model.model_dump(exclude_none=True))
+    required = [field.name for field in fields(ModelShape) if field.default is MISSING]
+    latent = isinstance(model, ModelSpec) and model.multi_latent_attention
+    needless = _OF_GROUPS if latent else ()
+    missing = [name for name in required if name not in given and name not in needless]
+    latents = [name for name in _LATENT if name in given]
+    if latents and not latent and set(missing) <= set(_OF_GROUPS):
+        found = "sizes of latent attention, and multi_latent_attention is not set"
+        remedy = "set multi_latent_attention: true"
+        yield Finding(Code.UNKNOWN_MODEL, ("model", latents[0]), found, remedy)
+        return
+    if missing:
+        verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        found = f"without preset, {', '.join(missing)} {verb} missing"
+        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, f"add {them}, or name a preset")
+
+
+def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
+    """Yield what a model that has a shape says, and its architecture ignores."""
+    if isinstance(model, str):
+        return
+    shape = model_shape(model)
+    given = model.model_dump(exclude_none=True)
+    for name in given:
+        if name.startswith("moe_") and shape.num_experts is None:
+            found, remedy = "there are no experts to choose from", "remove it, or set num_experts"
+            yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
+        if name in _LATENT and not shape.multi_latent_attention:
+            found = "attention compresses nothing"
+            remedy = "remove it, or set multi_latent_attention: true"
+            yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
+    often = shape.moe_layer_freq
+    if isinstance(often, tuple) and len(often) != shape.num_layers:
+        found = f"{len(often)} entries for {shape.num_layers} layers"
+        path: Path = ("model", "moe_layer_freq")
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "write one for each layer, or a number")
+    elif isinstance(often, tuple) and shape.num_experts is not None and 1 not in often:
+        found = f"no layer has any of the {shape.num_experts} experts"
+        path = ("model", "moe_layer_freq")
+        yield Finding(Code.NO_MEANING, path, found, "write 1 for the layers that have them")
+    if model.rotary_base is not None and shape.position_embedding_type != "rope":
+        found = f"{shape.position_embedding_type} positions have no rotary base"
+        remedy = "remove it, or set position_embedding_type: rope"
+        yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
+
+
+def check_values(model: str | ModelSpec, *, trained: bool) -> Iterator[Finding]:
+    """Yield values that look like slips, and those that base weights were not trained with."""
+    if isinstance(model, str):
+        return
+    for name, limit in _LIMITS.items():
+        value = getattr(model, name)
+        if value is not None and value > limit:
+            found = f"{value:g}, and published models have {limit:g} at most"
+            yield warning(Code.MODEL_VALUE, ("model", name), found, "mind the exponent")
+    base = PRESETS.get(model.preset or "")
+    if base is None or not trained:
+        return
+    for name in ("rotary_base", "norm_epsilon", "position_embedding_type", "normalization"):
+        mine, theirs = getattr(model_shape(model), name), getattr(base, name)
+        # A larger base is how models learn longer sequences.
+        if mine != theirs and not (name == "rotary_base" and mine > theirs):
+            found = f"{mine}, and weights of {model.preset} were trained with {theirs}"
+            yield warning(Code.MODEL_VALUE, ("model", name), found, "remove it")
+
+
+def check_start(job: TrainingJob) -> Iterator[Finding]:
+    """Yield where the job file contradicts itself about what the run starts from."""
+    init = job.model.init if isinstance(job.model, ModelSpec) else None
+    path: Path = ("model", "init")
+    if init == "pretrained" and job.checkpoint.pretrained is None:
+        found = "no weights to start from"
+        yield Finding(Code.WEIGHTS, path, found, "name their folder: checkpoint.pretrained")
+    if init == "config" and job.checkpoint.pretrained is not None:
+        found = "random weights, and checkpoint.pretrained names others"
+        yield Finding(Code.WEIGHTS, path, found, "use pretrained, or remove the other")
+    if job.checkpoint.pretrained == job.checkpoint.directory:
+        found = "base weights and checkpoints stand in the same directory"
+        remedy = "save elsewhere: retention would delete the base weights"
+        yield Finding(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)

@@ -1,0 +1,243 @@
+"""Whether the options that a job file adds are Megatron's, and none that the plan sets itself.
+
+Their values are Megatron's own parser's to judge: `ops/megatron.py` asks it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
+from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS
+from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.outputs import is_digest
+from megatron_eks.config.scalars import as_text
+from megatron_eks.config.slips import of_text
+from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.environment import mounts
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.options.foreign_options import of_other_program
+from megatron_eks.plan.jobs.options.option_checks import (
+    Asked,
+    Option,
+    check_combinations,
+    check_places,
+)
+from megatron_eks.plan.jobs.resources import gpu_pool
+from megatron_eks.plan.jobs.training import job_layout
+
+# Names that differ by a slip: most of Megatron's have words in common.
+_CLOSE = 0.8
+_NOT = "--no-"
+_UNKNOWN = "see `pretrain_gpt.py --help`"
+_FLEX = "moe_token_dispatcher_type", ["flex"]
+# Options that say a key of the model in another way.
+_OTHERWISE = {
+    "disable_bias_linear": "add_bias_linear",
+    "group_query_attention": "num_query_groups",
+    "use_rope_scaling": "preset",
+    "rope_scaling_factor": "preset",
+}
+# What editors make of two hyphens.
+_DASHES = "\u2012\u2013\u2014\u2015\u2212"
+
+# The keys of a job file that options follow from, whatever else it says; all other options of the
+# plan have no key.
+KEYS: dict[str, str] = {
+    f"--{option}": key
+    for key, options in {
+        "model": (
+            "num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention "
+            "num-query-groups kv-channels max-position-embeddings position-embedding-type "
+            "rotary-base use-rope-scaling rope-scaling-factor normalization norm-epsilon swiglu "
+            "disable-bias-linear untie-embeddings-and-output-weights attention-dropout "
+            "hidden-dropout init-method-std num-experts moe-router-topk "
+            "moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-layer-freq "
+            "multi-latent-attention q-lora-rank kv-lora-rank v-head-dim qk-head-dim "
+            "qk-pos-emb-head-dim"
+        ),
+        "parallelism.tensor": "tensor-model-parallel-size",
+        "parallelism.pipeline": "pipeline-model-parallel-size",
+        "parallelism.virtual_pipeline": (
+            "num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage"
+        ),
+        "parallelism.context": "context-parallel-size",
+        "parallelism.expert": "expert-model-parallel-size",
+        "parallelism.expert_tensor": "expert-tensor-parallel-size",
+        "parallelism.sequence_parallel": "sequence-parallel",
+        "parallelism.distributed_optimizer": "use-distributed-optimizer",
+        "training.micro_batch_size": "micro-batch-size",
+        "training.global_batch_size": "global-batch-size",
+        "training.sequence_length": "seq-length",
+        "training.train_iters": "train-iters",
+        "training.learning_rate": "lr",
+        "training.min_learning_rate": "min-lr",
+        "training.lr_schedule": "lr-decay-style",
+        "training.warmup_iters": "lr-warmup-iters",
+        "training.decay_iters": "lr-decay-iters lr-wsd-decay-iters",
+        "training.weight_decay": "weight-decay",
+        "training.adam_beta1": "adam-beta1",
+        "training.adam_beta2": "adam-beta2",
+        "training.clip_grad": "clip-grad",
+        "training.precision": "bf16 fp8-format",
+        "training.recompute": "recompute-granularity",
+        "training.recompute_method": "recompute-method",
+        "training.recompute_layers": "recompute-num-layers",
+        "training.seed": "seed",
+        "training.eval_interval": "eval-interval",
+        "training.eval_iters": "eval-iters",
+        "training.log_interval": "log-interval",
+        "data.prefix or data.blend": "data-path",
+        "data.split": "split",
+        "data.tokenizer": "tokenizer-model",
+        "data.cache_dir": "data-cache-path",
+        "data.num_workers": "num-workers",
+        "checkpoint.directory": "save load",
+        "checkpoint.pretrained": "pretrained-checkpoint",
+        "checkpoint.interval": "save-interval",
+        "checkpoint.format": "ckpt-format",
+        "checkpoint.async_save": "async-save",
+        "runtime.distributed_timeout_minutes": "distributed-timeout-minutes",
+    }.items()
+    for option in options.split()
+}
+
+
+def check_extra_arguments(
+    job: MegatronJob, copies: int | None, cluster: ClusterConfig
+) -> Iterator[Finding]:
+    """Yield what is no option, or would be taken instead of what the plan says.
+
+    So many copies of the model learn together, if that is known.
+    """
+    words, plan = job.extra_args, _planned(job)
+    starts = [index for index, word in enumerate(words) if word.startswith("--")]
+    if starts[:1] != [0]:
+        found, remedy = f"{words[0]!r} follows no option", _stray(words[0]) or "start with --OPTION"
+        yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, remedy)
+    given: dict[int, Option] = {}
+    for start, end in pairwise([*starts, len(words)]):
+        name, equals, value = words[start].partition("=")
+        values = [value] if equals else words[start + 1 : end]
+        settings = {setting for _, setting, _ in given.values()}
+        problem = _unknown(words[start], name) or _without_fp8(name, job, cluster)
+        problem = problem or _of_plan(name, values, plan)
+        if problem is None and OPTIONS[name] in settings:
+            problem = f"{name} stands above too, and the last one wins", "keep one of the two"
+        if problem is not None:
+            (found, remedy), level = problem, Level.ERROR
+            unknown = remedy == _UNKNOWN or (OPTIONS.get(name), [*values]) == _FLEX
+            if unknown and is_digest(job.image):
+                # A fork's Megatron, or a DeepEP that speaks EFA.
+                remedy, level = "see that your image has it", Level.WARNING
+            yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), found, remedy, level)
+        elif OPTIONS[name] not in plan or OPTIONS[name] in CHOSEN:
+            given[start] = (name, OPTIONS[name], values)
+    set_by = {setting: tuple(values) for _, setting, values in given.values()}
+    asked = Asked(job, model_shape(job.model), set_by, copies)
+    yield from check_combinations(asked, given)
+    yield from check_places(given, cluster.storage.lustre.mount_path, mounts(cluster))
+
+
+def _unknown(word: str, name: str) -> tuple[str, str] | None:
+    if name in OPTIONS:
+        return None
+    if " " in word and name.split(maxsplit=1)[0] in OPTIONS:
+        apart = ", ".join(as_text(each) for each in word.split())
+        found = f"{word!r} is one word, and Megatron has no option of that name"
+        return found, f"write each word apart: [{apart}]"
+    return f"the pinned Megatron has no option {name}", of_other_program(name) or _similar(name)
+
+
+def _key(name: str) -> str | None:
+    """Return the key that an option follows from; it may be written in another way here."""
+    keys = {OPTIONS[option]: key for option, key in KEYS.items()}
+    key = keys.get(OPTIONS[name])
+    plain = name.strip("-").replace("-", "_")
+    named = (_OTHERWISE.get(plain, plain), OPTIONS[name])
+    if key == "model":
+        return next((f"model.{each}" for each in named if each in ModelSpec.model_fields), key)
+    return key
+
+
+def _without_fp8(name: str, job: MegatronJob, cluster: ClusterConfig) -> tuple[str, str] | None:
+    """Say that a job's GPUs compute nothing in FP8 (Transformer Engine: compute capability 8.9)."""
+    pool = gpu_pool(job, cluster)
+    gpu = INSTANCES[pool.instance_type].gpu if pool is not None else None
+    if gpu is None or gpu.has_fp8 or OPTIONS[name] != OPTIONS["--fp8-format"]:
+        return None
+    # A precision that the GPU does not have is a finding of its own.
+    if job.training.precision == "fp8":
+        return None
+    return f"{name}, and {gpu.name} has no FP8", "remove it, and keep training.precision: bf16"
+
+
+def _of_plan(
+    name: str, values: Sequence[str], plan: Mapping[str, tuple[str, ...]]
+) -> tuple[str, str] | None:
+    """Say what an option of the plan follows from.
+
+    Of some options the plan has a default alone, and what it says itself, word for word, changes
+    nothing.
+    """
+    key, setting = _key(name), OPTIONS[name]
+    if key is not None:
+        return f"{name} follows from the job file", f"remove it, and set {key}"
+    against = next((OF_PLAN[setting, each] for each in values if (setting, each) in OF_PLAN), "")
+    # What a flag is given is the mistake, and not the flag; `=false` would be to take it back.
+    given = name in FLAGS and [each.lower() for each in values] == ["true"]
+    same = setting not in plan or plan[setting] == tuple(values) or (given and not plan[setting])
+    if same or (setting in CHOSEN and not against):
+        return None
+    found = f"{name} is set by the plan for every run"
+    return f"{found}; {against}" if against else found, "remove it"
+
+
+def _stray(word: str) -> str | None:
+    """Say what a word was that stands where an option does, and begins as none."""
+    if not word.strip("\\ "):
+        return "remove it: a backslash continues a line for a shell, and no shell reads this"
+    name = word.lstrip(_DASHES)
+    return f"write --{name}, with two plain hyphens" if name != word else of_text(word)
+
+
+def _planned(job: MegatronJob) -> dict[str, tuple[str, ...]]:
+    """Return the settings of the plan alone, with their values."""
+    alone = job.model_copy(update={"extra_args": ()})
+    words = megatron_arguments(alone, model_shape(job.model), job_layout(job, 1), "")
+    starts = [index for index, word in enumerate(words) if word.startswith("--")]
+    return {
+        OPTIONS[words[start]]: tuple(words[start + 1 : end])
+        for start, end in pairwise([*starts, len(words)])
+    }
+
+
+def _similar(name: str) -> str:
+    """Name the option that was meant, or the key of the job file that says it."""
+    dashed = name.replace("_", "-")
+    if dashed in OPTIONS:
+        key = _key(dashed)
+        return f"did you mean {dashed!r}?" if key is None else f"remove it, and set {key}"
+    positive = f"--{name.removeprefix(_NOT)}"
+    if name.startswith(_NOT) and positive in OPTIONS:
+        key = _key(positive)
+        return (
+            f"remove it, and set {key}: false" if key else f"remove it: there is {positive} alone"
+        )
+    longer = sorted(option for option in OPTIONS if option.startswith(name))
+    near = (each for each in get_close_matches(name, OPTIONS, 3, _CLOSE) if _agree(each, name))
+    close = longer[:1] or [*near][:1]
+    if not close:
+        return _UNKNOWN
+    key = _key(close[0])
+    return f"did you mean {close[0]!r}?{f' Remove it, and set {key}' if key else ''}"
+
+
+def _agree(one: str, other: str) -> bool:
+    """Tell whether two options do not say the opposite of each other."""
+    return one.startswith(_NOT) == other.startswith(_NOT)

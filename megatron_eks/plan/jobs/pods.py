@@ -1,0 +1,279 @@
+"""The pods of a job, as every kind builds them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
+from megatron_eks.config.outputs import Image, is_digest
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.jobs.checkpoints import GRACE_FLOOR_SECONDS, grace_seconds, plan_saving
+from megatron_eks.plan.jobs.environment import shows_efa
+from megatron_eks.plan.jobs.job import (
+    CONFIG_DIRECTORY,
+    ETCD_RUN_ID,
+    MASTER_PORT,
+    PROGRAMS,
+    RECORD,
+    TRAINING_APP,
+    JobPlan,
+    Rendezvous,
+    SecretFile,
+    Training,
+    Workload,
+)
+from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.resources import (
+    Resources,
+    cpu_resources,
+    gpu_resources,
+    gpus_per_node,
+    job_gpus,
+)
+from megatron_eks.plan.jobs.training import job_layout, job_memory, job_speed, step_tokens, steps
+from megatron_eks.predict.goodput import goodput
+
+Images = Mapping[str, Image]
+
+
+_DAY_SECONDS = 24 * 3600
+
+_TOKEN_DIRECTORY = "/var/run/secrets/huggingface"  # noqa: S105 -- a path
+_TOKEN_KEY = "token"  # noqa: S105 -- the name of a key
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a pod runs: one of our programs, its arguments, and what it reads."""
+
+    name: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str | bytes]
+    secrets: tuple[SecretFile, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where the images have it."""
+        return f"{PROGRAMS}/{self.name}.py"
+
+
+def log_directory(job: Job, cluster: ClusterPlan) -> str:
+    """Return where what a job prints is kept, and what its ranks write beside it."""
+    return f"{cluster.storage.lustre.mount_path}/logs/{job.name}"
+
+
+def guard_args(job: GpuJob, cluster: ClusterPlan) -> tuple[str, ...]:
+    """Return what a training program on several nodes has to know about network and peers.
+
+    The nodes of a job that meets anew by itself, through c10d or etcd, come and go.
+    """
+    if job.nodes == 1:
+        return ()
+    instance = cluster.pool(job.pool).instance
+    resources = gpu_resources(
+        instance, gpus_per_node(job, instance), nodes=job.nodes, shm_gib=job.runtime.shm_gib
+    )
+    args: tuple[str, ...] = ()
+    if resources.efa and shows_efa(job.runtime.env):
+        args += ("--expect-efa", str(resources.efa))
+        args += ("--expect-gpu-direct",) if instance.gpu_direct_rdma else ()
+    if job.runtime.rendezvous == "static":
+        args += ("--heartbeats", f"{log_directory(job, cluster)}/heartbeats")
+    return args
+
+
+def token_file(secret: str | None) -> SecretFile | None:
+    """Return where a Hugging Face token is mounted, if there is one."""
+    return SecretFile(secret, _TOKEN_KEY, _TOKEN_DIRECTORY) if secret else None
+
+
+def config_file(
+    program: str, job: GpuJob, blocks: Iterable[str]
+) -> tuple[str, Mapping[str, str | bytes]]:
+    """Return the path of a program's configuration, which is blocks of the job file, and itself."""
+    values = {
+        **job.model_dump(mode="json", include=set(blocks), exclude_none=True),
+        "runtime": {"distributed_timeout_minutes": job.runtime.distributed_timeout_minutes},
+    }
+    name = f"{program}.json"
+    return f"{CONFIG_DIRECTORY}/{name}", {name: json.dumps(values, indent=1) + "\n"}
+
+
+def ranks(
+    job: GpuJob,
+    cluster: ClusterPlan,
+    images: Images,
+    program: Program,
+    *,
+    workload: Workload = "pytorch_job",
+    training: Training | None = None,
+    restarts: int | None = None,
+) -> JobPlan:
+    """Plan a job whose nodes run torchrun, which starts the program once for each GPU.
+
+    `restarts` is for kinds that gain nothing by another try; others restart as often as the file
+    says.
+    """
+    pool = cluster.pool(job.pool)
+    gpus = gpus_per_node(job, pool.instance)
+    allowed = job.runtime.gang_restarts if restarts is None else restarts
+    meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
+    in_etcd = ("python3", f"{PROGRAMS}/{ETCD_RUN_ID}.py")
+    launcher = (*(in_etcd if job.runtime.rendezvous == "etcd" else ()), job.runtime.torchrun_path)
+    checkpoint_bytes = training.checkpoint_bytes if training else 0
+    shm_gib = job.runtime.shm_gib
+    resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=shm_gib)
+    return replace(
+        task(job, cluster, images, program, resources=resources, pods=job.nodes),
+        app=TRAINING_APP,
+        workload=workload,
+        command=_recorded(job, cluster, *launcher, *meeting, program.path),
+        restarts_in_place=allowed > 0,
+        # Restarts of all containers are summed, and the job fails when the sum reaches the limit
+        # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
+        # restart restarts every pod.
+        backoff_limit=allowed * _most_nodes(job) + 1,
+        grace_seconds=grace_seconds(checkpoint_bytes, cluster.storage.lustre),
+        host_network=job.runtime.host_network,
+        ipc_lock=job.runtime.ipc_lock,
+        rendezvous=_rendezvous(job),
+        training=training,
+    )
+
+
+def task(
+    job: Job,
+    cluster: ClusterPlan,
+    images: Images,
+    program: Program,
+    *,
+    resources: Resources,
+    pods: int = 1,
+) -> JobPlan:
+    """Plan a job of programs that need no GPU and do not talk to each other."""
+    return JobPlan(
+        name=job.name,
+        kind=job.kind,
+        app=job.kind.replace("_", "-"),
+        workload="job" if pods == 1 else "indexed_job",
+        pool=cluster.pool(job.pool) if job.pool else None,
+        nodes=pods,
+        image=job_image(job, images),
+        command=_recorded(job, cluster, "python3", program.path),
+        args=program.args,
+        env=_environment(program, cluster),
+        resources=resources,
+        log_directory=log_directory(job, cluster),
+        restarts_in_place=False,
+        # Failed pods are counted, and one more than the limit ends the job.
+        backoff_limit=job.runtime.gang_restarts * pods,
+        ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
+        priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
+        grace_seconds=GRACE_FLOOR_SECONDS,
+        files=program.files,
+        secrets=program.secrets,
+    )
+
+
+def plan_training(job: MegatronRun | TorchRun, cluster: ClusterPlan) -> Training:
+    """Return what a run makes of its model on the GPUs that it takes."""
+    instance, model = cluster.pool(job.pool).instance, model_shape(job.model)
+    gpus, speed = job_gpus(job, instance), job_speed(job, model, instance)
+    saving = plan_saving(job, model, cluster.storage.lustre)
+    tokens = steps(job)[1] * step_tokens(job, gpus)
+    corpus: float | None = job.data.corpus_tokens
+    if corpus and isinstance(job, MegatronRun):
+        # Of the shares only the first is for training.
+        corpus = corpus * job.data.split[0] / sum(job.data.split)
+    return Training(
+        model=model,
+        layout=job_layout(job, gpus),
+        memory=job_memory(job, model, instance),
+        speed=speed,
+        goodput=goodput(job.nodes, gpus, speed.step_seconds, saving) if speed else None,
+        checkpoint_bytes=saving.checkpoint_bytes,
+        tokens=tokens,
+        epochs=tokens / corpus if corpus else None,
+    )
+
+
+def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
+    """Start a program so that what it prints outlives its pod, for as long as the job may."""
+    keep = log_directory(job, cluster), str(job.runtime.keep_days)
+    return ("python3", f"{PROGRAMS}/{RECORD}.py", *keep, *words)
+
+
+def job_image(job: Job, images: Images) -> Image:
+    """Return what a job's pods pull."""
+    return Image(job.image, preview=False) if is_digest(job.image) else images[job.image]
+
+
+def _environment(program: Program, cluster: ClusterPlan) -> Mapping[str, str]:
+    """Add what every pod needs behind a proxy; a program's own variables win."""
+    return dict(sorted((dict(cluster.platform.egress.pod_variables) | dict(program.env)).items()))
+
+
+def _meeting(job: GpuJob, gpus: int) -> tuple[str, ...]:
+    """Tell torchrun what the training operator would: index 0 is the master, found by its name.
+
+    Kubernetes replaces the variable, which it sets on each pod of an Indexed Job.
+    """
+    return (
+        f"--nnodes={job.nodes}",
+        f"--nproc-per-node={gpus}",
+        "--node-rank=$(JOB_COMPLETION_INDEX)",
+        f"--master-addr={job.name}-0.{job.name}",
+        f"--master-port={MASTER_PORT}",
+    )
+
+
+def _rendezvous(job: GpuJob) -> Rendezvous | None:
+    runtime = job.runtime
+    if runtime.rendezvous == "static":
+        return None
+    elastic = runtime.elastic
+    return Rendezvous(
+        backend=runtime.rendezvous,
+        min_nodes=elastic.min_nodes if elastic else job.nodes,
+        max_nodes=_most_nodes(job),
+        max_restarts=runtime.gang_restarts,
+    )
+
+
+def _most_nodes(job: GpuJob) -> int:
+    return job.runtime.elastic.max_nodes if job.runtime.elastic else job.nodes
+
+
+SHARED_APP = "shared-files"
+"""Value of the label `app` on such pods, and the start of their names."""
+
+# Small enough for a place beside whatever runs on a system node: transfers and checksums of a few
+# files at once.
+_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB = 500, 2 * MIB_PER_GIB, 1
+
+# A terabyte at the rate that the default file system has takes half an hour.
+_DEADLINE_SECONDS = 6 * 3600
+
+# What a program needs to say how far it came.
+_GRACE_SECONDS = 30
+
+_KIND = "shared_files"
+
+
+def plan_shared(cluster: ClusterPlan, images: Images, program: str, args: Sequence[str]) -> JobPlan:
+    """Plan one run of one of our programs on the system nodes."""
+    known = next((name for name, image in images.items() if not image.preview), "megatron")
+    job = Job(schema_version=1, kind=_KIND, name=SHARED_APP, image=known)
+    run = Program(program, tuple(args), {}, {})
+    resources = cpu_resources(_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB)
+    return replace(
+        task(job, cluster, images, run, resources=resources),
+        # Its command reads what it prints, and nobody looks for it later.
+        command=("python3", run.path),
+        deadline_seconds=_DEADLINE_SECONDS,
+        grace_seconds=_GRACE_SECONDS,
+        priority_class=VALIDATION_PRIORITY,
+    )

@@ -1,0 +1,255 @@
+"""The nodes, image and pods of a job, and how its ranks find each other."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.cluster.egress import has_no_way_out
+from megatron_eks.plan.cluster.images import REPOSITORIES
+from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, memory_limit_mib
+from megatron_eks.plan.jobs.variables import check_variables
+
+_DNS_LABEL_LENGTH = 63
+# Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
+# people write seconds, as torch does, where minutes are asked for.
+_LONG_TIMEOUT_MINUTES = 120
+# A program that ends at once does so every time.
+_MANY_RESTARTS = 50
+
+
+def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield what is wrong with the nodes and GPUs that a job asks for."""
+    longest = f"{job.name}-worker-{max(0, job.nodes - 2)}"
+    if len(longest) > _DNS_LABEL_LENGTH:
+        found = f"the Service {longest!r} would have {len(longest)} characters, and 63 are allowed"
+        remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
+        yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
+    yield from check_pool(job, cluster)
+    pool = gpu_pool(job, cluster)
+    if pool is not None:
+        yield from _nodes(job, pool)
+        yield from check_capacity(pool, job.runtime.gang_restarts)
+        yield from _shm(job, pool)
+        yield from _rendezvous(job, pool, cluster)
+    yield from _patience(job)
+
+
+def _patience(job: GpuJob) -> Iterator[Finding]:
+    """Yield settings by which nodes are paid for hours after a run has come to its end."""
+    minutes, restarts = job.runtime.distributed_timeout_minutes, job.runtime.gang_restarts
+    if minutes > _LONG_TIMEOUT_MINUTES:
+        found = f"a collective that hangs is noticed after {minutes / 60:.0f} hours: it is minutes"
+        remedy = "use 10, or up to 60 where indexing the data takes long"
+        yield warning(Code.SLOW_TO_FAIL, ("runtime", "distributed_timeout_minutes"), found, remedy)
+    if restarts > _MANY_RESTARTS:
+        found = f"a mistake that ends every start would be tried {restarts} times on paid nodes"
+        yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
+
+
+def check_pool(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield a pool that the cluster does not have."""
+    names = [known.name for known in cluster.gpu_pools]
+    if job.pool not in names:
+        found = f"no pool named {job.pool!r}"
+        yield Finding(Code.UNKNOWN_POOL, ("pool",), found, choices(str(job.pool), names))
+
+
+def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
+    gpus = INSTANCES[pool.instance_type].gpus
+    if job.nodes > pool.max_nodes:
+        found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
+    if (
+        job.nodes > 1
+        and job.kind != "nccl_test"
+        and not INSTANCES[pool.instance_type].efa_interfaces
+    ):
+        found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
+        remedy = "use one node, or a size with EFA"
+        yield warning(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy)
+    if job.gpus_per_node is not None and job.gpus_per_node > gpus:
+        found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
+        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
+    elif job.runtime.host_network and job.gpus_per_node not in {None, gpus}:
+        found = "on the host network two jobs of a node would want the same port"
+        remedy = f"use {gpus}, or no host_network"
+        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, remedy)
+
+
+def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
+    instance = INSTANCES[pool.instance_type]
+    gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
+    limit_gib = memory_limit_mib(instance, gpus) // MIB_PER_GIB
+    if (job.runtime.shm_gib or 0) > limit_gib // 2:
+        found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
+        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
+    elif job.runtime.shm_gib is not None and job.runtime.shm_gib < gpus:
+        # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
+        found = f"{job.runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
+        remedy = f"use at least {gpus}, or leave it out"
+        yield warning(Code.SHM, ("runtime", "shm_gib"), found, remedy)
+
+
+def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
+    runtime, elastic = job.runtime, job.runtime.elastic
+    path: Path = ("runtime", "rendezvous")
+    if runtime.rendezvous == "etcd" and not cluster.platform.etcd:
+        found = "the cluster has no etcd"
+        remedy = "use c10d, which needs none, or set platform.etcd: true"
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+    if elastic is None:
+        return
+    path = ("runtime", "elastic")
+    if runtime.rendezvous == "static":
+        found = "static ranks are as many as there were at the start"
+        yield Finding(Code.RENDEZVOUS, path, found, "set runtime.rendezvous: c10d")
+    if elastic.min_nodes > elastic.max_nodes:
+        found = f"min_nodes {elastic.min_nodes} is above max_nodes {elastic.max_nodes}"
+        yield Finding(Code.RENDEZVOUS, path, found, "swap them, or use one number for both")
+    elif not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
+        found = f"{job.nodes} nodes are not between {elastic.min_nodes} and {elastic.max_nodes}"
+        yield Finding(Code.RENDEZVOUS, path, found, "let the bounds hold nodes")
+    if elastic.max_nodes > pool.max_nodes:
+        found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)
+
+
+def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
+    """Yield what ends a job before its time."""
+    if pool.capacity.type == "spot" and not restarts:
+        found = "EC2 takes nodes of spot back, and the job may not start again"
+        remedy = "use 3 or more"
+        yield warning(Code.SPOT_GANG, ("runtime", "gang_restarts"), found, remedy)
+
+
+def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
+    """Yield what costs a layout its speed, though it would run."""
+    if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
+        found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
+        remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
+        yield warning(Code.TENSOR_PARALLEL_OVER_PCIE, ("parallelism", "tensor"), found, remedy)
+
+
+def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:
+    """Yield more processes that load data than the cores of a GPU's share can run."""
+    share = instance.vcpus // instance.gpus
+    if workers > share:
+        found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
+        remedy = f"use at most {share}; indexed data need 2 to 8"
+        yield warning(Code.DATA_WORKERS, ("data", "num_workers"), found, remedy)
+
+
+# What takes other arguments than torchrun, with which the plan calls it.
+_OTHER_LAUNCHERS = frozenset(
+    ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
+)
+# Where older Deep Learning Containers had their Python.
+_CONDA = "/opt/conda/"
+# What only ranks of a training run make use of.
+_FOR_RANKS = (
+    "shm_gib",
+    "distributed_timeout_minutes",
+    "rendezvous",
+    "elastic",
+    "host_network",
+    "ipc_lock",
+    "torchrun_path",
+)
+
+
+def check_task(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield what is wrong with a job of programs that need no GPU."""
+    yield from check_runtime(job, cluster)
+    yield from no_meaning(job, _FOR_RANKS)
+    if job.pool is not None:
+        yield from check_pool(job, cluster)
+
+
+def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield what is wrong with the image of a job, and with how its pods run."""
+    if job.runtime.torchrun_path.endswith("/"):
+        found = f"{job.runtime.torchrun_path} is a folder, and a program is started"
+        remedy = f"use {job.runtime.torchrun_path}torchrun"
+        yield Finding(Code.BAD_FORMAT, ("runtime", "torchrun_path"), found, remedy)
+    runtime = job.runtime
+    if job.image not in REPOSITORIES and not is_digest(job.image):
+        found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
+        remedy = f"{choices(job.image, REPOSITORIES)}; or REGISTRY/NAME@sha256:..."
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, remedy)
+    elif job.image not in REPOSITORIES and has_no_way_out(cluster):
+        registry = job.image.split("/")[0]
+        if not registry.endswith((f".{cluster.region}.amazonaws.com", ".amazonaws.com.cn")):
+            found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
+            remedy = f"copy the image to an ECR repository in {cluster.region}"
+            yield Finding(Code.NO_WAY_OUT, ("image",), found, remedy)
+    elif ".dkr.ecr." in job.image and f".dkr.ecr.{cluster.region}." not in job.image:
+        found = f"an image outside of {cluster.region}: every node pulls gigabytes across regions"
+        remedy = f"copy it to an ECR repository in {cluster.region}"
+        yield warning(Code.ANOTHER_REGION, ("image",), found, remedy)
+    if is_digest(job.image):
+        found = "an image of yours, in which this project's programs are started as user 10001"
+        remedy = "see that it holds what docs/images.md names under 'An image of yours'"
+        yield warning(Code.OWN_IMAGE, ("image",), found, remedy)
+    for name in ("host_network", "ipc_lock"):
+        if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
+            found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
+            remedy = "remove it (EFA needs neither), or set platform.pod_security: privileged"
+            yield Finding(Code.POD_SECURITY, ("runtime", name), found, remedy)
+    if runtime.ipc_lock and cluster.platform.pod_security == "privileged":
+        found = "pods do not run as root, and an added capability reaches no other user"
+        remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
+        yield warning(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy)
+    yield from _launcher(job, cluster)
+    yield from _priority(runtime.priority_class, cluster.platform.namespace)
+    yield from check_variables(job, cluster, gpu_instance(job, cluster))
+
+
+def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield a torchrun that is another program, or is not in the image.
+
+    AWS Deep Learning Containers, release notes of PyTorch Training 2.6: Conda is removed. NVIDIA's
+    images have none either.
+    """
+    torchrun, path = job.runtime.torchrun_path, ("runtime", "torchrun_path")
+    ours = job.image in REPOSITORIES
+    if PurePosixPath(torchrun).name in _OTHER_LAUNCHERS:
+        found = f"{torchrun} does not start a process for each GPU as torchrun does"
+        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
+        yield Finding(Code.LAUNCHER, path, found, remedy)
+    elif torchrun.startswith(_CONDA) and ours and not _has_own_base(job.image, cluster):
+        found = f"the {job.image} image has no Conda, so no rank starts"
+        remedy = "leave it out: the image's own torchrun is found without a path"
+        yield Finding(Code.LAUNCHER, path, found, remedy)
+
+
+def _has_own_base(image: str, cluster: ClusterConfig) -> bool:
+    images = {"megatron": cluster.images.megatron, "fsdp": cluster.images.fsdp}
+    return image not in images or "BASE_IMAGE" in images[image].build_args
+
+
+def _priority(name: str | None, namespace: str) -> Iterator[Finding]:
+    known = [each.name for each in PRIORITY_CLASSES]
+    path: Path = ("runtime", "priority_class")
+    if name in SYSTEM_PRIORITIES:
+        found = f"{name} would push device plugins off their nodes: {namespace!r} refuses its pods"
+        yield Finding(Code.PRIORITY_CLASS, path, found, f"use one of {', '.join(known)}")
+    elif name is not None and name not in known:
+        found = f"{name!r} is no class of this project, and without it no pod is made"
+        remedy = f"make the PriorityClass before the job; {choices(name, known)}"
+        yield warning(Code.PRIORITY_CLASS, path, found, remedy)
+
+
+def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:
+    """Refuse settings of `runtime` that a kind of job would silently ignore."""
+    for name in names:
+        if name in job.runtime.model_fields_set:
+            found = f"{name} has no meaning for {job.kind}"
+            yield Finding(Code.NO_MEANING, ("runtime", name), found, "remove it")

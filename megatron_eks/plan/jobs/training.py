@@ -1,0 +1,162 @@
+"""A training run on the nodes of its pool: layout, batch, memory, speed and checkpoints."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.job import FsdpJob, MegatronJob, MegatronRun, TorchRun, TrainingJob
+from megatron_eks.config.training import Parallelism
+from megatron_eks.plan.jobs.job import MIB
+from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
+from megatron_eks.predict import memory, replicas
+from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.layout import Batch, Layout, megatron_fsdp, megatron_states, uses_graphs
+from megatron_eks.predict.memory import MemoryEstimate, tensor_capacity_bytes
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
+
+_BITS = 8
+
+AnyRun = TypeVar("AnyRun", MegatronRun, TorchRun)
+
+
+def steps(job: MegatronRun | TorchRun) -> tuple[str, int]:
+    """Return the key of `training` that counts optimizer steps, and its value."""
+    if isinstance(job, MegatronRun):
+        return "train_iters", job.training.train_iters
+    return "max_steps", job.training.max_steps
+
+
+def step_tokens(job: MegatronRun | TorchRun, gpus: int) -> int:
+    """Return the tokens that a step learns from on so many GPUs."""
+    if isinstance(job, MegatronRun):
+        return job.training.global_batch_size * job.training.sequence_length
+    return job.training.train_batch_size * gpus * job.training.sequence_length
+
+
+def checkpoint_bytes(job: TrainingJob, model: ModelShape) -> int:
+    """Return the size of one checkpoint: weights and optimizer."""
+    each = memory.CHECKPOINT_BYTES_PER_PARAMETER
+    if isinstance(job, TorchRun):
+        each = replicas.CHECKPOINT_BYTES_PER_PARAMETER
+    return parameters(model) * each
+
+
+def at_fewest_nodes(job: AnyRun) -> AnyRun:
+    """Return the job on the fewest nodes it may have, where each rank holds the most."""
+    elastic = job.runtime.elastic
+    return job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
+
+
+def changed(job: AnyRun, block: str, **values: object) -> AnyRun:
+    """Return the job with other values in one of its blocks."""
+    return job.model_copy(update={block: getattr(job, block).model_copy(update=values)})
+
+
+def job_layout(job: MegatronRun | TorchRun, processes: int) -> Layout:
+    """Return the layout of a job over all processes; FSDP and DDP divide only the data."""
+    if isinstance(job, MegatronRun):
+        return run_layout(job.parallelism, processes, arguments(job))
+    return Layout(tensor=1, pipeline=1, context=1, data=processes, sequence_parallel=False)
+
+
+def copies(parallelism: Parallelism, gpus: int) -> int | None:
+    """Return how many copies of the model so many GPUs hold; None where some would be left."""
+    whole, left = divmod(gpus, parallelism.model_gpus)
+    return None if left else whole
+
+
+def run_layout(parallelism: Parallelism, processes: int, arguments: Sequence[str]) -> Layout:
+    """Return the layout over all processes; data parallel size is what remains."""
+    return Layout(
+        tensor=parallelism.tensor,
+        pipeline=parallelism.pipeline,
+        context=parallelism.context,
+        data=processes // parallelism.model_gpus,
+        virtual_pipeline=parallelism.virtual_pipeline or 1,
+        # Megatron switches it off by itself where there is nothing to shard.
+        sequence_parallel=parallelism.sequence_parallel and parallelism.tensor > 1,
+        distributed_optimizer=parallelism.distributed_optimizer,
+        expert=parallelism.expert,
+        expert_tensor=parallelism.expert_tensor or parallelism.tensor,
+        fsdp=megatron_fsdp(arguments),
+    )
+
+
+def arguments(job: MegatronRun) -> Sequence[str]:
+    """Return Megatron's own arguments; a recipe of Megatron-Bridge takes none."""
+    return job.extra_args if isinstance(job, MegatronJob) else ()
+
+
+def job_memory(
+    job: MegatronRun | TorchRun, model: ModelShape, instance: InstanceType
+) -> MemoryEstimate:
+    """Estimate the memory of the job's ranks on its pool's GPUs."""
+    if isinstance(job, FsdpJob):
+        return sharded_memory(job, model, instance)
+    layout, capacity = job_layout(job, job_gpus(job, instance)), capacity_bytes(instance)
+    batch = _batch(job, layout)
+    if isinstance(job, TorchRun):
+        return replicas.estimate_copied(model, batch, capacity, loss="pieces")
+    return memory.estimate(model, layout, batch, capacity, megatron_states(arguments(job)))
+
+
+def sharded_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
+    """Estimate the memory of a rank that holds a share of the model, as FSDP does."""
+    gpus = job_gpus(job, instance)
+    shards = gpus_per_node(job, instance) if job.training.sharding == "hybrid" else gpus
+    batch, capacity = _batch(job, job_layout(job, gpus)), capacity_bytes(instance)
+    return replicas.estimate_sharded(model, batch, capacity, shards=shards, loss="pieces")
+
+
+def job_speed(
+    job: MegatronRun | TorchRun, model: ModelShape, instance: InstanceType
+) -> Speed | None:
+    """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
+    layout, found = job_layout(job, job_gpus(job, instance)), hardware(instance)
+    # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
+    predict = megatron_speed if isinstance(job, MegatronRun) else fsdp_speed
+    return predict(model, layout, _batch(job, layout), found) if found else None
+
+
+def _batch(job: MegatronRun | TorchRun, layout: Layout) -> Batch:
+    """Return what a step of the job works on."""
+    if isinstance(job, TorchRun):
+        return Batch(
+            micro_batch_size=job.training.train_batch_size,
+            sequence_length=job.training.sequence_length,
+            microbatches=1,
+            recompute="full" if job.training.activation_checkpointing else "none",
+        )
+    training = job.training
+    return Batch(
+        micro_batch_size=training.micro_batch_size,
+        sequence_length=training.sequence_length,
+        microbatches=training.global_batch_size // (training.micro_batch_size * layout.data),
+        recompute=training.recompute,
+        recompute_method=training.recompute_method,
+        recompute_layers=training.recompute_layers or 1,
+        fp8=training.precision == "fp8",
+        graphs=uses_graphs(arguments(job)),
+    )
+
+
+def hardware(instance: InstanceType) -> Hardware | None:
+    """Return what predictions need of an instance type; None where a GPU's peak is unknown."""
+    gpu = instance.gpu
+    if gpu.tflops_bf16 is None:
+        return None
+    return Hardware(
+        gpu=gpu.name,
+        tflops_bf16=gpu.tflops_bf16,
+        tflops_fp8=gpu.tflops_fp8,
+        nvlink_gb_s=instance.nvlink_gb_s,
+        network_gb_s_per_gpu=instance.network_gbps / _BITS / instance.gpus,
+        gpus_per_node=instance.gpus,
+    )
+
+
+def capacity_bytes(instance: InstanceType) -> int:
+    """Return what tensors can have of each GPU."""
+    return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)

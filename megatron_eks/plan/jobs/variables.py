@@ -1,0 +1,215 @@
+"""The verdict on every variable that a job file sets."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from megatron_eks.catalog.environment import (
+    IMAGE_VARIABLES,
+    OF_OUR_IMAGE,
+    POLICIES,
+    REMOVE,
+    Policy,
+    Verdict,
+    advised_against,
+    allowed,
+    no_effect,
+    refused,
+)
+from megatron_eks.catalog.environment_names import meant
+from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
+from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
+from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
+from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
+from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
+
+_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+# MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
+_LONGEST = 131072 - 2
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Of other ways to start ranks: Open MPI, UCX, Intel MPI. Slurm's are read by libraries that guess.
+_OF_LAUNCHERS = re.compile(r"(OMPI|UCX|I_MPI|HCOLL|SLURM|MPI4PY)_\w+")
+# userinfo of RFC 3986, section 3.2.1, with a password.
+_PASSWORD = re.compile(r"://[^\s/@:$]+:[^\s/@$]+@")
+# Each library that computes on CPUs has its own.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
+_PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
+# What people set who read older documentation, by the library that took it out.
+_OUT_OF_USE = {
+    "HF_HUB_ENABLE_HF_TRANSFER": (
+        "huggingface_hub 1 no longer reads it",
+        "use HF_XET_HIGH_PERFORMANCE: '1'",
+    ),
+    "HF_DATASETS_TRUST_REMOTE_CODE": (
+        "datasets 4 runs no scripts of a data set, whatever it says",
+        "remove it, and use a data set of plain files",
+    ),
+}
+
+# Names that a slip leads away from; those with a verdict by value or place are such names as well.
+# The last one, of CUDA, is another and looks like a slip of one.
+_KNOWN = frozenset(
+    {
+        *(*POLICIES, *IMAGE_VARIABLES, *BY_VALUE, *BY_NAME, *_THREADS, *_REGIONS, *_OUT_OF_USE),
+        *OF_WORDS,
+        "CUDA_DEVICE_MAX_COPY_CONNECTIONS",
+    }
+)
+
+_VERDICTS = {
+    Verdict.SET: (Code.ENVIRONMENT_ADVISED_AGAINST, Level.WARNING),
+    Verdict.REFUSED: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
+    Verdict.NO_EFFECT: (Code.ENVIRONMENT_NO_EFFECT, Level.WARNING),
+    Verdict.ADVISED_AGAINST: (Code.ENVIRONMENT_ADVISED_AGAINST, Level.WARNING),
+}
+
+
+_BY_ROLE = "deactivate the key, and remove it: nodes and pods act by roles, and need none"
+_WITHOUT_SECRET = {
+    "AWS_ACCESS_KEY_ID": _BY_ROLE,
+    "AWS_SECRET_ACCESS_KEY": _BY_ROLE,
+    "AWS_SESSION_TOKEN": "remove it: nodes and pods act by roles, and need none",
+    "WANDB_API_KEY": (
+        "revoke it, set WANDB_MODE: offline, and upload the folder of the run with `wandb sync`"
+    ),
+}
+"""What to do in a job file, whose keys mount no Secret but the token of Hugging Face."""
+
+
+def check_variables(
+    job: Job, cluster: ClusterConfig, instance: InstanceType | None
+) -> Iterator[Finding]:
+    """Yield what is wrong with `runtime.env`, on nodes of this type if it is known."""
+    context = _context(job, cluster, instance)
+    for name, value in job.runtime.env.items():
+        path: Path = ("runtime", "env", name)
+        if not _VARIABLE.fullmatch(name):
+            remedy = "use letters, digits and '_', not starting with a digit"
+            # NAME=VALUE is the slip that this may be, and no value is quoted.
+            first, equals, _ = name.partition("=")
+            found = f"{first + equals + '...' * bool(equals)!r} is no variable name"
+            path = ("runtime", "env", first)
+            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
+            continue
+        if len(name) + len(value.encode()) > _LONGEST:
+            found = f"{len(value.encode())} bytes: no program starts with a variable of that size"
+            remedy = "put it into a file on the shared file system"
+            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
+            continue
+        own_image = is_digest(job.image)
+        policy = misplaced(name, value, cluster) or _judge(
+            name, value, context, own_image=own_image
+        )
+        policy = _in_clear(name, value) if policy is IN_CLEAR else policy
+        if name in _REGIONS and value != cluster.region:
+            reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
+            policy = advised_against(reason)
+        if policy.verdict is Verdict.SET:
+            policy = beside_plan(job, name, value, instance) or policy
+        if policy.verdict is Verdict.ALLOWED:
+            before = {each for each in (*job.runtime.env, *PLANNED) if each < name}
+            policy = unfilled(value, before) or policy
+        if policy.verdict in _VERDICTS:
+            code, level = _VERDICTS[policy.verdict]
+            yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
+    if isinstance(job, GpuJob) and instance is not None:
+        yield from _threads(job, instance)
+
+
+def _in_clear(name: str, value: str) -> Policy:
+    """Say what to do about a secret where no job file can mount one."""
+    if name == "AWS_ACCESS_KEY_ID" and TOKEN.search(value):
+        # Its form gives the key away: `config/whole_file.py` tells of it.
+        return allowed("it is told of with the whole file")
+    return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, _WITHOUT_SECRET.get(name, IN_CLEAR.instead))
+
+
+def _threads(job: GpuJob, instance: InstanceType) -> Iterator[Finding]:
+    """Yield more OpenMP threads of all ranks than the node runs at once."""
+    ranks = job.gpus_per_node or instance.gpus
+    for name in _THREADS:
+        value = job.runtime.env.get(name, "")
+        if value.isdecimal() and int(value) * ranks > instance.vcpus:
+            found = (
+                f"{name}: {value} for each of {ranks} ranks, and a {instance.name} has "
+                f"{instance.vcpus} vCPUs"
+            )
+            remedy = f"use at most {max(1, instance.vcpus // ranks)}"
+            yield warning(Code.ENVIRONMENT_ADVISED_AGAINST, ("runtime", "env", name), found, remedy)
+
+
+def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Context:
+    splits_layers, fsdp = False, isinstance(job, FsdpJob)
+    if isinstance(job, MegatronRun):
+        splits_layers = job.parallelism.tensor > 1 or job.parallelism.context > 1
+        options = {word.partition("=")[0] for word in job.extra_args}
+        fsdp = not options.isdisjoint(("--use-torch-fsdp2", "--use-megatron-fsdp"))
+        # Both want their own number of queues; Megatron leaves the choice to the user.
+        splits_layers = splits_layers and "--overlap-moe-expert-parallel-comm" not in options
+    return Context(
+        instance=instance,
+        host_network=job.runtime.host_network,
+        splits_layers=splits_layers,
+        fsdp=fsdp,
+        shared=(cluster.storage.lustre.mount_path,),
+    )
+
+
+def _judge(name: str, value: str, context: Context, *, own_image: bool) -> Policy:
+    """Judge a variable of a job file: stricter than for manifests of any origin."""
+    if name in OF_OUR_IMAGE and own_image:
+        return advised_against("the project's image sets it, and yours may", "see that yours works")
+    if name in IMAGE_VARIABLES:
+        return refused(IMAGE_VARIABLES[name], "remove it")
+    policy = _of_job(name, value) or judge(name, value, context)
+    if name == _QUEUES:
+        return replace(policy, instead=REMOVE)  # the plan writes the right number
+    if name == "NCCL_SOCKET_IFNAME" and context.host_network and policy.verdict is Verdict.ALLOWED:
+        policy = _left_in(value) or policy
+    if name in _KNOWN or policy.verdict is not Verdict.ALLOWED:
+        return policy
+    right = meant(name, _KNOWN)
+    if right is None:
+        return policy
+    return advised_against("no library reads this name", f"did you mean {right}?")
+
+
+def _left_in(value: str) -> Policy | None:
+    """Judge a list that leaves in the interface of the Pod Identity agent, which our clusters run.
+
+    aws-samples/aws-do-eks, pull request 54: NCCL took pod-id-link0, 169.254.170.23 on every node,
+    and waited for the others there.
+    """
+    names = [each.removeprefix("=") for each in value.removeprefix("^").split(",")]
+    if not value.startswith("^") or any("pod-id-link0".startswith(each) for each in names if each):
+        return None
+    reason = f"{value!r} leaves in pod-id-link0, whose address is the same on every node"
+    return advised_against(reason, f"write {value},pod-id-link")
+
+
+def _of_job(name: str, value: str) -> Policy | None:
+    """Judge what is wrong in the pods of a job alone; manifests of other people differ."""
+    if _OF_LAUNCHERS.fullmatch(name):
+        return no_effect("torchrun starts the ranks, and no MPI or Slurm")
+    if _PASSWORD.search(value):
+        reason = "a password in a file or an environment ends in logs"
+        return refused(reason, "use an address without it")
+    if name.upper() in _PROXIES:
+        reason = (
+            "what must not go there, such as Pod Identity and the API server, is not known here"
+        )
+        return advised_against(reason, "set network.proxy in the cluster file")
+    if name == "NCCL_HOSTID":
+        # src/misc/utils.cc, getHostHash: its value stands for the host, in place of name and boot.
+        reason = "all pods would count as one node, and look for each other's GPUs there"
+        return refused(reason)
+    if name in _OUT_OF_USE and value != "0":
+        return advised_against(*_OUT_OF_USE[name])
+    return None
