@@ -14,7 +14,7 @@ from pathlib import Path
 
 from megatron_eks.config.load import Json
 from megatron_eks.local.aws.limits import NOT_CHECKED
-from megatron_eks.local.kubernetes import build, manifests
+from megatron_eks.local.kubernetes import build
 from megatron_eks.local.kubernetes.state import (
     LOG_FILE,
     SHARED,
@@ -26,7 +26,6 @@ from megatron_eks.local.kubernetes.state import (
     shared_files,
 )
 from megatron_eks.ops.output import formatted, structured
-from megatron_eks.project import load_project
 
 _DONE, _FAILED, _NOT_FOUND = 0, 1, 3
 
@@ -72,6 +71,10 @@ def run(action: str, wish: Wish, output: str) -> int:
 
 
 def _up(folder: Path, wish: Wish, output: str) -> int:
+    # These read and render; what is running is told without them.
+    from megatron_eks.local.kubernetes import manifests  # noqa: PLC0415 -- as above
+    from megatron_eks.project import load_project  # noqa: PLC0415 -- as above
+
     if is_running(folder):
         _say("a local cluster is running already")
         return _print_places(_wait(folder, None), output)

@@ -3,23 +3,22 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.config.cluster import ClusterConfig, GithubSource
 
-TestLevel = Literal["quick", "standard", "full"]
-TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
 LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
 STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
 
-REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
+REPOSITORIES: dict[Image, str] = {
     "megatron": "megatron-training",
     "fsdp": "fsdp",
 }
 
 # Disk: 128 GB, and 256 GB for the image that needs some 120 GB while it is built (CodeBuild User
 # Guide, "On-demand environment types", read 2026-11).
-BUILD_MACHINES: dict[Literal["megatron", "fsdp"], str] = {
+BUILD_MACHINES: dict[Image, str] = {
     "megatron": "BUILD_GENERAL1_XLARGE",
     "fsdp": "BUILD_GENERAL1_LARGE",
 }
@@ -39,7 +38,7 @@ class ImageContext:
 class ImagePlan:
     """One container image, and the tag of what this checkout builds."""
 
-    name: Literal["megatron", "fsdp"]
+    name: Image
     repository: str
     tag: str
     """Hash of the build context, its arguments and pins."""
