@@ -137,7 +137,7 @@ def kubeconfig(
     meks kubeconfig --kubeconfig ./kubeconfig --role-arn none
 
     :param kubeconfig: where to write (default: the first of $KUBECONFIG, or ~/.kube/config)
-    :param role_arn: the role to take, or `none`; default: the first administrator, or yours
+    :param role_arn: or `none`; default: the first of access.admin_role_arns, unless you are one
     """
     from megatron_eks.kubernetes.kubeconfig import files
     from megatron_eks.ops.kube.kubeconfig import run
@@ -209,7 +209,10 @@ def scale(
     nodes: Annotated[int, args.read_by(args.count, name="N")],
     /,
     *,
-    at: Annotated[datetime | Literal["start"] | None, args.read_by(_moment, metavar="TIME")] = None,
+    at: Annotated[
+        datetime | Literal["start"] | None,
+        args.read_by(_moment, metavar="TIME", show_choices=False),
+    ] = None,
     when_idle: bool = False,
     minutes: Annotated[int, args.read_by(args.count, metavar="M", show_default=True)] = 30,
     yes: args.Yes = False,

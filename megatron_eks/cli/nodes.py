@@ -67,7 +67,7 @@ def nodes(
     meks nodes uncordon i-0123456789abcdef0
 
     :param what: a pool; or cordon or uncordon, and nodes by name or instance id
-    :param suspect: those that report hardware errors, or fail again and again; 4 if there are any
+    :param suspect: those with hardware errors or repeated failures; exit code 4 if there are any
     :param reason: why they are cordoned
     """
     from megatron_eks.ops.kube.nodes import cordon, run, suspicious, uncordon

@@ -79,9 +79,9 @@ def validate(
 ) -> int:
     """Check a cluster file and its job files.
 
-    meks validate                            the cluster file and all its jobs
+    meks validate                 the cluster file and all its jobs
     meks validate jobs/fsdp-llama-2-7b.yaml
-    meks validate --live                     and what jobs change of the run before
+    meks validate --live          and what jobs change of the run before
 
     :param files: cluster or job files; default: all of the project
     :param live: ask the cluster too, what each job changes of the run before it
@@ -142,7 +142,7 @@ def predict(file: Path, /, *, output: args.Output = "table") -> int:
     return run(file, output)
 
 
-@command(PLAN)
+@command(PLAN, "PATH...")
 def check(
     paths: Annotated[list[Path], Parameter("PATH")], /, *, output: args.Output = "table"
 ) -> int:
