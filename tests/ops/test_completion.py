@@ -133,10 +133,3 @@ def test_outside_of_a_project_nothing_is_offered_and_nothing_said(scripts, tmp_p
         check=True,
     )
     assert (done.stdout.strip(), done.stderr) == ("", "")
-
-
-def test_a_shell_that_is_none_of_them():
-    """The three that there are."""
-    done = command.meks("completion", "tcsh")
-    assert done.returncode == 2
-    assert "choose from" in done.stderr
