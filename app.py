@@ -42,8 +42,8 @@ def _load_cdk() -> None:
 _cdk = node.load_in_background(_load_cdk)
 
 # ruff: noqa: E402 -- Node starts before the imports that take as long
-from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
+from megatron_eks.cli import rendering
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.cluster.images import ImageContext
@@ -100,7 +100,7 @@ def remove_stale(outdir: Path) -> list[Path]:
 
 if __name__ == "__main__":
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
-    status = entry.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
+    status = rendering.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
     _cdk.join()
     # One of these ends Node; a million objects the operating system frees faster than Python.
     atexit._run_exitfuncs()  # noqa: SLF001 -- os._exit, which frees nothing, would leave them out

@@ -14,7 +14,7 @@ from megatron_eks import node
 _cdk8s = node.load_in_background(partial(import_module, "cdk8s_plus_27.k8s"))
 
 # ruff: noqa: E402 -- Node is started before the imports that take as long as its start
-from megatron_eks import entry
+from megatron_eks.cli import rendering
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.project import MANIFESTS, Project
@@ -59,6 +59,6 @@ def _builds(project: Project) -> dict[str, Build]:
 
 
 if __name__ == "__main__":
-    status = entry.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS))
+    status = rendering.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS))
     gc.freeze()  # or Python looks through all of them once more before it ends
     sys.exit(status)

@@ -1,3 +1,5 @@
 """Megatron on EKS: one typed configuration file becomes a GPU cluster and the jobs on it."""
 
 __version__ = "0.1.0"
+
+DEFAULT_CLUSTER = "cluster.yaml"

@@ -1,35 +1,29 @@
-"""The command line `meks`: parses arguments, calls one command, returns its exit code."""
+"""The command line `meks`: reads arguments, calls one command, returns its exit code."""
 
-import argparse
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from functools import partial
+from importlib import import_module
 
-from megatron_eks import __version__
-from megatron_eks.arguments import (
-    aws,
-    checks,
-    data,
-    files,
-    jobs,
-    kubernetes,
-    local,
-    planning,
-    shell,
-    upkeep,
-)
+from cyclopts import App, CoercionError, CycloptsError, UnknownOptionError, UnusedCliTokensError
+
+from megatron_eks.cli.app import app
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.validate import print_findings
-from megatron_eks.printable import drop, guarded
+from megatron_eks.printable import drop, guarded, own
 
-_GROUPS = (planning, local, aws, checks, kubernetes, jobs, files, data, shell, upkeep)
+for _panel in ("plan", "cluster", "jobs", "nodes", "data", "ckpt", "here"):
+    import_module(f"megatron_eks.cli.{_panel}")
 
-_EPILOG = """\
-exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 3 not found,
-4 a check failed, 5 not reachable, 130 interrupted
-"""
+_NOT_SHOWN = (
+    "there are arguments that are not known here, and not shown, for one may be the value: that is "
+    "read from standard input, or asked for. One that was typed is in the shell's history now; "
+    "make a new one"
+)
 
 
 @guarded()
@@ -53,11 +47,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     given, inner = _split(words)
-    options = _parser().parse_args(given, argparse.Namespace(inner=inner))
     try:
-        code: int = options.run(options)
+        command, bound, extra = app.parse_args(given, print_error=False, exit_on_error=False)
+        if getattr(command, "__func__", None) is App.help_print:
+            asked = not words or not {"--help", "-h"}.isdisjoint(given)
+            return _help(partial(command, *bound.args, **bound.kwargs), asked=asked)
+        if given[:1] == ["__complete"]:
+            # A shell asks, and tells names from the rest by control characters.
+            with redirect_stdout(own(sys.stdout)):
+                return command(*bound.args) or DONE
+        if "inner" in extra:
+            bound.arguments["inner"] = inner
+        code: int | None = command(*bound.args, **bound.kwargs)
+    except CycloptsError as error:
+        chain, *_ = app.parse_commands(given)
+        name = " ".join(("meks", *chain))
+        sys.stderr.write(f"{name}: error: {_said(error, chain)}\nsee {name} --help\n")
+        raise SystemExit(USAGE) from error
     except ConfigError as error:
-        print_findings(error.findings, getattr(options, "output", "table"))
+        from megatron_eks.ops.validate import print_findings  # noqa: PLC0415 -- slow
+
+        print_findings(error.findings, bound.arguments.get("output", "table"))
         return USAGE
     except Failure as error:
         sys.stderr.write(f"error: {error}\n")
@@ -67,30 +77,44 @@ def _run(words: Sequence[str]) -> int:
         again = shlex.join(["meks", *words])
         sys.stderr.write(f"\ninterrupted: what was done stays done; to go on: {again}\n")
         return INTERRUPTED
-    return code
+    return code or DONE
 
 
-def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Keep the command for a container apart: argparse would take another `--` out of it."""
-    if arguments[:1] != ["shell"] or "--" not in arguments:
-        return arguments, ()
-    at = arguments.index("--")
-    return arguments[:at], arguments[at + 1 :]
+def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Keep the command for a container apart: what stands behind `--` is no option of ours."""
+    if words[:1] != ["shell"] or "--" not in words:
+        return words, ()
+    at = words.index("--")
+    return words[:at], tuple(words[at + 1 :])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="meks",
-        description="Plan and check GPU clusters on EKS and the Megatron jobs that run on them.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"meks {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in _GROUPS:
-        group.add(commands)
-    shell.add_completion(commands, parser)
-    return parser
+def _help(page: Callable[..., None], *, asked: bool) -> int:
+    """Print a page of help; where a command of a command is missing, as an error."""
+    from rich.console import Console  # noqa: PLC0415 -- slow, and only help needs it
+
+    console = Console()
+    with console.capture() as written:
+        page(console=console)
+    text = re.sub(r" +$", "", written.get(), flags=re.MULTILINE)
+    (sys.stdout if asked else sys.stderr).write(re.sub(r"\n{3,}", "\n\n", text))
+    return DONE if asked else USAGE
+
+
+def _said(error: CycloptsError, chain: Sequence[str]) -> str:
+    """Say what is wrong with the command line."""
+    error.verbose = False
+    if isinstance(error, UnusedCliTokensError | UnknownOptionError) and "secret" in chain:
+        return _NOT_SHOWN
+    if isinstance(error, UnusedCliTokensError):
+        return f"unrecognized arguments: {shlex.join(error.unused_tokens or ())}"
+    if isinstance(error, CoercionError) and error.argument and error.token:
+        name = error.token.keyword or error.argument.name
+        if error.msg:
+            return f"argument {name}: {error.msg}"
+        if choices := error.argument.get_choices(force=True):
+            known = ", ".join(map(repr, choices))
+            return f"argument {name}: invalid choice: {error.token.value!r} (choose from {known})"
+    return str(error)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from shlex import quote
 
+from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.allowances import apply, on_lines
 from megatron_eks.config.cluster import ClusterConfig
@@ -31,7 +32,6 @@ from megatron_eks.plan.jobs.weights import check_sources
 
 ROOT = Path(__file__).resolve().parent.parent
 ASSETS = ROOT / "assets"
-DEFAULT_CLUSTER = "cluster.yaml"
 
 TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
 """What is written beside a cluster file, for that cluster alone."""

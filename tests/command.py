@@ -3,12 +3,26 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
+from cyclopts import App
+
+from megatron_eks.cli.app import app
 from megatron_eks.project import ROOT
 
+import_module("megatron_eks.__main__")  # brings all commands
+
 Done = subprocess.CompletedProcess[str]
+
+
+def commands(of: App = app, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command, of `meks` itself first, and of those behind it."""
+    yield words
+    for name, each in of.resolved_commands().items():
+        if not name.startswith("-"):
+            yield from commands(each, (*words, name))
 
 
 def meks(*words: object, cwd: Path = ROOT, env: Mapping[str, str] = os.environ) -> Done:

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from megatron_eks import node
+from megatron_eks import DEFAULT_CLUSTER, node
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.jobs.pods import plan_shared
-from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
+from megatron_eks.project import Project, load_project
 
 if __name__ == "__main__":
     # jsii starts Node on import, so this comes first; tests import `pod` alone.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from posixpath import normpath
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
@@ -35,6 +36,25 @@ def destination(words: Sequence[str], cluster_file: Path) -> tuple[list[str], st
         found, remedy = f"no such file or folder: {', '.join(missing)}", "correct the names"
         raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=NOT_FOUND)
     return paths, (uri or f"{S3}{_bucket(cluster_file)}/{PUSHED_DATA}").rstrip("/")
+
+
+def claim_of(path: str, plan: ClusterPlan) -> str | None:
+    """Name the claim of the file system that a path is on; None for a path of this machine."""
+    # A pod has no links of this machine's: what `..` means is what it says.
+    inside = PurePosixPath(normpath(path)).is_relative_to(plan.platform.mount_path)
+    return plan.platform.claim if inside else None
+
+
+def shared_claim(directory: str, plan: ClusterPlan) -> str:
+    """Name the claim of a path on /shared. Raises Failure for a path of this machine."""
+    claim = claim_of(directory, plan)
+    if claim is None:
+        found, remedy = (
+            f"{directory} is not below {plan.platform.mount_path}",
+            "aws s3 cp fetches to here",
+        )
+        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
+    return claim
 
 
 def push(

@@ -26,12 +26,8 @@ from annex.localcloud.kubernetes.state import (
     shared_files,
 )
 from megatron_eks.config.load import Json
-from megatron_eks.demo.images import stand_in_images
-from megatron_eks.demo.nodes import all_nodes
 from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured
-from megatron_eks.project import load_project
-from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
 _DONE, _FAILED, _NOT_FOUND = 0, 1, 3
 
@@ -77,6 +73,12 @@ def run(action: str, wish: Wish, output: str) -> int:
 
 
 def _up(folder: Path, wish: Wish, output: str) -> int:
+    # These read and render; what is running is told without them.
+    from megatron_eks.demo.images import stand_in_images  # noqa: PLC0415 -- as above
+    from megatron_eks.demo.nodes import all_nodes  # noqa: PLC0415 -- as above
+    from megatron_eks.project import load_project  # noqa: PLC0415 -- as above
+    from megatron_eks.synthesis import SynthesisError, synthesise_manifests  # noqa: PLC0415 -- as above
+
     if is_running(folder):
         _say("a local cluster is running already")
         return _print_places(_wait(folder, None), output)

@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import date
 from pathlib import Path
 
+from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, Job
@@ -13,7 +14,7 @@ from megatron_eks.config.load import read_mapping
 from megatron_eks.config.whole_file import wrapping_key
 from megatron_eks.ops.megatron import Megatron
 from megatron_eks.ops.output import count, counted, structured
-from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
+from megatron_eks.project import check_files, job_files
 
 _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
 

@@ -9,8 +9,8 @@ import io
 import json
 import os
 import sys
-from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,6 +22,7 @@ from megatron_eks.ops import plan, validate
 from megatron_eks.plan.cluster.images import ImagePlan
 from megatron_eks.project import ROOT
 from tests import emitted
+from tests.command import commands
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -96,15 +97,11 @@ def _printed(run: Callable[[], int]) -> str:
 
 def _help_texts() -> Iterator[tuple[str, str]]:
     with mock.patch.dict(os.environ, {"COLUMNS": "80", "NO_COLOR": "1"}):
-        yield from _help_of(meks._parser())  # noqa: SLF001 -- the one list of all commands
-
-
-def _help_of(parser: ArgumentParser) -> Iterator[tuple[str, str]]:
-    yield f"help/{parser.prog}", parser.format_help()
-    for action in parser._actions:  # noqa: SLF001 -- argparse shows its commands nowhere else
-        if isinstance(action, _SubParsersAction):
-            for command in dict.fromkeys(action.choices.values()):
-                yield from _help_of(command)
+        for words in commands():
+            yield (
+                f"help/{' '.join(('meks', *words))}",
+                _printed(partial(meks.main, [*words, "--help"])),
+            )
 
 
 def _schemas() -> Iterator[tuple[str, str]]:

@@ -207,9 +207,13 @@ def test_an_unknown_price_is_said_to_be_unknown(project):
 
 
 def test_usage_errors_exit_with_2():
-    """An unknown command is a usage error."""
-    assert meks("deploy-everything").returncode == 2
-    assert meks().returncode == 2
+    """An unknown command is one, and a command that lacks its own."""
+    done = meks("valdate")
+    assert done.returncode == 2
+    assert 'Did you mean "validate"?' in done.stderr
+    done = meks("ckpt")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "meks ckpt ls" in done.stderr
 
 
 def test_outputs_of_another_cluster_are_refused(project):

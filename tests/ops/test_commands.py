@@ -15,11 +15,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _USE = re.compile(r"(?:\$ |`|&& )meks ([a-z][a-z-]*)([^`\n&|#]*)")
 _FLAG = re.compile(r"--[a-z][a-z-]+")
 
-# What stands behind commands about files.
-_ACTIONS = {
-    "ckpt": ("ls", "verify", "pull", "push", "prune"),
-    "data": ("push", "fetch", "verify"),
-}
+_, *NAMES = command.commands()
+COMMANDS = {name for name, *_ in NAMES}
 
 # It is for kubectl, and stands in the section of `meks kubeconfig`.
 _INNER = {"token"}
@@ -33,15 +30,10 @@ def help_of(*words: str) -> str:
     return done.stdout
 
 
-def commands() -> list[str]:
-    """Return the names of all commands."""
-    return re.findall(r"^    ([a-z][a-z-]*)(?: |$)", help_of(), re.MULTILINE)
-
-
 def _action(command: str, rest: str) -> tuple[str, ...]:
     """Return the action of a command that has several, as `ls` of `meks ckpt ls`."""
     word = next(iter(rest.split()), "")
-    return (word,) if command in _ACTIONS and word in _ACTIONS[command] else ()
+    return (word,) if (command, word) in NAMES else ()
 
 
 USES = sorted({(page.name, *use) for page in PAGES for use in _USE.findall(page.read_text())})
@@ -57,12 +49,11 @@ def test_every_block_of_a_page_ends(page):
 
 def test_pages_use_the_commands_and_flags_that_there_are():
     """Whatever is written after `$ meks` or between backticks."""
-    known = set(commands())
-    wrong = [use for use in USES if use[1] not in known]
+    wrong = [use for use in USES if use[1] not in COMMANDS]
     wrong += [
         (page, command, flag)
         for page, command, rest in USES
-        if command in known
+        if command in COMMANDS
         for flag in _FLAG.findall(rest)
         if flag not in help_of(command, *_action(command, rest))
     ]
@@ -74,24 +65,23 @@ def test_every_command_has_its_line_in_the_readme_or_its_section():
     text = "".join(page.read_text() for page in PAGES)
     missing = [
         name
-        for name in commands()
+        for name in COMMANDS
         if f"`meks {name}" not in text and f"`{name}`" not in text and name not in _INNER
     ]
     assert not missing
 
 
-_WITH_EXAMPLES = [
-    *("apply", "cancel", "cost", "fix", "kubeconfig", "logs", "preflight", "secret", "status"),
-    *("submit", "verify", "completion", "nodes", "shell", "support-bundle"),
-    *_ACTIONS,
-    *(f"{command} {action}" for command, actions in _ACTIONS.items() for action in actions),
-]
-
-
-@pytest.mark.parametrize("command", _WITH_EXAMPLES)
-def test_help_fits_a_terminal_and_ends_with_examples(command):
-    """80 columns, plain text."""
-    text = help_of(*command.split())
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_help_fits_a_terminal_and_ends_with_examples(words):
+    """80 columns, plain text; each example is of this command."""
+    text = help_of(*words)
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
-    assert f" meks {command}" in text.partition("examples:")[2].replace("(", " ")
+    assert f" meks {' '.join(words)}" in text.partition("examples:")[2].replace("(", " ")
+
+
+def test_meks_alone_lists_all_commands():
+    """As `--help` does, and it is no mistake."""
+    done = command.meks(env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"})
+    assert (done.returncode, done.stdout) == (0, help_of())
+    assert set(re.findall(r"^    ([a-z][a-z-]*) ", done.stdout, re.MULTILINE)) >= COMMANDS

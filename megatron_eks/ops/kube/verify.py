@@ -15,11 +15,9 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import fit, jobs, objects, verdicts
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_unfit
+from megatron_eks.ops.kube.pool_checks import CHECKS
 from megatron_eks.ops.kube.status import changes, ranks_of
 from megatron_eks.project import Project, synth_command
-
-CHECKS = ("nvidia-smi", "efa-check", "storage", "all-reduce", "sample-training")
-"""From the cheapest on; those after a failed one run too."""
 
 _POLL_SECONDS = 2
 _TAIL_LINES = 400

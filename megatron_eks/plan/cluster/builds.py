@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from typing import Literal
+
+from megatron_eks.catalog.images import Image
 
 # Disk: 128 GB, and 256 GB for the image that needs some 120 GB while it is built (CodeBuild User
 # Guide, "On-demand environment types", read 2026-11).
-BUILD_MACHINES: dict[Literal["megatron", "fsdp"], str] = {
+BUILD_MACHINES: dict[Image, str] = {
     "megatron": "BUILD_GENERAL1_XLARGE",
     "fsdp": "BUILD_GENERAL1_LARGE",
 }

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
+from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GithubSource
 from megatron_eks.config.codes import Code
@@ -14,12 +15,10 @@ from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.access import admin_accounts
 from megatron_eks.plan.cluster.zones import check_partition
 
-TestLevel = Literal["quick", "standard", "full"]
-TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
 LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
 STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
 
-REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
+REPOSITORIES: dict[Image, str] = {
     "megatron": "megatron-training",
     "fsdp": "fsdp",
 }
@@ -39,7 +38,7 @@ class ImageContext:
 class ImagePlan:
     """One container image, and the tag of what this checkout builds."""
 
-    name: Literal["megatron", "fsdp"]
+    name: Image
     repository: str
     tag: str
     """Hash of the build context, its arguments and pins."""
@@ -183,7 +182,7 @@ def _without_efa(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def check_arguments(
-    config: ClusterConfig, known: "Mapping[Literal['megatron', 'fsdp'], Collection[str]]"
+    config: ClusterConfig, known: Mapping[Image, Collection[str]]
 ) -> Iterator[Finding]:
     """Yield arguments that the Dockerfiles, by image, do not declare: Docker ignores them."""
     for image, names in known.items():

@@ -1,1 +1,0 @@
-"""The arguments of `meks`, one module for each group of commands."""

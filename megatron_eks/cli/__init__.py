@@ -1,0 +1,1 @@
+"""The command line `meks`: one module for each panel of its help."""

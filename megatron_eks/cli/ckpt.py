@@ -1,0 +1,229 @@
+"""`meks ckpt`, of the panel Data: checkpoints on /shared, in S3, and here."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from megatron_eks import DEFAULT_CLUSTER
+from megatron_eks.cli import args
+from megatron_eks.cli.app import DATA, command, group
+from megatron_eks.cli.opening import at
+from megatron_eks.ops.aws.console import Console
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.ckpt.target import Target
+    from megatron_eks.ops.programs import Place
+
+_NOTHING = "nothing was changed"
+
+ckpt = group(
+    DATA,
+    "ckpt",
+    """List, compare, copy and remove checkpoints, on /shared, in S3, and here.
+
+    meks ckpt ls megatron-cpt-techpulse
+    meks ckpt verify s3://BUCKET/runs/techpulse
+    meks ckpt pull megatron-cpt-techpulse --local ./checkpoints
+    meks ckpt push megatron-cpt-techpulse s3://BUCKET/runs/techpulse
+    meks ckpt prune megatron-cpt-techpulse --keep-last 2 --dry-run
+    """,
+)
+
+
+def _name(text: str) -> str:
+    """Return the directory's name for an iteration, given as a number or by that name."""
+    number = text.removeprefix("iter_")
+    if not number.isdecimal():
+        raise ValueError(f"{text!r} is not an iteration such as 500")
+    return f"iter_{int(number):07d}"
+
+
+What = Annotated[
+    str,
+    args.JOBS,
+    Parameter(
+        "JOB|DIR|S3_URI", help="a job of jobs/, a directory (with a /), or s3://BUCKET/PREFIX"
+    ),
+]
+Iteration = Annotated[str | None, args.read_by(_name, metavar="N")]
+Dir = Annotated[str | None, Parameter(metavar="DIR")]
+
+
+@command(ckpt, name="ls")
+def list_checkpoints(
+    what: What, /, *, reach: args.Reach = args.HERE, output: args.Output = "table"
+) -> int:
+    """Say which checkpoints are whole, which are not, and what a restart would take.
+
+    meks ckpt ls megatron-cpt-techpulse     on /shared and in S3
+    meks ckpt ls /shared/checkpoints/techpulse-cpt
+    meks ckpt ls s3://BUCKET/runs/techpulse -o json   needs no cluster
+    meks ckpt ls ./checkpoints                        nor does this
+    """
+    from megatron_eks.ops.ckpt.listing import ls
+
+    return _act(
+        reach, what, lambda found, place, console: ls(found, place, output, console), _NOTHING
+    )
+
+
+@command(ckpt, name="verify")
+def verify_checkpoints(
+    what: What,
+    /,
+    *,
+    iteration: Iteration = None,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Compare checkpoints with their checksums; ends with 4 if one is damaged.
+
+    meks ckpt verify megatron-cpt-techpulse   /shared and S3, all of them
+    meks ckpt verify s3://BUCKET/runs/techpulse --iteration 500
+
+    :param iteration: only this one
+    """
+    from megatron_eks.ops.ckpt.listing import verify
+
+    return _act(
+        reach,
+        what,
+        lambda found, place, console: verify(found, place, iteration, output, console),
+        _NOTHING,
+    )
+
+
+@command(ckpt, "JOB|S3_URI [DIR]")
+def pull(
+    what: Annotated[str, args.JOBS, Parameter("JOB|S3_URI")],
+    to: Annotated[str | None, Parameter("DIR")] = None,
+    /,
+    *,
+    local: Dir = None,
+    iteration: Iteration = None,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Fetch a checkpoint from S3 to /shared, or to a directory of this machine.
+
+    meks ckpt pull megatron-cpt-techpulse          to the job's directory
+    meks ckpt pull s3://BUCKET/runs/a /shared/checkpoints/a --iteration 500
+    meks ckpt pull s3://BUCKET/runs/a --local .    needs no cluster
+
+    :param what: a job with checkpoint.s3_uri, or a URI
+    :param to: below /shared; default: the job's
+    :param local: a directory of this machine instead
+    :param iteration: this one, and not the newest
+    """
+    from megatron_eks.ops.ckpt import target, transfers
+
+    if to and local:
+        raise CycloptsError(msg="name a DIR below /shared, or one here with --local, not both")
+    return _act(
+        reach,
+        what,
+        lambda found, place, console: transfers.pull(found, place, iteration, console),
+        "what was fetched stays, and the same command goes on",
+        lambda found, mount: target.to_pull(found, to, local, mount),
+    )
+
+
+@command(ckpt, "JOB|DIR [S3_URI]", name="push")
+def push_checkpoints(
+    what: Annotated[str, args.JOBS, Parameter("JOB|DIR")],
+    uri: Annotated[str | None, Parameter("S3_URI")] = None,
+    /,
+    *,
+    every: Annotated[bool, Parameter("--all", group=args.ONE_OF)] = False,
+    iteration: Annotated[Iteration, Parameter(group=args.ONE_OF)] = None,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Send whole checkpoints to S3; what is there already is not sent again.
+
+    meks ckpt push megatron-cpt-techpulse          the newest, to its s3_uri
+    meks ckpt push /shared/checkpoints/a s3://BUCKET/runs/a --all
+    meks ckpt push ./checkpoints s3://BUCKET/runs/a    needs no cluster
+
+    :param what: a job, or a directory (with a /)
+    :param uri: default: the job's s3_uri
+    :param every: every whole one, not only the newest
+    :param iteration: this one
+    """
+    from megatron_eks.ops.ckpt import target, transfers
+
+    chosen = ["--all"] if every else [f"--name={iteration}"] if iteration else []
+    return _act(
+        reach,
+        what,
+        lambda found, place, console: transfers.push(found, place, chosen, console),
+        "what was sent stays, and the same command goes on",
+        lambda found, _: target.to_push(found, uri),
+    )
+
+
+@command(ckpt)
+def prune(
+    what: What,
+    /,
+    *,
+    keep_last: Annotated[int, args.read_by(args.one_or_more, metavar="N")],
+    dry_run: bool = False,
+    yes: args.Yes = False,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Remove old checkpoints, never what a restart needs; shows them and asks.
+
+    meks ckpt prune megatron-cpt-techpulse --keep-last 2 --dry-run
+    meks ckpt prune s3://BUCKET/runs/techpulse --keep-last 1
+
+    :param keep_last: whole ones to keep
+    :param dry_run: show it, and remove nothing
+    """
+    from megatron_eks.ops.ckpt import transfers
+
+    return _act(
+        reach,
+        what,
+        lambda found, place, console: transfers.prune(
+            found, place, keep_last, output, console, dry_run=dry_run
+        ),
+        "each is whole or gone, and the same command does the rest",
+        yes=yes,
+    )
+
+
+def _act(
+    reach: args.Reach,
+    what: str,
+    do: "Callable[[Target, Place, Console], int]",
+    again: str,
+    toward: "Callable[[Target, str], Target]" = lambda found, _: found,
+    *,
+    yes: bool = False,
+) -> int:
+    """Find out what was named and act where that is: in the cluster, or on this machine.
+
+    `toward` says where it goes, from what was found and the path of /shared in pods.
+    """
+    from megatron_eks.config.cluster import MOUNT_PATH
+    from megatron_eks.ops.ckpt import target
+    from megatron_eks.project import load_project
+
+    # What is in S3 or on this machine needs no cluster.
+    alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
+    project = None if alone and _is_place(what) else load_project(reach.cluster, args.today())
+    mount = project.cluster.platform.mount_path if project else MOUNT_PATH
+    found = toward(target.resolve(what, mount, reach.cluster, args.today()), mount)
+    claim = None
+    if found.is_shared:
+        project = project or load_project(reach.cluster, args.today())
+        claim = target.claim_of(found, project)
+    return at(
+        reach, project, claim, lambda place, console: do(found, place, console), again, yes=yes
+    )
+
+
+def _is_place(word: str) -> bool:
+    return "/" in word or word in {".", ".."}

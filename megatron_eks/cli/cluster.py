@@ -1,0 +1,282 @@
+"""The panel Cluster: a cluster from its account's check to its end."""
+
+import os
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
+from megatron_eks.cli import args
+from megatron_eks.cli.app import CLUSTER, command
+from megatron_eks.cli.opening import on_aws, on_cluster, opened, with_console
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.aws.tools import Tools
+
+_START = "start"
+
+
+def _moment(text: str) -> datetime | str:
+    if text == _START:
+        return text
+    with suppress(ValueError):
+        if (moment := datetime.fromisoformat(text)).tzinfo:
+            return moment
+    raise ValueError(f"{text!r} is no time with its zone, such as 2026-12-01T11:30Z")
+
+
+@command(CLUSTER, "[PART]")
+def preflight(
+    part: Literal["aws", "cluster"] | None = None,
+    /,
+    *,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Check account and cluster, read only: every finding at once, with its remedy.
+
+    meks preflight                before a deployment; after one the cluster too
+    meks preflight aws            permissions, quotas, capacity, network, storage
+    meks preflight cluster        nodes, devices, platform; needs no AWS
+    meks preflight -o json | jq '.checks[] | select(.verdict == "failed")'
+
+    :param part: default: both, as far as there is a cluster
+    """
+    from megatron_eks.cli.preflight import run
+
+    return run(reach, part, output)
+
+
+@command(CLUSTER, "[STACK...]")
+def deploy(
+    *stacks: Annotated[str, Parameter("STACK")],
+    import_existing_resources: bool = False,
+    replace_data: bool = False,
+    yes: args.Yes = False,
+    cluster: args.Cluster = args.DEFAULT,
+) -> int:
+    """Make or change the stacks of a cluster; no GPU node starts or ends by that.
+
+    meks deploy                  all stacks, each change shown and asked for
+    meks deploy Storage --yes    one stack, without questions
+
+    :param stacks: such as Storage or techpulse-Storage
+    :param import_existing_resources: take over what an earlier cluster of this name left
+    :param replace_data: allow changes that need a new, empty file system, bucket or repository
+    """
+    import tempfile
+
+    from megatron_eks.ops.aws.cdk import Cdk
+    from megatron_eks.ops.aws.deploy import Wishes, run
+
+    wishes = Wishes(stacks, import_existing_resources, replace_data)
+
+    def act(tools: "Tools") -> int:
+        with tempfile.TemporaryDirectory(prefix="meks-") as folder:
+            cdk = Cdk(cluster, tools.aws.region, Path(folder) / "cdk.out")
+            return run(wishes, tools, cdk)
+
+    return on_aws(cluster, act, yes=yes)
+
+
+@command(CLUSTER)
+def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "table") -> int:
+    """Write what AWS chose, and the digests of built images, to outputs.json.
+
+    meks outputs
+    meks outputs -o json | jq -r '.[].BucketName // empty'
+    """
+    from megatron_eks.ops.aws.outputs import run
+
+    return on_aws(cluster, lambda tools: run(output, tools))
+
+
+@command(CLUSTER, "[IMAGE...]")
+def build(
+    *images: Annotated[Image, Parameter("IMAGE")],
+    test_level: Annotated[TestLevel | None, Parameter(metavar="LEVEL")] = None,
+    tag_strategy: Annotated[TagStrategy | None, Parameter(metavar="STRATEGY")] = None,
+    retries: Annotated[int, args.read_by(args.count, metavar="N", show_default=True)] = 0,
+    no_wait: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
+    local: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
+    cluster: args.Cluster = args.DEFAULT,
+) -> int:
+    """Build, test and push container images; write their digests to outputs.json.
+
+    meks build
+    meks build megatron --no-wait
+    meks build --test-level full --retries 2
+    meks build --tag-strategy semantic   a tag with the version as well
+    meks build fsdp --local              with docker or podman on this machine
+
+    :param images: default: both
+    :param test_level: what images must pass; default: the cluster file's
+    :param tag_strategy: the tag beside that of the content; default: the cluster file's
+    :param retries: starts again after failures that may pass, of a registry or a machine
+    :param no_wait: start, and come back at once
+    :param local: docker or podman on this machine
+    """
+    from megatron_eks.ops.aws import build, local_build
+
+    wishes = build.Wishes(test_level, tag_strategy, retries)
+    if local:
+        return on_aws(cluster, lambda tools: local_build.run(images, tools, wishes))
+    return on_aws(cluster, lambda tools: build.run(images, tools, wait=not no_wait, wishes=wishes))
+
+
+@command(CLUSTER)
+def kubeconfig(
+    *, kubeconfig: args.File = None, role_arn: args.Arn = None, cluster: args.Cluster = args.DEFAULT
+) -> int:
+    """Write how to reach the cluster into a kubeconfig, without any secret.
+
+    meks kubeconfig
+    meks kubeconfig --kubeconfig ./kubeconfig --role-arn none
+
+    :param kubeconfig: where to write (default: the first of $KUBECONFIG, or ~/.kube/config)
+    :param role_arn: or `none`; default: the first of access.admin_role_arns, unless you are one
+    """
+    from megatron_eks.kubernetes.kubeconfig import files
+    from megatron_eks.ops.kube.kubeconfig import run
+
+    file, *_ = files(kubeconfig, os.environ, Path.home())
+    return on_aws(cluster, lambda tools: run(file, role_arn, tools, os.environ))
+
+
+@command(CLUSTER)
+def token(
+    *,
+    cluster_name: Annotated[str, Parameter(metavar="NAME")],
+    region: Annotated[str, Parameter(metavar="REGION")],
+    role_arn: args.Arn = None,
+) -> int:
+    """Print a token for an EKS cluster, as that kubeconfig asks for it.
+
+    meks token --cluster-name techpulse --region us-east-2
+
+    :param cluster_name: of the cluster in EKS
+    :param region: of the cluster
+    :param role_arn: the role to take before
+    """
+    import boto3
+
+    from megatron_eks.ops.aws.session import Aws
+    from megatron_eks.ops.kube.token import run
+
+    def aws() -> Aws:
+        return Aws(boto3.Session(region_name=region), region)
+
+    return with_console(lambda console: run(cluster_name, role_arn, aws(), console))
+
+
+@command(CLUSTER, "[PATH...]")
+def apply(
+    *paths: Annotated[Path, Parameter("PATH")],
+    diff: bool = False,
+    yes: args.Yes = False,
+    preview: args.Preview = False,
+    timeout: args.Timeout = 10,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Bring manifests into the cluster, in order; show what changes, ask, wait.
+
+    meks apply                     the platform; leftovers are removed
+    meks apply --diff              only show what would change
+    meks apply dist/validation     the checks of each pool
+
+    :param paths: manifests or folders of them; default: dist/platform beside the cluster file
+    :param diff: show what would change, and end
+    """
+    from megatron_eks.ops.kube.apply import Options, run
+    from megatron_eks.project import MANIFESTS
+
+    options = Options(
+        platform=reach.cluster.with_name(MANIFESTS) / "platform",
+        paths=paths,
+        only_diff=diff,
+        previews=preview,
+        wait_seconds=timeout * 60,
+    )
+    return on_cluster(reach, lambda on: run(on.access, on.project, options, on.console), yes=yes)
+
+
+@command(CLUSTER)
+def scale(
+    pool: Annotated[str, args.POOLS],
+    nodes: Annotated[int, args.read_by(args.count, name="N")],
+    /,
+    *,
+    at: Annotated[
+        datetime | Literal["start"] | None,
+        args.read_by(_moment, metavar="TIME", show_choices=False),
+    ] = None,
+    when_idle: bool = False,
+    minutes: Annotated[int, args.read_by(args.count, metavar="M", show_default=True)] = 30,
+    yes: args.Yes = False,
+    cluster: args.Cluster = args.DEFAULT,
+) -> int:
+    """Take GPU nodes and wait until their GPUs can be used, or give them back.
+
+    meks scale p4d 2                 two nodes, at their price from now on
+    meks scale p5 8 --at start       when the pool's Capacity Block starts
+    meks scale p4d 0 --when-idle     when the last job's pod has ended
+
+    :param pool: of the cluster file
+    :param nodes: how many, up to max_nodes
+    :param at: wait until then: 2026-12-01T11:30Z, or `start` of the reservation
+    :param when_idle: wait until no job's pod is on the pool
+    :param minutes: how long to wait for nodes before they are given back
+    """
+    from megatron_eks.ops.aws.scale import Wish, run
+
+    moment = at if isinstance(at, datetime) else None
+    wish = Wish(pool, nodes, moment, at == _START, when_idle, minutes)
+    return on_aws(
+        cluster, lambda tools: run(wish, tools, lambda: opened(tools.plan).client), yes=yes
+    )
+
+
+@command(CLUSTER, "[JOB]")
+def cost(
+    job: args.SomeJob = None, /, *, reach: args.Reach = args.HERE, output: args.Output = "table"
+) -> int:
+    """Say what runs now and costs, since when, for which job, and what for none.
+
+    meks cost                            nodes, storage, network, every job
+    meks cost megatron-cpt-techpulse     so far, and to its end
+    meks cost -o json | jq .usd_per_hour
+
+    :param job: only this one of the jobs
+    """
+    from megatron_eks.cli.costs import run
+
+    return run(reach, job, output)
+
+
+@command(CLUSTER)
+def cleanup(
+    *,
+    delete_storage: bool = False,
+    delete_images: bool = False,
+    confirm: Annotated[str, Parameter(metavar="NAME")] = "",
+    yes: args.Yes = False,
+    cluster: args.Cluster = args.DEFAULT,
+) -> int:
+    """Delete a cluster in order, and say what remains; data stay unless named.
+
+    meks cleanup
+    meks cleanup --delete-storage    file systems, buckets, keys and network too
+
+    :param delete_storage: data, checkpoints and the network too
+    :param delete_images: repositories with all built images too
+    :param confirm: the cluster's name, for --delete-storage
+    """
+    from megatron_eks.ops.aws.cleanup import Wish, run
+
+    wish = Wish(delete_storage, delete_images, confirm)
+    return on_aws(
+        cluster, lambda tools: run(wish, tools, lambda: opened(tools.plan).client), yes=yes
+    )

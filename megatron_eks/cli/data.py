@@ -1,0 +1,165 @@
+"""The panel Data: data sets, and the tokens of jobs; ckpt.py has checkpoints."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from megatron_eks.cli import args
+from megatron_eks.cli.app import DATA, command, group
+from megatron_eks.cli.opening import at, on_cluster
+
+_SENT = "what was sent stays, and the same command goes on"
+_FETCHED = "what was fetched stays, and the same command goes on"
+_NOTHING = "nothing was changed"
+
+data = group(
+    DATA,
+    "data",
+    """Bring data to the cluster's bucket and to /shared, and verify data sets.
+
+    meks data push ./corpus
+    meks data fetch s3://BUCKET/data/corpus/ /shared/data/corpus
+    meks data verify /shared/data/techpulse_text_document
+    """,
+)
+secret = group(
+    DATA,
+    "secret",
+    """Keep the tokens of jobs in the cluster: set, ls and rm. No value is ever shown.
+
+    meks secret set hugging-face                 asks for it, without echo
+    meks secret set hugging-face --key token < FILE
+    meks secret ls -o json
+    meks secret rm hugging-face --yes
+    """,
+)
+
+
+Uri = Annotated[str, Parameter("S3_URI")]
+Dir = Annotated[str | None, Parameter(metavar="DIR")]
+
+
+@command(data, "LOCAL... [S3_URI]", name="push")
+def push_data(
+    paths: Annotated[list[str], Parameter("LOCAL... S3_URI")],
+    /,
+    *,
+    cluster: args.Cluster = args.DEFAULT,
+    output: args.Output = "table",
+) -> int:
+    """Send files and folders to S3; what is there with the same bytes stays.
+
+    meks data push ./corpus                      to s3://BUCKET/data/corpus
+    meks data push a.jsonl b.jsonl s3://BUCKET/data/techpulse
+
+    :param paths: files and folders; without S3_URI to data/ in the cluster's bucket
+    """
+    from megatron_eks.ops.data import destination, push
+    from megatron_eks.project import load_project
+
+    project = load_project(cluster, args.today())
+    sent, uri = destination(paths, cluster)
+    return at(
+        args.Reach(cluster),
+        project,
+        None,
+        lambda place, console: push(
+            sent, uri, project.cluster, place, output=output, console=console
+        ),
+        _SENT,
+    )
+
+
+@command(data, name="fetch")
+def fetch_data(
+    uri: Uri, directory: Annotated[str, Parameter("DIR")], /, *, reach: args.Reach = args.HERE
+) -> int:
+    """Bring an object of S3, or all below a prefix, to /shared.
+
+    meks data fetch s3://BUCKET/data/corpus/ /shared/data/corpus
+
+    :param uri: an object, or a prefix with a slash
+    :param directory: below /shared; it appears when it is whole
+    """
+    from megatron_eks.ops.data import fetch, shared_claim
+    from megatron_eks.project import load_project
+
+    project = load_project(reach.cluster, args.today())
+    claim = shared_claim(directory, project.cluster)
+    return at(reach, project, claim, lambda *where: fetch(uri, directory, *where), _FETCHED)
+
+
+@command(data, name="verify")
+def verify_data(
+    prefix: str,
+    /,
+    *,
+    tokenizer: Dir = None,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Read a prepared data set back; ends with 4 if it is not what was written.
+
+    meks data verify /shared/data/techpulse_text_document
+    meks data verify ./techpulse_text_document     of this machine
+
+    :param prefix: the data set, without .bin and .idx
+    :param tokenizer: the one that training will use
+    """
+    from megatron_eks.ops.data import claim_of, verify
+    from megatron_eks.project import load_project
+
+    project = load_project(reach.cluster, args.today())
+    claim = claim_of(prefix, project.cluster)
+    return at(
+        reach,
+        project,
+        claim,
+        lambda place, console: verify(prefix, tokenizer, place, output, console),
+        _NOTHING,
+    )
+
+
+@command(secret, name="set")
+def set_secret(
+    name: str,
+    /,
+    *,
+    key: Annotated[str, Parameter(metavar="KEY", show_default=True)] = "token",
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Store what standard input holds, or what is typed, under one key of a Secret.
+
+    meks secret set hugging-face
+    meks secret set hugging-face < FILE
+
+    :param name: what job files have under token_secret
+    :param key: which jobs read
+    """
+    from megatron_eks.ops.kube.secrets import set_value
+
+    return on_cluster(reach, lambda on: set_value(on.client, on.project, name, key, on.console))
+
+
+@command(secret, name="ls")
+def list_secrets(*, reach: args.Reach = args.HERE, output: args.Output = "table") -> int:
+    """List names, keys, age since the last change, and the jobs that name each.
+
+    meks secret ls
+    """
+    from megatron_eks.ops.kube.secrets import show
+
+    return on_cluster(reach, lambda on: show(on.client, on.project, output, on.console))
+
+
+@command(secret, name="rm")
+def remove_secret(name: str, /, *, yes: args.Yes = False, reach: args.Reach = args.HERE) -> int:
+    """Delete a Secret, after saying who needs it.
+
+    meks secret rm hugging-face
+
+    :param name: as `meks secret ls` shows it
+    """
+    from megatron_eks.ops.kube.secrets import remove
+
+    return on_cluster(reach, lambda on: remove(on.client, on.project, name, on.console), yes=yes)

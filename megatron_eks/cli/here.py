@@ -1,0 +1,94 @@
+"""The panel Here: what concerns this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from megatron_eks.cli import args
+from megatron_eks.cli.app import HERE, app, command
+from megatron_eks.cli.opening import console_here, opened
+
+
+@command(HERE)
+def local(
+    action: Literal["up", "down", "status", "limits"],
+    /,
+    *,
+    nodes: Annotated[int, args.read_by(args.one_or_more, metavar="N")] = 0,
+    empty: bool = False,
+    yes: Annotated[
+        bool, Parameter(help="with `down`: delete the files of /shared without asking")
+    ] = False,
+    cluster: args.Cluster = args.DEFAULT,
+    output: args.Output = "table",
+) -> int:
+    """Run a Kubernetes control plane and an AWS on this machine, without any account.
+
+    `up` starts one; the first time builds it, in about six minutes. `down` stops it, `status`
+    describes it, and `limits` lists what its AWS does not check.
+
+    meks local up                    all nodes simulated
+    meks local up --nodes 2          two of each pool run their pods as processes
+    meks local status -o json
+    meks local down --yes
+
+    :param action: what to do
+    :param nodes: run pods as processes here, on N nodes of each pool; default: simulate all
+    :param empty: start as an empty account, for `meks deploy`, `scale` and `apply`
+    """
+    from megatron_eks.ops.local import Wish, run
+
+    return run(action, Wish(cluster, args.today(), nodes, empty, yes), output)
+
+
+@command(HERE, "[JOB]")
+def support_bundle(
+    job: args.SomeJob = None,
+    /,
+    *,
+    file: Annotated[Path | None, Parameter("--output", metavar="FILE.tar.gz")] = None,
+    output: Annotated[args.Format, Parameter("-o", metavar="FORMAT")] = "table",
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Collect what somebody else needs to help, without secrets, in one file.
+
+    Values are shown only of names that this project sets; what looks like a secret is taken out
+    of logs, and account ids, mail and public IP addresses everywhere.
+
+    meks support-bundle
+    meks support-bundle megatron-cpt-techpulse --output case-1234.tar.gz
+
+    :param job: with its ranks' logs (the end)
+    :param file: where to write (default: a name with the time)
+    :param output: what is in it, and what not
+    """
+    from megatron_eks.ops.support.bundle import Wish, run
+    from megatron_eks.project import load_project
+
+    wish = Wish(
+        cluster_file=reach.cluster,
+        job=job,
+        file=file,
+        project=lambda: load_project(reach.cluster, args.today()),
+        access=lambda project: opened(project.cluster, reach),
+        home=Path.home(),
+    )
+    return run(wish, output, console_here())
+
+
+@command(HERE)
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+    """Print what lets your shell complete commands, options, jobs and pools.
+
+    source <(meks completion bash)                        in ~/.bashrc
+    meks completion zsh > ~/.zfunc/_meks                  a folder of $fpath
+    meks completion fish > ~/.config/fish/completions/meks.fish
+
+    :param shell: the one that you use
+    """
+    script = app.generate_completion(shell=shell)
+    # zsh loads a function from the file of its name, and ours is the one that it looks for.
+    sys.stdout.write(script.replace("_cyclopts_meks", "_meks"))
+    return 0

@@ -1,0 +1,230 @@
+"""The panel Jobs: start jobs, watch them, and help those that do not do well."""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import CycloptsError, Parameter
+from cyclopts.validators import Number
+
+from megatron_eks.cli import args
+from megatron_eks.cli.app import JOBS, command
+from megatron_eks.cli.opening import console_here, on_cluster
+from megatron_eks.ops.kube.matching import LONGEST, compiled
+
+_WATCH_SECONDS = 5.0
+
+
+def _span(text: str) -> int:
+    """Read a time span, in seconds."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[-1:] not in units or not text[:-1].isdecimal() or int(text[:-1]) < 1:
+        raise ValueError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
+    return int(text[:-1]) * units[text[-1]]
+
+
+@command(JOBS)
+def submit(
+    job: args.Job,
+    /,
+    *,
+    nodes: Annotated[str | None, Parameter(metavar="N")] = None,
+    image: Annotated[str | None, Parameter(metavar="IMAGE")] = None,
+    change: Annotated[list[str] | None, Parameter("--set", metavar="PATH=VALUE")] = None,
+    follow: bool = False,
+    wait: bool = False,
+    release_when_done: bool = False,
+    preview: args.Preview = False,
+    timeout: args.Timeout = 14 * 24 * 60,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Start a job, once: the same command again finds it.
+
+    meks submit megatron-cpt-techpulse --follow
+    meks submit jobs/fsdp-llama-2-7b.yaml --nodes 1 --set training.max_steps=20
+    meks submit megatron-cpt-techpulse --wait --release-when-done
+
+    :param job: a job file, or the name of a job in jobs/
+    :param nodes: instead of the file's `nodes`
+    :param image: instead of the file's `image`
+    :param change: any other value of the file, as training.train_iters=20; may be repeated
+    :param follow: print its logs until it ends
+    :param wait: wait until it ends
+    :param release_when_done: wait, then give all nodes of its pool back (meks scale POOL 0)
+    """
+    from megatron_eks.cli.submission import digest, run
+    from megatron_eks.ops.kube.overrides import parse
+    from megatron_eks.ops.kube.rendering import Wish
+    from megatron_eks.ops.kube.submit import Options
+
+    chosen = [f"{key}={value}" for key, value in (("nodes", nodes), ("image", image)) if value]
+    wish = Wish(reach.cluster, job, parse([*(change or ()), *chosen]), args.today())
+    options = Options(
+        follow=follow,
+        wait=wait,
+        previews=preview,
+        wait_seconds=timeout * 60,
+        command=("meks", *sys.argv[1:]),
+        resolve=digest,
+    )
+    return run(reach, wish, options, releases=release_when_done)
+
+
+@command(JOBS, "[JOB]")
+def status(
+    job: args.SomeJob = None,
+    /,
+    *,
+    nodes: bool = False,
+    watch: Annotated[
+        list[float] | None,
+        Parameter(
+            consume_multiple=(0, 1),
+            validator=Number(gte=1, lte=24 * 3600),
+            metavar="[SECONDS]",
+            help="look again and again, until the job ends; Ctrl-C leaves it be "
+            f"(default: every {_WATCH_SECONDS:g}); with -o json a line a change",
+        ),
+    ] = None,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Show the status of a job or of the cluster, and what it waits for.
+
+    meks status                             pools, jobs, what is not ready
+    meks status megatron-cpt-techpulse      each rank, speed beside the plan
+    meks status megatron-cpt-techpulse --watch
+    meks status megatron-cpt-techpulse --nodes
+    meks status -o json | jq .jobs
+
+    :param job: default: the cluster
+    :param nodes: by node: state, ranks, use and memory of their GPUs, traffic over EFA
+    """
+    from megatron_eks.cli.records import see
+
+    if watch is not None and output == "yaml":
+        raise CycloptsError(msg="--watch writes tables or lines of JSON: -o json")
+    every = None if watch is None else next(iter(watch), _WATCH_SECONDS)
+    return on_cluster(
+        reach, partial(see, reach.cluster, job, output=output, interval=every, nodes=nodes)
+    )
+
+
+@command(JOBS, "[JOB]")
+def logs(
+    job: args.SomeJob = None,
+    /,
+    *,
+    rank: args.N = None,
+    follow: Annotated[bool, Parameter(alias="-f", group=args.ONE_OF)] = False,
+    tail: args.N = None,
+    since: Annotated[int | None, args.read_by(_span, metavar="TIME")] = None,
+    grep: Annotated[
+        re.Pattern[str] | None,
+        args.read_by(
+            compiled,
+            metavar="REGEX",
+            help=f"only lines in which it is found (in their first {LONGEST:,} characters)",
+        ),
+    ] = None,
+    previous: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
+    explain: bool = False,
+    files: Annotated[
+        list[Path] | None, Parameter("--file", metavar="PATH", allow_leading_hyphen=True)
+    ] = None,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Print what the ranks of a job write, each line with its rank.
+
+    meks logs megatron-cpt-techpulse --follow
+    meks logs megatron-cpt-techpulse --rank 1 --tail 50
+    meks logs megatron-cpt-techpulse --rank 1 --previous
+    meks logs megatron-cpt-techpulse --follow --grep 'iteration|checkpoint'
+    meks logs megatron-cpt-techpulse --explain
+    meks logs --explain --file saved.log
+
+    :param job: of jobs/
+    :param rank: only of this rank
+    :param follow: go on until the job ends; Ctrl-C leaves it be
+    :param tail: the last N lines of each rank
+    :param since: such as 90s, 10m, 2h or 1d
+    :param previous: of the containers before the last restart
+    :param explain: not the lines, but what ended the job, and what to do
+    :param files: explain a log saved anywhere, - for standard input; may be repeated
+    """
+    if explain and (grep or follow):
+        raise CycloptsError(msg="--explain reads all lines: leave out --grep and --follow")
+    if files and (job or not explain):
+        raise CycloptsError(msg="--file goes with --explain, and without a JOB")
+    if files:
+        from megatron_eks.ops.diagnosis import of_files
+
+        return of_files(files, output, console_here())
+    if job is None:
+        raise CycloptsError(msg="name a JOB, or a log with --explain --file PATH")
+    if output != "table" and not explain:
+        raise CycloptsError(msg="-o goes with --explain: logs are printed as they are")
+    from megatron_eks.cli.records import logs_of
+    from megatron_eks.ops.kube.logs import Options
+
+    options = Options(rank, follow, tail, since, previous, grep)
+    return on_cluster(
+        reach, partial(logs_of, reach.cluster, job, options, output=output, explains=explain)
+    )
+
+
+@command(JOBS, "JOB [-- COMMAND...]")
+def shell(
+    job: args.Job,
+    /,
+    *,
+    rank: Annotated[int | None, args.read_by(args.count, metavar="N", group=args.ONE_OF)] = None,
+    all_ranks: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
+    reach: args.Reach = args.HERE,
+    inner: Annotated[tuple[str, ...], Parameter(parse=False)] = (),
+) -> int:
+    """Open a shell in a rank's container, or run one command there.
+
+    The exit code is the command's; with --all-ranks 1 if it failed in a rank.
+
+    meks shell megatron-cpt-techpulse
+    meks shell megatron-cpt-techpulse --rank 1 -- nvidia-smi
+    meks shell megatron-cpt-techpulse --all-ranks -- df -h /shared
+    meks shell megatron-cpt-techpulse -- cat /shared/notes.txt > notes.txt
+
+    :param job: of jobs/
+    :param rank: where (default: 0)
+    :param all_ranks: run the command in all ranks, each line with its rank
+    """
+    from megatron_eks.ops.kube.shell import Options, run
+
+    if all_ranks and not inner:
+        found = "--all-ranks needs a command: meks shell JOB --all-ranks -- COMMAND"
+        raise CycloptsError(msg=found)
+    options = Options(rank, all_ranks, inner)
+    return on_cluster(reach, lambda on: run(on.client, on.plan, job, options, on.console))
+
+
+@command(JOBS)
+def cancel(
+    job: args.Job,
+    /,
+    *,
+    yes: args.Yes = False,
+    timeout: args.Timeout = 15,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """End a job, and wait until its pods are gone.
+
+    meks cancel megatron-cpt-techpulse
+
+    :param job: of jobs/
+    """
+    from megatron_eks.ops.kube.cancel import run
+
+    return on_cluster(
+        reach, lambda on: run(on.client, on.plan, job, timeout * 60, on.console), yes=yes
+    )

@@ -1,0 +1,120 @@
+"""The panel Jobs, where nodes are concerned: their checks, their state, their remedies."""
+
+from typing import Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from megatron_eks.cli import args
+from megatron_eks.cli.app import JOBS, command
+from megatron_eks.cli.opening import Opened, on_cluster
+from megatron_eks.ops.kube.pool_checks import CHECKS, Check
+
+
+@command(JOBS, "[POOL...]")
+def verify(
+    *pools: Annotated[str, args.POOLS, Parameter("POOL")],
+    check: Annotated[list[Check] | None, Parameter(metavar="CHECK")] = None,
+    job: Annotated[args.SomeJob, Parameter(metavar="JOB")] = None,
+    output: args.Output = "table",
+    preview: args.Preview = False,
+    timeout: args.Timeout = 30,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Run the checks of each pool on its nodes; exit code 4 below a pass mark.
+
+    meks verify                       all checks of all pools, in some 10 minutes
+    meks verify p4d --check all-reduce -o json > report.json
+    meks verify --job megatron-cpt-techpulse      the checklist of a running job
+
+    :param pools: default: all
+    :param check: only this one; may be repeated
+    :param job: the checklist of a job instead
+    """
+    from megatron_eks.ops.kube import checklist, verify
+    from megatron_eks.project import MANIFESTS
+
+    options = verify.Options(
+        reach.cluster.with_name(MANIFESTS) / "validation",
+        pools=pools,
+        checks=[each for each in CHECKS if not check or each in check],
+        previews=preview,
+        wait_seconds=timeout * 60,
+    )
+
+    def act(on: Opened) -> int:
+        if job:
+            return checklist.run(on.client, on.plan, job, output, on.console)
+        return verify.run(on.access, on.project, options, output, on.console)
+
+    return on_cluster(reach, act)
+
+
+@command(JOBS, "[POOL | cordon NODE... | uncordon NODE...]")
+def nodes(
+    *what: Annotated[str, args.POOLS, Parameter("POOL")],
+    suspect: bool = False,
+    reason: Annotated[str, Parameter(metavar="TEXT")] = "",
+    yes: args.Yes = False,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Show the nodes, name those that fail, keep jobs away from them.
+
+    meks nodes                      all of them
+    meks nodes p4d -o json          of a pool
+    meks nodes --suspect            those that fail; offers to cordon them
+    meks nodes cordon ip-10-0-3-7.ec2.internal --reason 'Xid 79'
+    meks nodes uncordon i-0123456789abcdef0
+
+    :param what: a pool; or cordon or uncordon, and nodes by name or instance id
+    :param suspect: those with hardware errors or repeated failures; exit code 4 if there are any
+    :param reason: why they are cordoned
+    """
+    from megatron_eks.ops.kube.nodes import cordon, run, suspicious, uncordon
+
+    act, *names = what or (None,)
+    changes = act in {"cordon", "uncordon"}
+    if changes and (not names or suspect):
+        raise CycloptsError(msg=f"name the nodes: meks nodes {act} NODE...")
+    if not changes and (names or (suspect and act)):
+        raise CycloptsError(msg="one POOL, or --suspect, or cordon or uncordon and NODE...")
+    if reason and act != "cordon":
+        raise CycloptsError(msg="--reason goes with cordon")
+
+    def do(on: Opened) -> int:
+        if act == "cordon":
+            return cordon(on.client, on.plan, names, reason, on.console)
+        if act == "uncordon":
+            return uncordon(on.client, on.plan, names, on.console)
+        if suspect:
+            return suspicious(on.client, on.plan, output, on.console)
+        return run(on.client, on.plan, act, output, on.console)
+
+    return on_cluster(reach, do, yes=yes)
+
+
+@command(JOBS)
+def fix(
+    code: Annotated[str, args.CODES],
+    /,
+    *,
+    yes: args.Yes = False,
+    preview: args.Preview = False,
+    timeout: args.Timeout = 2,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Apply the remedy of a finding inside the cluster: shown, asked for, checked.
+
+    meks fix MEKS-0845            put the taint back on GPU nodes
+    meks fix 0842                 start the GPU plugin again where GPUs lack
+
+    :param code: as `meks preflight` prints it
+    """
+    from megatron_eks.ops.kube.fix import Options, run
+    from megatron_eks.project import MANIFESTS
+
+    folder = reach.cluster.with_name(MANIFESTS) / "platform"
+    options = Options(folder, previews=preview, wait_seconds=timeout * 60)
+    return on_cluster(
+        reach, lambda on: run(on.access, on.project, code, options, on.console), yes=yes
+    )

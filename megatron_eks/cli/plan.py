@@ -1,0 +1,172 @@
+"""The panel Plan: commands on files, which need no cluster."""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from megatron_eks.cli import args
+from megatron_eks.cli.app import PLAN, command
+from megatron_eks.cli.opening import on_cluster, with_console
+from megatron_eks.ops.aws.console import Console
+
+
+@command(PLAN)
+def init(
+    *,
+    region: Annotated[str | None, Parameter(metavar="REGION")] = None,
+    name: args.Name = None,
+    instance_type: Annotated[str | None, Parameter(metavar="TYPE")] = None,
+    zone: Annotated[str | None, Parameter(metavar="ZONE")] = None,
+    max_nodes: args.N = None,
+    capacity: Annotated[str | None, Parameter(metavar="KIND|ID")] = None,
+    lustre_gib: args.N = None,
+    admin_role_arn: args.Arn = None,
+    public_cidr: Annotated[str | None, Parameter(metavar="RANGE")] = None,
+    force: bool = False,
+    yes: args.Yes = False,
+    cluster: args.Cluster = args.DEFAULT,
+) -> int:
+    """Write a cluster file for your account; each question has an answer proposed.
+
+    meks init
+    meks init --region us-east-2 --instance-type g5.8xlarge --yes
+
+    :param region: default: AWS_REGION, or the profile's
+    :param name: of the cluster
+    :param instance_type: of the GPU nodes: p4d.24xlarge
+    :param zone: of the GPU nodes
+    :param max_nodes: the most GPU nodes ever
+    :param capacity: on_demand (default), spot, or the id of a reservation or Capacity Block
+    :param lustre_gib: of the file system
+    :param admin_role_arn: who administers it; default: your role
+    :param public_cidr: who reaches it; default: your address, as checkip.amazonaws.com sees it
+    :param force: overwrite a file that is there
+    """
+    from megatron_eks.ops.aws import identity
+    from megatron_eks.ops.aws.init import Wish, run
+    from megatron_eks.ops.aws.session import open_session, region_of
+
+    wish = Wish(
+        file=cluster,
+        force=force,
+        name=name,
+        instance_type=instance_type,
+        zone=zone,
+        max_nodes=max_nodes,
+        capacity=capacity,
+        capacity_gib=lustre_gib,
+        admin_role_arn=admin_role_arn,
+        public_cidr=public_cidr,
+    )
+
+    def act(console: Console) -> int:
+        aws = open_session(region_of(region, os.environ), os.environ)
+        return run(wish, aws, console, args.today(), identity.public_address)
+
+    return with_console(act, yes=yes)
+
+
+@command(PLAN, "[FILE...]")
+def validate(
+    *files: Annotated[Path, Parameter("FILE")],
+    live: bool = False,
+    reach: args.Reach = args.HERE,
+    output: args.Output = "table",
+) -> int:
+    """Check a cluster file and its job files.
+
+    meks validate                 the cluster file and all its jobs
+    meks validate jobs/fsdp-llama-2-7b.yaml
+    meks validate --live          and what jobs change of the run before
+
+    :param files: cluster or job files; default: all of the project
+    :param live: ask the cluster too, what each job changes of the run before it
+    """
+    from megatron_eks.ops.validate import run
+
+    read = partial(run, files, reach.cluster, output, args.today())
+    if not live:
+        return read()
+    from megatron_eks.ops.kube.resume import findings
+
+    return on_cluster(reach, lambda on: read(partial(findings, on.client, on.plan)))
+
+
+@command(PLAN)
+def plan(
+    *,
+    search: Annotated[
+        list[str] | None, args.JOBS, Parameter(metavar="[JOB]", consume_multiple=(0, 1))
+    ] = None,
+    write: args.File = None,
+    png: args.File = None,
+    cluster: args.Cluster = args.DEFAULT,
+    output: args.Output = "table",
+) -> int:
+    """Print what will exist, what it costs, and whether jobs fit.
+
+    meks plan
+    meks plan -o json | jq .cost
+    meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
+
+    :param search: the fastest layouts that fit, of one Megatron job or of all
+    :param write: with --search JOB: the job with the best layout
+    :param png: with --search JOB: memory against step time
+    """
+    if search is not None:
+        from megatron_eks.ops.search import run as run_search
+
+        return run_search(cluster, "".join(search), (write, png), output, args.today())
+    if write or png:
+        raise CycloptsError(msg="--write and --png go with --search JOB")
+    from megatron_eks.ops.plan import run
+
+    return run(cluster, output, args.today())
+
+
+@command(PLAN)
+def predict(file: Path, /, *, output: args.Output = "table") -> int:
+    """Predict memory and speed of a run on hardware of your own.
+
+    meks predict run.yaml
+    meks predict run.yaml -o json | jq .memory
+
+    :param file: GPU, model, layout and batch; docs/predictions.md
+    """
+    from megatron_eks.ops.predict import run
+
+    return run(file, output)
+
+
+@command(PLAN, "PATH...")
+def check(
+    paths: Annotated[list[Path], Parameter("PATH")], /, *, output: args.Output = "table"
+) -> int:
+    """Check templates and manifests that this project rendered.
+
+    meks check cdk.out dist            after a change by hand
+    meks check dist/training -o json
+
+    :param paths: files or folders
+    """
+    from megatron_eks.ops.check import run
+
+    return run(paths, output, sys.stdout)
+
+
+@command(PLAN)
+def explain(code: Annotated[str, args.CODES], /, *, output: args.Output = "table") -> int:
+    """Say what a code means, why, and what to do.
+
+    meks explain MEKS-0502
+    meks explain 0502 -o json
+
+    :param code: such as MEKS-0502, or 0502
+    """
+    from megatron_eks.ops.explain import run
+
+    return run(code, output, sys.stdout)
