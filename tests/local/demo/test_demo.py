@@ -18,6 +18,7 @@ from megatron_eks.local.demo import curve, jobs
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.manifests import read_file
 from megatron_eks.project import ROOT
+from tests.integration.test_tutorial import pattern, shown
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
@@ -109,6 +110,14 @@ def test_it_tells_each_step_within_eighty_columns(kept):
     assert titles == ["Start", "Deploy", "Take", "Bring", "Train", "The", "Checkpoints", "Done"]
     assert "What it did not show" in told
     assert "export AWS_ENDPOINT_URL=http://127.0.0.1:" in environment
+
+
+def test_it_prints_what_the_readme_shows(kept):
+    """Line by line, in this order."""
+    block = (ROOT / "README.md").read_text().partition("$ make demo\n")[2].partition("```")[0]
+    lines = iter(kept.splitlines())
+    for line in shown(block):
+        assert any(re.fullmatch(pattern(line), each) for each in lines), line
 
 
 def test_the_killed_run_continues_as_if_nothing_had_happened(kept, client, environment):
