@@ -1,6 +1,5 @@
 """What the README prints is what its commands print."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "plan.md", *sorted(ROOT.glob("examp
 # A comment that holds a command, and the block that shows its output.
 GOLDEN = re.compile(r"<!-- golden: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 
-
 BLOCKS = [(page, *block) for page in PAGES for block in GOLDEN.findall(page.read_text())]
 
 
@@ -28,11 +26,10 @@ def test_output_is_as_shown(page, command, shown, tmp_path, request):
     shutil.copy(ROOT / "cluster.yaml", tmp_path)
     for folder in ("jobs", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"
     done = subprocess.run(  # noqa: S603 -- the README's own commands
         ["/bin/bash", "-c", command],
         cwd=tmp_path,
-        env={"PATH": path, "HOME": str(tmp_path)},
+        env={"PATH": f"{ROOT}/.venv/bin:/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
