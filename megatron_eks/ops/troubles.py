@@ -63,7 +63,7 @@ def anchor(heading: str) -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield "| guide | row | found by | what to do | not followed in that |"
+    yield "| guide | row | reported by | what to do | where this project differs |"
     yield "|---|---|---|---|---|"
     for each in troubles():
         codes = ", ".join(code.removeprefix("MEKS-") for code in each.codes)

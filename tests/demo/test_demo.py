@@ -18,6 +18,7 @@ from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.project import ROOT
+from tests.integration.test_tutorial import pattern, shown
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
@@ -100,13 +101,15 @@ def client(environment):
 
 
 def test_it_tells_each_step_within_eighty_columns(kept):
-    """In plain letters, with the time, and what it did and did not show."""
+    """In plain letters, as the README shows, and what it did and did not show."""
     told, _, environment = kept.partition("It still runs.")
     assert max(map(len, told.splitlines())) <= 80
     assert told.isascii()
     assert "\x1b" not in kept
-    titles = re.findall(r"^ {0,3}\d+ s (\w+)", told, flags=re.MULTILINE)
-    assert titles == ["Start", "Deploy", "Take", "Bring", "Train", "The", "Checkpoints", "Done"]
+    block = (ROOT / "README.md").read_text().partition("$ make demo\n")[2].partition("```")[0]
+    lines = iter(told.splitlines())
+    for line in shown(block):
+        assert any(re.fullmatch(pattern(line), each) for each in lines), line
     assert "What it did not show" in told
     assert "export AWS_ENDPOINT_URL=http://127.0.0.1:" in environment
 
