@@ -22,7 +22,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.validate import print_findings
-from megatron_eks.printable import drop, guarded
+from megatron_eks.programs.printable import drop, guarded
 
 _GROUPS = (planning, local, aws, checks, kubernetes, jobs, files, data, shell, upkeep)
 

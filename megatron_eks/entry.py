@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from megatron_eks.config.errors import ConfigError, Finding, has_errors
-from megatron_eks.printable import guarded
+from megatron_eks.programs.printable import guarded
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project, refuse_folder_of_another
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

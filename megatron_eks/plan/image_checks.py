@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
-from megatron_eks.catalog import pins
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.pins import BUILD_ARGUMENTS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
@@ -42,14 +42,8 @@ _NO_EFA = re.compile(
 
 # The Dockerfile compares what it gets by the one with the other.
 _PAIRS = (
-    {
-        "EFA_INSTALLER_VERSION": pins.EFA_INSTALLER_VERSION,
-        "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
-    },
-    {
-        "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
-        "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
-    },
+    ("EFA_INSTALLER_VERSION", "EFA_INSTALLER_SHA256"),
+    ("MEGATRON_LM_TAG", "MEGATRON_LM_COMMIT"),
 )
 
 
@@ -72,15 +66,12 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
                 found = f"the build compares it with {form[1]}, and this is none"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, f"write {form[2]}")
     yield from _without_efa(config)
-    given = config.images.megatron.build_args
-    for pinned in _PAIRS:
-        changed = [name for name, value in pinned.items() if given.get(name, value) != value]
-        for name in changed:
-            (other,) = pinned.keys() - {name}
-            if other not in given:
-                found = f"the build compares it with {other}, which is that of {pinned[name]}"
-                path = ("images", "megatron", "build_args", name)
-                yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
+    given, pinned = config.images.megatron.build_args, BUILD_ARGUMENTS["megatron"]
+    for name, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+        if given.get(name, pinned[name]) != pinned[name] and other not in given:
+            found = f"the build compares it with {other}, which is that of {pinned[name]}"
+            path = ("images", "megatron", "build_args", name)
+            yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
 
 
 def _without_efa(config: ClusterConfig) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from megatron_eks.catalog.pins import BUILD_ARGUMENTS
 from megatron_eks.config.cluster import ClusterConfig, GithubSource
 
 TestLevel = Literal["quick", "standard", "full"]
@@ -26,24 +27,15 @@ BUILD_MACHINES: dict[Literal["megatron", "fsdp"], str] = {
 
 
 @dataclass(frozen=True)
-class ImageContext:
-    """A directory, less what the image does not need."""
-
-    name: str
-    directory: str
-    exclude: tuple[str, ...]
-    """Glob patterns, relative to the directory, as CDK assets take them."""
-
-
-@dataclass(frozen=True)
 class ImagePlan:
     """One container image, and the tag of what this checkout builds."""
 
     name: Literal["megatron", "fsdp"]
     repository: str
     tag: str
-    """Hash of the build context, its arguments and pins."""
+    """Hash of the build context and of the arguments."""
     build_args: Mapping[str, str]
+    """Of all that the Dockerfile declares, which has no defaults."""
     test_level: TestLevel
     tag_strategy: TagStrategy
     """What tag an image gets beside that of its content."""
@@ -72,12 +64,17 @@ def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[I
             name=name,
             repository=f"{config.images.prefix}{repository}",
             tag=image_tags[name],
-            build_args=getattr(config.images, name).build_args,
+            build_args=build_arguments(config, name),
             test_level=getattr(config.images, name).test_level,
             tag_strategy=getattr(config.images, name).tag_strategy,
         )
         for name, repository in REPOSITORIES.items()
     )
+
+
+def build_arguments(config: ClusterConfig, image: Literal["megatron", "fsdp"]) -> dict[str, str]:
+    """Return the pins that an image is made of, or what the configuration has in their place."""
+    return {**BUILD_ARGUMENTS[image], **getattr(config.images, image).build_args}
 
 
 def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
@@ -94,8 +91,8 @@ def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
 
 
 # CodeBuild's phases run steps of this program, which `meks build --local` runs as well.
-PROGRAM = "codebuild/build_image.py"
-"""In the source: the folder `assets` itself, or below it in a checkout."""
+PROGRAM = "assets/codebuild/build_image.py"
+"""In a checkout, and in the copy of its files that CodeBuild gets."""
 REPORTS = "/tmp/megatron-eks-build/reports"  # noqa: S108 -- a build machine is one build's
 REPORT_GROUP = "selftest"
 """CodeBuild puts the project's name before it."""
@@ -119,14 +116,13 @@ PHASES = (
 )
 
 
-def buildspec(source_folder: str) -> str:
-    """Return the buildspec, as JSON, which is YAML; the folder is where a checkout has `assets`."""
-    program = f"{source_folder}/{PROGRAM}" if source_folder else PROGRAM
+def buildspec() -> str:
+    """Return the buildspec, as JSON, which is YAML."""
     phases = {
-        phase.name: {"commands": [f"python3 {program} {step}" for step in phase.steps]}
+        phase.name: {"commands": [f"python3 {PROGRAM} {step}" for step in phase.steps]}
         for phase in PHASES
     }
-    phases["post_build"]["commands"].append(f'export {DIGEST}="$(python3 {program} digest)"')
+    phases["post_build"]["commands"].append(f'export {DIGEST}="$(python3 {PROGRAM} digest)"')
     return json.dumps(
         {
             "version": 0.2,

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.egress import Egress, plan_egress
 from megatron_eks.plan.network import service_cidrs, vpc_cidrs
 from megatron_eks.plan.storage import (
     CLAIM,
     EFS_CLAIM,
-    POD_UID,
     SharedDirectories,
     plan_shared_directories,
     plan_storage,

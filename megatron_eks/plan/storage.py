@@ -164,9 +164,6 @@ def _repository(repository: DataRepository) -> RepositoryPlan:
     )
 
 
-# Pods run as this user; the directories that they share are its own.
-POD_UID = 10001
-
 # What every cluster has below the mount path.
 SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
 
@@ -185,7 +182,9 @@ class SharedDirectories:
     def __str__(self) -> str:
         """Say what the Job does to a file system that exists."""
         paths = ", ".join((*self.passed, *self.made))
-        return f"makes what is missing of {paths}, for user {POD_UID}, and changes nothing else"
+        return (
+            f"makes what is missing of {paths}, for user {pins.POD_UID}, and changes nothing else"
+        )
 
 
 def plan_shared_directories(config: ClusterConfig) -> SharedDirectories:

@@ -1,6 +1,6 @@
 """Measures all-reduce between all ranks, as nccl-tests does, and checks every result.
 
-torchrun ... allreduce_bench.py --min-bytes A --max-bytes B [--pass-busbw-gb-s X]
+torchrun -m megatron_eks.programs.allreduce_bench --min-bytes A --max-bytes B [--pass-busbw-gb-s X]
 
 Message sizes double from A to B (8 B to 16 GiB is usual; `64K`, `1G` mean powers of 1024). NCCL
 on GPUs, gloo on CPUs. Columns as nccl-tests defines them: time is that of one all-reduce, algbw
@@ -21,8 +21,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import program
-from findings import Report, error, warning
+from megatron_eks.programs import program
+from megatron_eks.programs.findings import Report, error, warning
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -221,7 +221,7 @@ def judge(rows: Sequence[Row], options: argparse.Namespace, report: Report) -> N
             error(
                 "busbw",
                 f"{best.busbw_gb_s:.2f} GB/s at {best.bytes} bytes, the mark is {mark:g}",
-                "below 10 GB/s NCCL uses TCP: read its log and run efa_check.py; else test the "
+                "below 10 GB/s NCCL uses TCP: read its log and run efa_check; else test the "
                 "nodes in pairs to find the slow one",
             )
         )

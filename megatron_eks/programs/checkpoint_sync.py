@@ -1,11 +1,11 @@
 """Copies whole checkpoints between a directory and S3, so that both ends hold whole ones only.
 
-checkpoint_sync.py push   LOCAL_DIR S3_URI [--all | --name N] [--keep-last N] [--watch]
-checkpoint_sync.py pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
-checkpoint_sync.py verify LOCAL_DIR [S3_URI] [--all | --name N] [--local]
-checkpoint_sync.py ls     LOCAL_DIR [S3_URI]
-checkpoint_sync.py prune  LOCAL_DIR [S3_URI] --keep-last N [--local] [--dry-run] [--only NAME]
-checkpoint_sync.py check  LOCAL_DIR S3_URI
+checkpoint_sync push   LOCAL_DIR S3_URI [--all | --name N] [--keep-last N] [--watch]
+checkpoint_sync pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
+checkpoint_sync verify LOCAL_DIR [S3_URI] [--all | --name N] [--local]
+checkpoint_sync ls     LOCAL_DIR [S3_URI]
+checkpoint_sync prune  LOCAL_DIR [S3_URI] --keep-last N [--local] [--dry-run] [--only NAME]
+checkpoint_sync check  LOCAL_DIR S3_URI
 
 A checkpoint is whole if it is as its manifest says, which is written once its save is final: size
 and SHA-256 of each file. One without is unverified, and never removed. push sends the newest
@@ -21,7 +21,7 @@ the tracker file names. check lists, writes, reads and removes a small object, g
 seconds, and warns where S3 holds checkpoints and LOCAL_DIR none. Where no directory is meant,
 LOCAL_DIR is `-`.
 
-Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
+Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 nothing there, 4 a check failed,
 5 S3 cannot be reached, 130 interrupted.
@@ -33,17 +33,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import copies
-import program
-import sync_commands
-import sync_listing
-import sync_prune
-import sync_watch
-from findings import Report
-from program import StopError
-from s3_store import PART_BYTES, Store
-from sync_commands import Sync
-from sync_remote import Remote
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import commands as sync_commands
+from megatron_eks.programs.checkpoint import copies, listing, watch
+from megatron_eks.programs.checkpoint import prune as sync_prune
+from megatron_eks.programs.checkpoint.commands import Sync
+from megatron_eks.programs.checkpoint.remote import Remote
+from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import PART_BYTES, Store
 
 _LOW_PRIORITY = 19
 _NONE = "-"
@@ -62,13 +60,13 @@ def main(argv: Sequence[str], report: Report) -> None:
     directory = None if str(options.directory) == _NONE else options.directory
     if options.command == "check":
         store = Store(options.uri, attempts=1, seconds=_CHECK_SECONDS)
-        report.findings += [*store.check(), *sync_listing.only_far(directory, store)]
+        report.findings += [*store.check(), *listing.only_far(directory, store)]
         return
     threads = 1 if watching else 4
     remote = _remote(options.uri, watching=watching)
     if options.command == "ls":
         report.findings += copies.findings(directory)
-        sync_listing.ls(directory, remote, report)
+        listing.ls(directory, remote, report)
         return
     sync = (
         Sync(options.directory, remote, report, options.part_mib * _MIB, threads)
@@ -108,7 +106,7 @@ def _verify(
 
 def _push(sync: Sync, options: argparse.Namespace) -> None:
     if options.watch:
-        sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
+        watch.watch(sync, options.keep_last, options.interval, options.parent)
         return
     sync_commands.push(sync, options.name, every=options.all)
     if options.keep_last:

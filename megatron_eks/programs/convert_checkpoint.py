@@ -1,6 +1,6 @@
 """Converts weights between Hugging Face's form and Megatron's, through Megatron-Bridge.
 
-convert_checkpoint.py --direction import|export --source S --target T --model NAME
+convert_checkpoint --direction import|export --source S --target T --model NAME
                       [--hf-config DIR] [--dtype bfloat16|float32]
 
 import: S is a Hugging Face directory, T becomes a Megatron checkpoint directory with its tracker
@@ -25,14 +25,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import checkpoints
-import conversion_check
-import hf_directory
-import manifests
-import program
-import whole
-from findings import Finding, Report, error
-from program import StopError
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.convert import check, hf_directory
+from megatron_eks.programs.findings import Finding, Report, error
+from megatron_eks.programs.program import StopError
 
 _RUN_CONFIG = "run_config.yaml"
 _SPARE = 1.05
@@ -150,7 +147,7 @@ def convert(
         with _words_of_bridge(options.source):
             # Nothing is read yet but the configuration.
             bridge.from_hf_pretrained(str(options.source))
-        with conversion_check.one_process():
+        with check.one_process():
             bridge.import_ckpt(
                 str(options.source), str(staging), torch_dtype=kind, device_map="cpu"
             )
@@ -173,12 +170,12 @@ def verify(
     checkpoint = staging / str(facts["result"]) if importing else Path(str(facts["checkpoint"]))
     directory = options.source if importing else staging
     reader = bridge.from_auto_config(str(checkpoint), str(directory))
-    with conversion_check.one_process():
-        yield from conversion_check.compare_tensors(reader, checkpoint, directory, facts)
+    with check.one_process():
+        yield from check.compare_tensors(reader, checkpoint, directory, facts)
         size = facts["weight_bytes" if importing else "result_bytes"]
-        if isinstance(size, int) and size <= conversion_check.LOGITS_BYTES:
-            yield from conversion_check.compare_logits(reader, checkpoint, directory, facts)
-    conversion_check.write_manifest(staging, facts)
+        if isinstance(size, int) and size <= check.LOGITS_BYTES:
+            yield from check.compare_logits(reader, checkpoint, directory, facts)
+    check.write_manifest(staging, facts)
     del facts["manifest"]
 
 

@@ -1,6 +1,6 @@
 """Counts the EFA devices that this pod can use, and what NCCL needs to use them.
 
-efa_check.py --expect N
+efa_check --expect N
 
 Looks at the devices of /sys/class/infiniband whose node in /dev/infiniband the pod has been
 given, at libfabric's own list (fi_info), at the NCCL plugin where the loader looks for it, at
@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import efa_system
-import program
-from efa_system import System
-from findings import Finding, Report, error, warning
+from megatron_eks.programs import program
+from megatron_eks.programs.checks import efa_system
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.findings import Finding, Report, error, warning
 
 _SMALL_MEMLOCK_BYTES = 64 * 2**20
 

@@ -1,6 +1,6 @@
 """Finds the run id under which the nodes of a job can meet in etcd, and becomes the command.
 
-etcd_run_id.py COMMAND [ARGUMENT...]
+etcd_run_id COMMAND [ARGUMENT...]
 
 torchrun closes its run id when it ends, and for two hours whoever comes under that id ends with
 RendezvousClosedError: a pod that restarts, or the same job again. So every start takes the newest
@@ -16,8 +16,8 @@ from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import suppress
 
-import program
-from program import StopError
+from megatron_eks.programs import program
+from megatron_eks.programs.program import StopError
 
 # Where torch keeps the state of a run id, and for how long after its last change; and what the
 # agents tell each other (torch 2.15, etcd_rendezvous_backend.py).

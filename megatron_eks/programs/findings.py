@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from printable import plain
+from megatron_eks.programs.printable import plain
 
 EXIT_USAGE = 2
 EXIT_CHECK_FAILED = 4

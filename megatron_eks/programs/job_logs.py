@@ -1,11 +1,11 @@
-"""Prints what record.py has kept of a job's ranks, each line with its rank.
+"""Prints what record has kept of a job's ranks, each line with its rank.
 
-job_logs.py DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--most-bytes N]
+job_logs DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--most-bytes N]
             [--objects]
 
 DIR holds a folder for each start of the job. Of each rank its newest output is printed; what it
 printed before its container started again instead of that, or as well. Before all that, --objects
-prints what job_objects.py has kept of the job: itself, its pods and its events, a line for each.
+prints what job_objects has kept of the job: itself, its pods and its events, a line for each.
 
 Most lines have no time of their own: --since begins with the first one in which the program wrote a
 later time, and leaves out ranks that have not lived since. At most --most-bytes are printed in all,
@@ -26,11 +26,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import program
-import record
-from findings import Report, warning
-from printable import log_line
-from program import StopError
+from megatron_eks.programs import program, record
+from megatron_eks.programs.findings import Report, warning
+from megatron_eks.programs.printable import log_line
+from megatron_eks.programs.program import StopError
 
 _NAME = re.compile(r"rank-(\d+)\.log")
 _AFTER = re.compile(rb"record: start .*, after (\d+)")

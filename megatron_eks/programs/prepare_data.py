@@ -1,7 +1,7 @@
 """Turns JSON lines into the .bin and .idx files that Megatron trains on.
 
-prepare_data.py --input FILE... --output-prefix P --tokenizer DIR [--append-eod] [--resume]
-prepare_data.py --verify P_text_document [--tokenizer DIR]
+prepare_data --input FILE... --output-prefix P --tokenizer DIR [--append-eod] [--resume]
+prepare_data --verify P_text_document [--tokenizer DIR]
 
 Inputs are files, patterns, folders or s3:// names, plain or packed with gzip or zstd. For each JSON
 key there come P_KEY_document.bin, .idx and .json, the last with what went in. The bytes are those
@@ -22,10 +22,10 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-import prepare_options
-from findings import EXIT_USAGE, Report, error, warning
-from prepare_job import Options, PrepareError
-from printable import guarded
+from megatron_eks.programs.findings import EXIT_USAGE, Report, error, warning
+from megatron_eks.programs.prepare import options as prepare_options
+from megatron_eks.programs.prepare.job import Options, PrepareError
+from megatron_eks.programs.printable import guarded
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -69,7 +69,7 @@ def _prepare(words: argparse.Namespace, environment: Mapping[str, str], report: 
 
 def _work(options: Options, report: Report) -> None:
     # Imported here: --help and --verify need no tokenizer.
-    from prepare_steps import Steps  # noqa: PLC0415 -- see above
+    from megatron_eks.programs.prepare.steps import Steps  # noqa: PLC0415 -- see above
 
     steps = Steps(options, report)
 
@@ -85,7 +85,7 @@ def _work(options: Options, report: Report) -> None:
 
 
 def _verify(words: argparse.Namespace, report: Report) -> int:
-    from prepare_verify import Training, check  # noqa: PLC0415 -- needs numpy, --help does not
+    from megatron_eks.programs.prepare.verify import Training, check  # noqa: PLC0415 -- needs numpy, --help does not
 
     training = Training(
         words.global_batch_size, words.sequence_length, words.train_iters, words.split

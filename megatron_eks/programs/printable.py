@@ -2,7 +2,6 @@ r"""Text that is safe to show: colours pass, what else would act on a terminal i
 
 Names, logs and messages come from anywhere. A terminal that gets them raw lets them write the
 clipboard (OSC 52), clear the screen, or show another name than the one that is there.
-`megatron_eks/printable.py` is a link to this file, which the images have too.
 """
 
 import io

@@ -7,9 +7,8 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-import findings
-import printable
-from findings import Report, error
+from megatron_eks.programs import findings, printable
+from megatron_eks.programs.findings import Report, error
 
 EXIT_FAILED = 1
 EXIT_USAGE = findings.EXIT_USAGE

@@ -4,7 +4,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from printable import own, plain
+from megatron_eks.programs.printable import own, plain
 
 _TERMINAL_SECONDS = 0.5
 _LOG_SECONDS = 15.0

@@ -1,6 +1,6 @@
 """Runs a container's program and keeps a copy of what it prints on the shared file system.
 
-record.py DIR KEEP_DAYS COMMAND [ARGUMENT...]
+record DIR KEEP_DAYS COMMAND [ARGUMENT...]
 
 Every job's container starts with it, so that the record holds all from the first line on: what the
 launcher and the interpreter say too, and how the program ended. The container's log gets every byte
@@ -50,7 +50,7 @@ _TELL_BYTES = 2000
 # What the pod's status says of its end (Kubernetes, "Determine the Reason for Pod Failure").
 _TERMINATION_LOG = Path("/dev/termination-log")
 OBJECTS = "objects-*.json"
-"""What job_objects.py keeps beside the starts of a job."""
+"""What job_objects keeps beside the starts of a job."""
 # On the pod's own volume, which outlives its containers.
 _STATE = Path(os.environ.get("TMPDIR", "/tmp")) / "record-start"  # noqa: S108 -- as above
 _RANK = rb"(?:\[rank\d+\]: ?)?"

@@ -1,7 +1,7 @@
 """What S3 answers, sorted: what more attempts cannot change, where the caller can act, and why."""
 
-import program
-from program import StopError
+from megatron_eks.programs import program
+from megatron_eks.programs.program import StopError
 
 _BUSY = {"SlowDown", "503", "500", "InternalError", "ServiceUnavailable", "RequestTimeout"}
 _DAMAGED = {"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"}

@@ -15,11 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import program
-import s3_errors
-from findings import Finding
-from program import StopError
-from s3_errors import GoneError, RaceError
+from megatron_eks.programs import program, s3_errors
+from megatron_eks.programs.findings import Finding
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_errors import GoneError, RaceError
 
 __all__ = ["GoneError", "RaceError", "Store", "Stored", "checksum", "part_bytes"]
 

@@ -1,6 +1,6 @@
 """Measures a shared file system as checkpoints and data loading use it, and checks the content.
 
-storage_bench.py --directory DIR [--size-gib G] [--seconds S] [--pass-mb-s X]
+storage_bench --directory DIR [--size-gib G] [--seconds S] [--pass-mb-s X]
 
 Several processes write a file each with O_DIRECT where the file system has it (else through the
 page cache), sync it, read it back past the cache and compare checksums; then they create, look
@@ -21,10 +21,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import active_children, get_context
 from pathlib import Path
 
-import program
-import storage_files
-from findings import Report, error, warning
-from storage_files import FileResult
+from megatron_eks.programs import program
+from megatron_eks.programs.checks import storage_files
+from megatron_eks.programs.checks.storage_files import FileResult
+from megatron_eks.programs.findings import Report, error, warning
 
 _PREFIX = ".storage-bench-"
 _SHARED = ("lustre", "nfs", "fuse")

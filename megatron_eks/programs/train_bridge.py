@@ -1,6 +1,6 @@
 """Trains a Megatron-Bridge recipe on one GPU, after the checks that save GPU hours.
 
-torchrun train_bridge.py --recipe NAME --config FILE
+torchrun -m megatron_eks.programs.train_bridge --recipe NAME --config FILE
 
 NAME is a recipe of megatron.bridge.recipes, such as llama31_8b_pretrain_config. FILE is JSON with
 the job file's blocks: model, parallelism, training, data, checkpoint, runtime, and overrides by
@@ -8,8 +8,8 @@ dotted name ("ddp.overlap_grad_reduce": true), which come last. A field that the
 configuration does not have is an error.
 
 The recipe's model configuration is read from the tokenizer's directory where that holds a
-config.json (fetch.py --tokenizer brings it), so that no rank asks Hugging Face for it. Where
-checkpoint.s3_uri is given, checkpoint_sync.py copies whole checkpoints there meanwhile.
+config.json (fetch --tokenizer brings it), so that no rank asks Hugging Face for it. Where
+checkpoint.s3_uri is given, checkpoint_sync copies whole checkpoints there meanwhile.
 
 Exit codes: 0 done, 1 failed, 2 the command line or FILE is wrong, 3 Megatron-Bridge or the recipe
 is not there, 4 a check failed, 130 interrupted.
@@ -26,18 +26,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import bridge_config
-import checkpoints
-import companions
-import guards
-import program
-import start_guard
-import whole
-from arguments import MegatronArguments
-from bridge_config import Values
-from findings import Finding, Report, warning
-from indexed_data import DataSet
-from program import StopError
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, whole
+from megatron_eks.programs.findings import Finding, Report, warning
+from megatron_eks.programs.prepare.indexed_data import DataSet
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.start import bridge_config, companions, guard, preconditions
+from megatron_eks.programs.start.bridge_config import Values
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
 _WAIT_SECONDS = 300.0
 _KEEP_LAST = 3
@@ -65,27 +61,27 @@ def check(values: Values, environment: Mapping[str, str], report: Report, deadli
         for name in ("checkpoint.save", "checkpoint.load", "checkpoint.pretrained_checkpoint")
     )
     ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
-    report.collect(guards.check_environment(environment))
+    report.collect(preconditions.check_environment(environment))
     if int(environment.get("LOCAL_RANK", "0")) == 0:
         data_sets: list[DataSet] = []
-        report.collect(guards.check_data(words, data_sets))
-        report.collect(guards.check_tokenizer(words))
+        report.collect(preconditions.check_data(words, data_sets))
+        report.collect(preconditions.check_tokenizer(words))
         if save is not None:
-            report.collect(guards.check_save(save, pretrained, ckpt_format))
+            report.collect(preconditions.check_save(save, pretrained, ckpt_format))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
     if int(environment.get("RANK", "0")) != 0:
         if load is not None:
-            report.collect(guards.wait_for_repair(load, ckpt_format, _WAIT_SECONDS))
+            report.collect(preconditions.wait_for_repair(load, ckpt_format, _WAIT_SECONDS))
         return
     how = ckpt_format, report.facts
     if load is not None:
-        report.collect(guards.resume(load, *how, own=load == save, deadline=deadline))
+        report.collect(preconditions.resume(load, *how, own=load == save, deadline=deadline))
         report.collect(_point_bridge(load, ckpt_format))
-    report.collect(guards.check_base(pretrained, *how, deadline))
+    report.collect(preconditions.check_base(pretrained, *how, deadline))
     if save is not None and save.is_dir():
-        report.collect(guards.note_imported(save))
+        report.collect(preconditions.note_imported(save))
     if save is not None and save.is_dir():
-        report.collect(guards.check_space(save, pretrained, ckpt_format))
+        report.collect(preconditions.check_space(save, pretrained, ckpt_format))
 
 
 def find_recipe(recipes: Any, name: str) -> Callable[[], Any]:  # noqa: ANN401 -- a module of Megatron-Bridge
@@ -122,8 +118,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.findings.extend(found)
     timeout = values.get("dist.distributed_timeout_minutes")
     minutes = float(str(timeout)) if timeout else None
-    report.collect(start_guard.start(options, os.environ, minutes))
-    check(values, os.environ, report, start_guard.reading_deadline(minutes))
+    report.collect(guard.start(options, os.environ, minutes))
+    check(values, os.environ, report, guard.reading_deadline(minutes))
     uri, save = (job.get("checkpoint") or {}).get("s3_uri"), values.get("checkpoint.save")
     if uri and save and os.environ.get("RANK", "0") == "0":
         report.collect(companions.check_copies(Path(str(save)), uri))
@@ -180,7 +176,7 @@ def _start_companions(
         retention = companions.Retention(directory, keep_last, ckpt_format)
         return retention, companions.Copies(directory, uri, keep_last) if uri else None
     except OSError as problem:
-        remedy = "copy the checkpoints with checkpoint_sync.py"
+        remedy = "copy the checkpoints with checkpoint_sync"
         report.findings.append(warning(directory, str(problem), remedy))
         return None, None
 
@@ -203,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     parser.add_argument("--recipe", required=True, help="function of megatron.bridge.recipes")
     parser.add_argument("--config", type=Path, required=True, help="JSON with the job's blocks")
-    start_guard.add_options(parser)
+    guard.add_options(parser)
     return parser
 
 

@@ -1,6 +1,6 @@
 """Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
 
-torchrun train_megatron.py --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
+torchrun -m megatron_eks.programs.train_megatron --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
@@ -22,15 +22,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import companions
-import guards
-import megatron_process
-import start_guard
-import whole
-from arguments import MegatronArguments
-from findings import Report, warning
-from indexed_data import DataSet
-from printable import guarded
+from megatron_eks.programs.checkpoint import whole
+from megatron_eks.programs.findings import Report, warning
+from megatron_eks.programs.prepare.indexed_data import DataSet
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.start import companions, guard, megatron_process, preconditions
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
 MEGATRON_LM = "/opt/megatron-lm"
 
@@ -54,9 +51,9 @@ class Start:
         self.rank = int(environment.get("RANK", "0"))
         self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
         self.program = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
-        self.save = guards.option_path(self.words, "--save")
-        self.load = guards.option_path(self.words, "--load")
-        self.pretrained = guards.option_path(self.words, "--pretrained-checkpoint")
+        self.save = preconditions.option_path(self.words, "--save")
+        self.load = preconditions.option_path(self.words, "--load")
+        self.pretrained = preconditions.option_path(self.words, "--pretrained-checkpoint")
         self.ckpt_format = self.words.value("--ckpt-format") or whole.DEFAULT_FORMAT
 
     def check(self) -> Report:
@@ -65,29 +62,31 @@ class Start:
         # First, because the other nodes' watchers wait for it.
         minutes = self.words.value("--distributed-timeout-minutes")
         timeout = float(minutes) if minutes else None
-        report.collect(start_guard.start(self.options, self.environment, timeout))
+        report.collect(guard.start(self.options, self.environment, timeout))
         # These directories are the container's own, and another process may need them first.
-        report.collect(guards.check_environment(self.environment))
+        report.collect(preconditions.check_environment(self.environment))
         if self.first_of_node:
             self._check_node(report)
         if self.rank == 0:
-            self._check_job(report, start_guard.reading_deadline(timeout))
+            self._check_job(report, guard.reading_deadline(timeout))
         elif self.load is not None:
-            report.collect(guards.wait_for_repair(self.load, self.ckpt_format, self.wait_seconds))
+            report.collect(
+                preconditions.wait_for_repair(self.load, self.ckpt_format, self.wait_seconds)
+            )
         return report
 
     def _check_node(self, report: Report) -> None:
         """Check what may differ from node to node: the image, and how it sees shared storage."""
         data_sets: list[DataSet] = []
-        report.collect(guards.check_program(self.program))
-        report.collect(guards.check_data(self.words, data_sets))
-        report.collect(guards.check_tokenizer(self.words))
-        tensorboard = guards.option_path(self.words, "--tensorboard-dir")
+        report.collect(preconditions.check_program(self.program))
+        report.collect(preconditions.check_data(self.words, data_sets))
+        report.collect(preconditions.check_tokenizer(self.words))
+        tensorboard = preconditions.option_path(self.words, "--tensorboard-dir")
         if self.save is not None:
             kept = self.save, self.pretrained, self.ckpt_format
-            report.collect(guards.check_save(*kept))
+            report.collect(preconditions.check_save(*kept))
         if tensorboard is not None:
-            report.collect(guards.check_writable(tensorboard))
+            report.collect(preconditions.check_writable(tensorboard))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
 
     def _check_job(self, report: Report, deadline: float) -> None:
@@ -95,14 +94,14 @@ class Start:
         how = self.ckpt_format, report.facts
         if self.load is not None:
             own = self.load == self.save
-            report.collect(guards.resume(self.load, *how, own=own, deadline=deadline))
-        report.collect(guards.check_base(self.pretrained, *how, deadline))
+            report.collect(preconditions.resume(self.load, *how, own=own, deadline=deadline))
+        report.collect(preconditions.check_base(self.pretrained, *how, deadline))
         if self.save is not None and self.save.is_dir():
-            report.collect(guards.note_imported(self.save))
+            report.collect(preconditions.note_imported(self.save))
         if self.save is not None and self.s3_uri is not None:
             report.collect(companions.check_copies(self.save, self.s3_uri))
         if self.save is not None and self.save.is_dir():
-            report.collect(guards.check_space(self.save, self.pretrained, self.ckpt_format))
+            report.collect(preconditions.check_space(self.save, self.pretrained, self.ckpt_format))
 
     def start_companions(self, report: Report) -> None:
         """Start what runs beside Megatron; the training does without it if it has to."""
@@ -169,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
     )
     parser.add_argument(
-        "--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync.py"
+        "--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync"
     )
     parser.add_argument(
         "--wait-seconds",
@@ -177,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         default=_WAIT_SECONDS,
         help="how long other ranks wait for rank 0's repair (default %(default)s)",
     )
-    start_guard.add_options(parser)
+    guard.add_options(parser)
     return parser
 
 

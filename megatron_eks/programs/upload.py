@@ -1,6 +1,6 @@
 """Sends files and folders to S3; what is there with the same bytes is not sent again.
 
-upload.py PATH... S3_URI
+upload PATH... S3_URI
 
 A file becomes S3_URI/NAME, and the files of a folder S3_URI/FOLDER/...; a folder written with a
 slash at its end stands for its content. S3 checks every part on its arrival (SHA-256). Interrupted,
@@ -20,14 +20,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import inside
-import program
-import s3_store
-from findings import Report, error
-from inside import Entry
-from program import StopError
-from progress import TransferProgress
-from s3_store import Store
+from megatron_eks.programs import inside, program, s3_store
+from megatron_eks.programs.findings import Report, error
+from megatron_eks.programs.inside import Entry
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.progress import TransferProgress
+from megatron_eks.programs.s3_store import Store
 
 _INSTEAD = "put the file itself there, or name it on the command line"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from megatron_eks.catalog.models import PRESETS
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
@@ -22,7 +23,7 @@ from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import preset_of
-from megatron_eks.plan.storage import POD_UID, SHARED_DIRECTORIES
+from megatron_eks.plan.storage import SHARED_DIRECTORIES
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import manifests
-import whole
-from whole import State
+from megatron_eks.programs.checkpoint import manifests, whole
+from megatron_eks.programs.checkpoint.whole import State
 
 TRACKER = "latest_checkpointed_iteration.txt"
 RELEASE = "release"

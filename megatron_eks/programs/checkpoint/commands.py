@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import checkpoints
-import manifests
-import program
-import whole
-from findings import Finding, Report, error, warning
-from manifests import BadManifestError, Latest, Manifest
-from program import StopError
-from s3_store import Store
-from sync_pull import DamagedCopyError, fetch_far, publish
-from sync_remote import Far, Remote
-from whole import State
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.checkpoint.manifests import BadManifestError, Latest, Manifest
+from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far, publish
+from megatron_eks.programs.checkpoint.remote import Far, Remote
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.findings import Finding, Report, error, warning
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import Store
 
 
 @dataclass(frozen=True)

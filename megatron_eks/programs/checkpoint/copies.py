@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import checkpoints
-import program
-from findings import Finding, warning
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints
+from megatron_eks.programs.findings import Finding, warning
 
 FILE = "copies.json"
 _VERSION = 1

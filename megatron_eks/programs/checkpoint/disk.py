@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import checkpoints
-import manifests
-from whole import DEFAULT_FORMAT
+from megatron_eks.programs.checkpoint import checkpoints, manifests
+from megatron_eks.programs.checkpoint.whole import DEFAULT_FORMAT
 
 _MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
 _LOST = (
@@ -154,7 +153,7 @@ def _removed(paths: Iterator[Path]) -> Iterator[Path]:
 
 
 def _nobody_pulls(root: Path) -> bool:
-    """Tell whether no `checkpoint_sync.py pull` is at work here: it holds a lock."""
+    """Tell whether no `checkpoint_sync pull` is at work here: it holds a lock."""
     try:
         descriptor = os.open(root / _PULL_LOCK, os.O_RDWR)
     except OSError:

@@ -6,15 +6,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import checkpoints
-import manifests
-import program
-import whole
-from findings import Finding, Report, warning
-from manifests import BadManifestError
-from program import StopError
-from s3_store import Store
-from sync_remote import Far, Remote
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.checkpoint.manifests import BadManifestError
+from megatron_eks.programs.checkpoint.remote import Far, Remote
+from megatron_eks.programs.findings import Finding, Report, warning
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import Store
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard, TypeVar
 
-import s3_store
+from megatron_eks.programs import s3_store
 
 MANIFEST = "manifest.json"
 LATEST = "latest"

@@ -5,17 +5,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import checkpoints
-import manifests
-import program
-import retention
-import whole
-from findings import Report, error, warning
-from manifests import BadManifestError
-from sync_commands import Sync
-from sync_listing import measured
-from sync_remote import Far
-from whole import State
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, manifests, retention, whole
+from megatron_eks.programs.checkpoint.commands import Sync
+from megatron_eks.programs.checkpoint.listing import measured
+from megatron_eks.programs.checkpoint.manifests import BadManifestError
+from megatron_eks.programs.checkpoint.remote import Far
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.findings import Report, error, warning
 
 # No push takes that long, so what has no manifest by then was given up.
 _GIVEN_UP_SECONDS = 7 * 24 * 3600.0

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import checkpoints
-import manifests
-import program
-import whole
-from manifests import Manifest
-from program import StopError
-from s3_store import GoneError, Store
-from saved_tensors import BadFileError
-from sync_remote import Far
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.checkpoint.manifests import Manifest
+from megatron_eks.programs.checkpoint.remote import Far
+from megatron_eks.programs.checkpoint.saved_tensors import BadFileError
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import GoneError, Store
 
 _ATTEMPTS = 3
 _STAGING = ".pull-"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import manifests
-import program
-from manifests import BadManifestError, FileEntry, Latest, Manifest
-from program import StopError
-from s3_store import GoneError, RaceError, Store, Stored
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.checkpoint.manifests import BadManifestError, FileEntry, Latest, Manifest
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import GoneError, RaceError, Store, Stored
 
 _POINTER_ATTEMPTS = 10
 _THREADS = 8

@@ -1,6 +1,6 @@
 """Writes the manifests of a run's saves and removes old ones, beside the training process.
 
-`train_megatron.py` and `train_bridge.py` start it on rank 0; the other trainers call `prune` for
+`train_megatron` and `train_bridge` start it on rank 0; the other trainers call `prune` for
 themselves. No error of it reaches the training.
 """
 
@@ -14,11 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-import checkpoints
-import manifests
-import whole
-from printable import guarded
-from whole import State
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.printable import guarded
 
 _INTERVAL_SECONDS = 60.0
 _DELETING = ".deleting-"

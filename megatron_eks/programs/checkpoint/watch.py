@@ -7,13 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import copies
-import program
-import sync_commands
-import sync_prune
-from findings import warning
-from program import StopError
-from sync_commands import Sync
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import commands, copies, prune
+from megatron_eks.programs.checkpoint.commands import Sync
+from megatron_eks.programs.findings import warning
+from megatron_eks.programs.program import StopError
 
 _LOOK_SECONDS = 1.0
 # `meks status` reads the end of a log: a trouble has to stand there for as long as it lasts.
@@ -65,7 +63,7 @@ class _Watcher:
             return
         fresh = [path for path in local.values() if path.name not in self._done]
         # The newest alone: if sending is slower than saving, the others are not worth the time.
-        if fresh and self._try(partial(sync_commands.push_one, self.sync, fresh[-1]), self._fails):
+        if fresh and self._try(partial(commands.push_one, self.sync, fresh[-1]), self._fails):
             self._done.update(path.name for path in fresh)
             self.pushes += 1
             self._to_prune = self.keep_last is not None
@@ -73,7 +71,7 @@ class _Watcher:
             self._told = -math.inf
             self._tell("whole", f"up to {fresh[-1].name}")
         if self.keep_last and self._to_prune:
-            tidy = partial(sync_prune.prune, self.sync, self.keep_last)
+            tidy = partial(prune.prune, self.sync, self.keep_last)
             self._to_prune = not self._try(tidy, self._trouble)
 
     def _try(self, action: Callable[[], None], fails: Callable[[Exception], object]) -> bool:

@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import manifests
-import saved_tensors
-from manifests import BadManifestError, FileEntry, Manifest, OutOfTimeError
-from saved_tensors import RANK_FILE, BadFileError
+from megatron_eks.programs.checkpoint import manifests, saved_tensors
+from megatron_eks.programs.checkpoint.manifests import (
+    BadManifestError,
+    FileEntry,
+    Manifest,
+    OutOfTimeError,
+)
+from megatron_eks.programs.checkpoint.saved_tensors import RANK_FILE, BadFileError
 
 Noted = TypeVar("Noted")
 

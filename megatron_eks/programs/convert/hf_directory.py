@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from findings import Finding, error, warning
-from model_presets import PRESETS
+from megatron_eks.catalog.models import PRESETS
+from megatron_eks.programs.findings import Finding, error, warning
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
@@ -61,11 +61,11 @@ def check_config(directory: Path, model: str) -> Iterator[Finding]:
         yield warning(model, "no sizes of it are known here", f"nothing compared; known: {known}")
         return
     for ours, theirs in _SIZES:
-        value = _config_value(config, theirs)
-        if ours in preset and value is not None and value != preset[ours]:
+        value, expected = _config_value(config, theirs), getattr(preset, ours)
+        if value is not None and value != expected:
             yield error(
                 path,
-                f"{theirs} is {value}, and {model} has {preset[ours]}",
+                f"{theirs} is {value}, and {model} has {expected}",
                 "correct the model's name, or the source",
             )
 

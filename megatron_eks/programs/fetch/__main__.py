@@ -1,6 +1,6 @@
 """Fetches a model, a tokenizer or data once, so that a job reads it from the shared file system.
 
-fetch.py (--model NAME | --tokenizer NAME | --s3-uri URI) --directory D
+fetch (--model NAME | --tokenizer NAME | --s3-uri URI) --directory D
          [--revision R] [--token-file F]
 
 From Hugging Face (NAME is ORGANISATION/MODEL; of a tokenizer only the tokenizer's files) or from
@@ -25,12 +25,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import fetch_hub
-import fetch_s3
-import inside
-import manifests
-import program
-from fetch_files import (
+from megatron_eks.programs import inside, program
+from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.fetch import hub as fetch_hub
+from megatron_eks.programs.fetch import s3 as fetch_s3
+from megatron_eks.programs.fetch.files import (
     MARKER,
     Fetched,
     RemoteFile,
@@ -39,8 +38,8 @@ from fetch_files import (
     read_marker,
     write_marker,
 )
-from findings import Report, warning
-from program import StopError
+from megatron_eks.programs.findings import Report, warning
+from megatron_eks.programs.program import StopError
 
 _SPARE_BYTES = 2**30
 _ATTEMPTS = 3

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-import manifests
-import program
-from program import StopError
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.program import StopError
 
 MARKER = ".fetched.json"
 _READ_BYTES = 2**20

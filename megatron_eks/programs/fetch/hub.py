@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import program
-from fetch_files import RemoteFile
-from program import StopError
+from megatron_eks.programs import program
+from megatron_eks.programs.fetch.files import RemoteFile
+from megatron_eks.programs.program import StopError
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 2.0

@@ -4,11 +4,10 @@ import hashlib
 import json
 from pathlib import Path
 
-import program
-import s3_store
-from fetch_files import RemoteFile
-from program import StopError
-from s3_store import GoneError, Store
+from megatron_eks.programs import program, s3_store
+from megatron_eks.programs.fetch.files import RemoteFile
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import GoneError, Store
 
 
 class S3Source:

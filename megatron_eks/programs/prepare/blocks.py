@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from prepare_inputs import Source
+from megatron_eks.programs.prepare.inputs import Source
 
 BLOCK_BYTES = 4 << 20
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from prepare_job import PrepareError, failure, usage
+from megatron_eks.programs.prepare.job import PrepareError, failure, usage
 
 CHUNK_BYTES = 4 << 20
 LINE_FILES = (".jsonl", ".ndjson", ".json")
@@ -127,6 +127,6 @@ def _find_local(word: str) -> list[Source]:
 
 def _find_s3(word: str) -> list[Source]:
     # Imported here, because a preparation of local files has no use for half a second of it.
-    import prepare_s3  # noqa: PLC0415 -- see above
+    from megatron_eks.programs.prepare import s3  # noqa: PLC0415 -- see above
 
-    return list(prepare_s3.find(word))
+    return list(s3.find(word))

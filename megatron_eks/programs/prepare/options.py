@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from prepare_job import MIB, Options, Shard, usage
+from megatron_eks.programs.prepare.job import MIB, Options, Shard, usage
 
 _COMMIT_SECONDS = 30.0
 _LINE_MIB = 64

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import manifests
 import numpy as np
-from indexed_data import MAGIC, VERSION
-from prepare_job import BadLine, document_prefix, failure, file_sha256, usage
-from prepare_worker import Part
+
+from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.prepare.indexed_data import MAGIC, VERSION
+from megatron_eks.programs.prepare.job import BadLine, document_prefix, failure, file_sha256, usage
+from megatron_eks.programs.prepare.worker import Part
 
 TYPE_CODES = {"<u2": 8, "<i4": 4}
 """Megatron's code of a token type (indexed_dataset.py, DType)."""

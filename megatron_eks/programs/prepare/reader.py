@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from prepare_blocks import Block, blocks, count_lines, line_start
-from prepare_inputs import LocalFile, Source, compression
-from prepare_job import Shard, failure
-from prepare_streams import unpacked
+from megatron_eks.programs.prepare.blocks import Block, blocks, count_lines, line_start
+from megatron_eks.programs.prepare.inputs import LocalFile, Source, compression
+from megatron_eks.programs.prepare.job import Shard, failure
+from megatron_eks.programs.prepare.streams import unpacked
 
 
 @dataclass(frozen=True)

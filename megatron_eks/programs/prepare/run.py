@@ -8,14 +8,14 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import prepare_worker
-from findings import error
-from prepare_job import BadLine, Options, PrepareError, failure
-from prepare_output import Store
-from prepare_reader import Reader, Task
-from prepare_tokenizer import Tokenizer
-from prepare_worker import Result, Worker
-from progress import Progress
+from megatron_eks.programs.findings import error
+from megatron_eks.programs.prepare import worker as prepare_worker
+from megatron_eks.programs.prepare.job import BadLine, Options, PrepareError, failure
+from megatron_eks.programs.prepare.output import Store
+from megatron_eks.programs.prepare.reader import Reader, Task
+from megatron_eks.programs.prepare.tokenizer import Tokenizer
+from megatron_eks.programs.prepare.worker import Result, Worker
+from megatron_eks.programs.progress import Progress
 
 
 @dataclass

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
-import s3_store
 from botocore.exceptions import BotoCoreError, ClientError
-from prepare_inputs import CHUNK_BYTES, has_line_name
-from prepare_job import failure, usage
-from program import StopError
+
+from megatron_eks.programs import s3_store
+from megatron_eks.programs.prepare.inputs import CHUNK_BYTES, has_line_name
+from megatron_eks.programs.prepare.job import failure, usage
+from megatron_eks.programs.program import StopError
 
 ATTEMPTS = 6
 

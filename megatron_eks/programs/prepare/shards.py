@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import prepare_sidecar
-from prepare_job import Options, Shard, digest, document_prefix, failure, shard_prefix
-from prepare_output import SKIPPED, Store
-from prepare_tokenizer import Tokenizer
+from megatron_eks.programs.prepare import sidecar as prepare_sidecar
+from megatron_eks.programs.prepare.job import (
+    Options,
+    Shard,
+    digest,
+    document_prefix,
+    failure,
+    shard_prefix,
+)
+from megatron_eks.programs.prepare.output import SKIPPED, Store
+from megatron_eks.programs.prepare.tokenizer import Tokenizer
 
 _SUMMED = ("lines", "documents", "skipped", "tokens")
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from prepare_inputs import Source
-from prepare_job import SHOWN_LINES, Options, document_prefix
-from prepare_output import SKIPPED, read_json
-from prepare_run import Counts
-from prepare_tokenizer import Tokenizer
+from megatron_eks.programs.prepare.inputs import Source
+from megatron_eks.programs.prepare.job import SHOWN_LINES, Options, document_prefix
+from megatron_eks.programs.prepare.output import SKIPPED, read_json
+from megatron_eks.programs.prepare.run import Counts
+from megatron_eks.programs.prepare.tokenizer import Tokenizer
 
 PROGRAM = "prepare_data"
 FORMAT = 1

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import prepare_inputs
-import prepare_shards
-import prepare_sidecar
-import prepare_tokenizer
-from findings import Report, usage_error, warning
-from prepare_job import Options, PrepareError, Shard, digest, failure, usage
-from prepare_output import SKIPPED, Store
-from prepare_reader import Reader
-from prepare_run import Run
-from prepare_tokenizer import Tokenizer
+from megatron_eks.programs.findings import Report, usage_error, warning
+from megatron_eks.programs.prepare import inputs as prepare_inputs
+from megatron_eks.programs.prepare import shards
+from megatron_eks.programs.prepare import sidecar as prepare_sidecar
+from megatron_eks.programs.prepare import tokenizer as prepare_tokenizer
+from megatron_eks.programs.prepare.job import Options, PrepareError, Shard, digest, failure, usage
+from megatron_eks.programs.prepare.output import SKIPPED, Store
+from megatron_eks.programs.prepare.reader import Reader
+from megatron_eks.programs.prepare.run import Run
+from megatron_eks.programs.prepare.tokenizer import Tokenizer
 
 
 class Steps:
@@ -43,7 +43,7 @@ class Steps:
             self._join()
 
     def _shard(self, shard: Shard) -> None:
-        own = prepare_shards.shard_recipe(self._recipe, shard)
+        own = shards.shard_recipe(self._recipe, shard)
         if self._options.resume and self._is_done(self._options.prefix, own):
             self._summarise(self._options.prefix, already=True)
             return
@@ -98,7 +98,7 @@ class Steps:
         options = self._options
         whole = digest(self._recipe)
         store = self._store(options.output_prefix)
-        missing = prepare_shards.missing(options, self._recipe)
+        missing = shards.missing(options, self._recipe)
         if missing:
             if options.merge:
                 names = ", ".join(map(str, missing))
@@ -115,8 +115,8 @@ class Steps:
                 store.finish()
             # Whoever held the lock before may have joined them.
             if not self._is_there(options.output_prefix, whole):
-                prepare_shards.merge(options, self._recipe, self._tokenizer, store)
-            prepare_shards.remove(options)
+                shards.merge(options, self._recipe, self._tokenizer, store)
+            shards.remove(options)
         self._summarise(options.output_prefix)
 
     def _is_done(self, prefix: str, recipe: str) -> bool:

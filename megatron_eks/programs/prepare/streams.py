@@ -4,8 +4,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from prepare_inputs import Source
-from prepare_job import failure
+from megatron_eks.programs.prepare.inputs import Source
+from megatron_eks.programs.prepare.job import failure
 
 # A zstd block of four bytes can stand for 128 KiB, so small pieces keep the memory bounded.
 _PIECE_BYTES = {"gzip": 64 << 10, "zstd": 4 << 10}

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from prepare_job import failure, usage
+
+from megatron_eks.programs.prepare.job import failure, usage
 
 Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.uint32]]"
 

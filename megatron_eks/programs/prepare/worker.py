@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import prepare_text
-from prepare_blocks import Block
-from prepare_inputs import read_range
-from prepare_job import failure
-from prepare_text import Document
-from prepare_tokenizer import Gigatoken, Tokenizer, Tokens, difference
+
+from megatron_eks.programs.prepare import text as prepare_text
+from megatron_eks.programs.prepare.blocks import Block
+from megatron_eks.programs.prepare.inputs import read_range
+from megatron_eks.programs.prepare.job import failure
+from megatron_eks.programs.prepare.text import Document
+from megatron_eks.programs.prepare.tokenizer import Gigatoken, Tokenizer, Tokens, difference
 
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG, linux/prctl.h
 _COMPARED_CHARACTERS = 1000

@@ -11,8 +11,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from findings import Finding, usage_error
-from model_presets import PRESETS
+from megatron_eks.catalog.models import PRESETS
+from megatron_eks.programs.findings import Finding, usage_error
 
 Values = dict[str, Any]
 
@@ -102,7 +102,7 @@ def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
     if "checkpoint.save" in values:
         # The recipes' own place is below the working directory, which pods may not write.
         values["logger.tensorboard_dir"] = f"{values['checkpoint.save']}/tensorboard"
-        # It would count damaged ones; retention.py removes old checkpoints.
+        # It would count damaged ones; retention removes old checkpoints.
         values["checkpoint.most_recent_k"] = -1
     # SIGTERM, which an eviction sends, saves a checkpoint.
     values["train.exit_signal_handler"] = True
@@ -133,16 +133,14 @@ def apply(
 
 def compare_model(config: Any, model: object) -> Iterator[Finding]:  # noqa: ANN401 -- as above
     """Compare the model that the recipe builds with the one that the job names."""
-    if isinstance(model, Mapping):
-        wanted = {**PRESETS.get(str(model.get("preset")), {}), **model}
-    else:
-        wanted = PRESETS.get(str(model), {})
+    own: Mapping[str, object] = model if isinstance(model, Mapping) else {"preset": model}
+    preset = PRESETS.get(str(own.get("preset")))
     for name in _COMPARED:
-        has = getattr(config.model, name, None)
-        if name in wanted and has is not None and has != wanted[name]:
+        has, wanted = getattr(config.model, name, None), own.get(name, getattr(preset, name, None))
+        if None not in (wanted, has) and has != wanted:
             yield usage_error(
                 "--recipe",
-                f"its model has {name} {has}, and the job's model {wanted[name]}",
+                f"its model has {name} {has}, and the job's model {wanted}",
                 "name the recipe of this model, or correct the job's model",
             )
 

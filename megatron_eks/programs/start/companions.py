@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import checkpoints
-import program
-import start_guard
-from companion import Companion, ended
-from copies import Copies as State
-from findings import Finding, error, usage_error, warning
-from rank_processes import Progress, cpu_seconds, wants_cpu
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints
+from megatron_eks.programs.checkpoint.copies import Copies as State
+from megatron_eks.programs.findings import Finding, error, usage_error, warning
+from megatron_eks.programs.start import guard
+from megatron_eks.programs.start.companion import Companion, ended
+from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds, wants_cpu
 
-_SYNC = Path(__file__).resolve().parent / "checkpoint_sync.py"
-_RETENTION = _SYNC.with_name("retention.py")
+_SYNC = (sys.executable, "-m", "megatron_eks.programs.checkpoint_sync")
+_RETENTION = (sys.executable, "-m", "megatron_eks.programs.checkpoint.retention")
 
 _CHECK_SECONDS = 30.0
 # A role's rights reach all of S3 within seconds of being given.
@@ -33,14 +33,11 @@ _FINDING = re.compile(r"(error|warning) (.*?): (.*) - (.*)", re.DOTALL)
 
 
 class Copies:
-    """checkpoint_sync.py in a process of its own. Raises OSError if it cannot be started."""
+    """checkpoint_sync in a process of its own. Raises OSError if it cannot be started."""
 
     def __init__(self, save: Path, uri: str, keep_last: int) -> None:
         self._save, self._uri = save, uri
-        self._push = [
-            *(sys.executable, str(_SYNC), "push", str(save), uri),
-            f"--keep-last={keep_last}",
-        ]
+        self._push = [*_SYNC, "push", str(save), uri, f"--keep-last={keep_last}"]
         self._watcher = Companion(
             f"copies to {uri}",
             [*self._push, "--watch", f"--parent={os.getpid()}"],
@@ -56,7 +53,7 @@ class Copies:
         As long as something moves: GPUs are idle meanwhile.
         """
         # A rank that waits computes nothing, and is not to be ended for it.
-        start_guard.leave()
+        guard.leave()
         moving = _Moving(self._uri)
         code = moving.wait(self._watcher.end())
         why = ""
@@ -96,18 +93,18 @@ class Copies:
 
 
 class Retention:
-    """retention.py in a process of its own. Raises OSError if it cannot be started."""
+    """The retention in a process of its own. Raises OSError if it cannot be started."""
 
     def __init__(self, save: Path, keep_last: int, ckpt_format: str) -> None:
         self._words = [
-            *(sys.executable, str(_RETENTION), f"--directory={save}"),
+            *(*_RETENTION, f"--directory={save}"),
             *(f"--keep-last={keep_last}", f"--format={ckpt_format}"),
         ]
         self._beside = Companion(f"retention in {save}", [*self._words, f"--parent={os.getpid()}"])
 
     def finish(self) -> None:
         """Look after the last checkpoint, which is read once for its manifest."""
-        start_guard.leave()
+        guard.leave()
         self._beside.end().wait()
         with suppress(OSError):
             subprocess.run([*self._words, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- as above
@@ -162,7 +159,7 @@ def check_copies(save: Path, uri: str) -> Iterator[Finding]:
 
 
 def _ask(save: Path, uri: str) -> Finding | None:
-    words = [sys.executable, str(_SYNC), "check", str(save), uri]
+    words = [*_SYNC, "check", str(save), uri]
     try:
         done = subprocess.run(  # noqa: S603 -- as above
             words,

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from companion import Companion
-from efa_system import System
-from findings import Finding, error, warning
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.start.companion import Companion
 
-_HERE = Path(__file__).resolve().parent
 _DEFAULT_TIMEOUT_MINUTES = 10.0
 # torch's and Megatron's own.
 _MARGIN_SECONDS = 60.0
@@ -106,7 +105,7 @@ def start(
     try:
         watcher = Companion(
             "watch",
-            [sys.executable, str(_HERE / "watch.py"), *words],
+            [sys.executable, "-m", "megatron_eks.programs.start.watch", *words],
             # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
             start_new_session=True,
         )

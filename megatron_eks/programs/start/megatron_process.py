@@ -1,6 +1,6 @@
 """Runs Megatron's program in this process, so that an error ends the process at once.
 
-python megatron_process.py PROGRAM ARGUMENTS
+python -m megatron_eks.programs.start.megatron_process PROGRAM ARGUMENTS
 
 With --exit-signal-handler Megatron's data loader workers ignore SIGTERM too
 (megatron/training/datasets/data_samplers.py, core 0.19). A process that ends by an exception sends

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import checkpoints
-import disk
-import manifests
-import whole
-from arguments import MegatronArguments
-from checkpoints import Choice, Tracker
-from findings import Finding, error, warning
-from indexed_data import DataSet, blend_prefixes, check_prefix, check_split
-from whole import State
+from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, whole
+from megatron_eks.programs.checkpoint.checkpoints import Choice, Tracker
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.prepare.indexed_data import (
+    DataSet,
+    blend_prefixes,
+    check_prefix,
+    check_split,
+)
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
 _DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")

@@ -1,6 +1,6 @@
 """Watches the ranks of one node from beside them, and ends them where they cannot go on.
 
-watch.py --rank PID --node N --nodes M [OPTIONS]
+python -m megatron_eks.programs.start.watch --rank PID --node N --nodes M [OPTIONS]
 
 Every training program starts it on the first rank of each node; it ends with that rank, or by
 SIGTERM once that rank only waits for S3. It ends the node's ranks, so that torchrun, the container
@@ -26,12 +26,11 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import gang
-import nccl_log
-import program
-from findings import Finding, Report, error, warning
-from printable import guarded
-from rank_processes import Progress, Rank, cpu_seconds, end, started
+from megatron_eks.programs import program
+from megatron_eks.programs.findings import Finding, Report, error, warning
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.start import gang, nccl_log
+from megatron_eks.programs.start.rank_processes import Progress, Rank, cpu_seconds, end, started
 
 EXIT_NETWORK = 6
 EXIT_PEER_LOST = 7
@@ -220,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--heartbeats", type=Path, help="directory on shared storage")
     parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
     parser.add_argument("--expect-efa", type=int, default=0, help="EFA interfaces of the pod")
-    parser.add_argument("--expect-gpu-direct", action="store_true", help="see train_megatron.py")
+    parser.add_argument("--expect-gpu-direct", action="store_true", help="see train_megatron")
     parser.add_argument("--watch", choices=("stop", "warn"), default="stop", help="what to do")
     parser.add_argument(
         "--start-seconds", type=float, default=600.0, help="in which NCCL has to choose a network"

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from trainer_config import Config
-from trainer_documents import open_documents
-from trainer_indexed import IndexedSamples
-from trainer_order import rank_samples
-from trainer_text import STREAMS, TextSamples
-from trainer_tokenizer import BadTokenizerError, Tokenizer
+
+from megatron_eks.programs.trainer.config import Config
+from megatron_eks.programs.trainer.documents import open_documents
+from megatron_eks.programs.trainer.indexed import IndexedSamples
+from megatron_eks.programs.trainer.order import rank_samples
+from megatron_eks.programs.trainer.text import STREAMS, TextSamples
+from megatron_eks.programs.trainer.tokenizer import BadTokenizerError, Tokenizer
 
 _VALIDATION_SEQUENCES = 64
 _LOOK_SECONDS = 0.05

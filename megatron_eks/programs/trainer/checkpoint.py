@@ -15,20 +15,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import checkpoints
-import disk
-import manifests
-import retention
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-import whole
-from manifests import FileEntry, Manifest
 from torch import nn
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from trainer_storage import Planner, Reader, Writer, take_sums
-from whole import State
+
+from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, retention, whole
+from megatron_eks.programs.checkpoint.manifests import FileEntry, Manifest
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.trainer.storage import Planner, Reader, Writer, take_sums
 
 _ASIDE = ".saving-"
 _FORMAT = whole.DEFAULT_FORMAT

@@ -1,4 +1,4 @@
-"""The configuration of train_fsdp.py and train_ddp.py: what a file may say, and its mistakes.
+"""The configuration of train_fsdp and train_ddp: what a file may say, and its mistakes.
 
 A file holds the blocks of a job file; the rest of a job file (its pool, image and so on) is for
 others and passes. JSON is read by Python alone, YAML needs PyYAML.
@@ -11,8 +11,8 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from findings import Finding, usage_error
-from trainer_values import (
+from megatron_eks.programs.findings import Finding, usage_error
+from megatron_eks.programs.trainer.values import (
     boolean,
     choice,
     fraction,
@@ -77,7 +77,7 @@ class Checkpoint:
     format: Literal["torch_dist"] = "torch_dist"
     async_save: bool = True
     s3_uri: str | None = None
-    """Where checkpoint_sync.py copies whole ones to, beside the training."""
+    """Where checkpoint_sync copies whole ones to, beside the training."""
 
 
 @dataclass(frozen=True)

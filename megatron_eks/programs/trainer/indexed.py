@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from trainer_order import Shuffle
+
+from megatron_eks.programs.trainer.order import Shuffle
 
 # By the type code at byte 17 of an index (megatron/core/datasets/indexed_dataset.py).
 _TYPE_CODE = 17

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from trainer_batches import Batches, Samples, validation_shares
-from trainer_checkpoint import Checkpointer
-from trainer_config import Config
-from trainer_metrics import Metrics, say
-from trainer_parallel import Parallel
-from trainer_schedule import learning_rate
-from trainer_text import merge
+
+from megatron_eks.programs.trainer.batches import Batches, Samples, validation_shares
+from megatron_eks.programs.trainer.checkpoint import Checkpointer
+from megatron_eks.programs.trainer.config import Config
+from megatron_eks.programs.trainer.metrics import Metrics, say
+from megatron_eks.programs.trainer.parallel import Parallel
+from megatron_eks.programs.trainer.schedule import learning_rate
+from megatron_eks.programs.trainer.text import merge
 
 
 class NotFiniteError(Exception):

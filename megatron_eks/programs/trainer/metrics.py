@@ -10,10 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import disk
 import torch
-from trainer_peaks import peak_tflops
-from trainer_shape import Shape
+
+from megatron_eks.catalog.gpus import gpu_named
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.programs.checkpoint import disk
+from megatron_eks.programs.trainer.shape import flops_per_token
 
 FILE = "metrics.jsonl"
 
@@ -33,11 +35,11 @@ class Metrics:
     """The file of rank 0, and the figures that follow from a step's time."""
 
     def __init__(
-        self, directory: Path, *, resumed_at: int, shape: Shape, length: int, ranks: int
+        self, directory: Path, *, resumed_at: int, shape: ModelShape, length: int, ranks: int
     ) -> None:
         self._file = LineFile(directory / FILE)
         self._file.guard(lambda: _forget_after(directory / FILE, resumed_at))
-        self._flops_per_token = shape.flops_per_token(length)
+        self._flops_per_token = flops_per_token(shape, length)
         self._ranks = ranks
         self._device = torch.device("cpu")
         self._peak: float | None = None
@@ -46,7 +48,8 @@ class Metrics:
         """Say which device the figures are of."""
         self._device = device
         if device.type == "cuda":
-            self._peak = peak_tflops(torch.cuda.get_device_name(device))
+            gpu = gpu_named(torch.cuda.get_device_name(device))
+            self._peak = gpu.tflops_bf16 if gpu else None
 
     def step(self, values: dict[str, Any], tokens: int) -> dict[str, Any]:
         """Add the figures that follow from `seconds`, write the step and return all of it."""

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from trainer_loss import linear_cross_entropy
-from trainer_shape import Shape
+
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.programs.trainer.loss import linear_cross_entropy
 
 # The length Llama 3 was trained at, and the two bounds of its scaling ("The Llama 3 Herd of
 # Models"; rope_scaling in the config.json of meta-llama/Llama-3.1-8B).
@@ -20,18 +21,18 @@ _LOW_FREQUENCY = 1.0
 _HIGH_FREQUENCY = 4.0
 
 
-def inverse_frequencies(shape: Shape) -> Tensor:
+def inverse_frequencies(shape: ModelShape) -> Tensor:
     """Return the rotary frequencies in fp32, on the CPU."""
     exponents = torch.arange(0, shape.kv_channels, 2, device="cpu").float() / shape.kv_channels
     frequencies = 1.0 / (float(shape.rotary_base) ** exponents)
-    if shape.rope_scaling_factor is None:
+    if shape.rope_scaling is None:
         return frequencies
     turns = _ORIGINAL_POSITIONS * frequencies / (2 * math.pi)
     smooth = ((turns - _LOW_FREQUENCY) / (_HIGH_FREQUENCY - _LOW_FREQUENCY)).clamp(0, 1)
-    return smooth * frequencies + (1 - smooth) * frequencies / shape.rope_scaling_factor
+    return smooth * frequencies + (1 - smooth) * frequencies / shape.rope_scaling.factor
 
 
-def rotary_table(shape: Shape, length: int, device: torch.device) -> Tensor:
+def rotary_table(shape: ModelShape, length: int, device: torch.device) -> Tensor:
     """Return cosines and sines, (2, length, channels) in fp32."""
     angles = torch.outer(torch.arange(length, device="cpu").float(), inverse_frequencies(shape))
     angles = torch.cat((angles, angles), dim=-1)
@@ -46,7 +47,7 @@ def rotate(states: Tensor, table: Tensor) -> Tensor:
     return (states.float() * cosines + turned * sines).to(states.dtype)
 
 
-def _norm(shape: Shape) -> nn.Module:
+def _norm(shape: ModelShape) -> nn.Module:
     kind = nn.RMSNorm if shape.normalization == "RMSNorm" else nn.LayerNorm
     return kind(shape.hidden_size, eps=shape.norm_epsilon)
 
@@ -54,7 +55,7 @@ def _norm(shape: Shape) -> nn.Module:
 class Attention(nn.Module):
     """Causal attention with grouped queries."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.channels = shape.kv_channels
         self.dropout = shape.attention_dropout
@@ -91,7 +92,7 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     """SwiGLU, or GELU where the shape says so."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         bias = shape.add_bias_linear
         self.gate_proj = (
@@ -110,7 +111,7 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     """One transformer layer; what is sharded, compiled and recomputed as a unit."""
 
-    def __init__(self, shape: Shape, *, recompute: bool) -> None:
+    def __init__(self, shape: ModelShape, *, recompute: bool) -> None:
         super().__init__()
         self.recompute = recompute
         self.dropout = shape.hidden_dropout
@@ -156,7 +157,7 @@ class Head(nn.Linear):
 class Body(nn.Module):
     """Embedding, layers and the last norm."""
 
-    def __init__(self, shape: Shape, *, recompute: bool) -> None:
+    def __init__(self, shape: ModelShape, *, recompute: bool) -> None:
         super().__init__()
         self.shape = shape
         self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden_size)
@@ -192,7 +193,7 @@ class Body(nn.Module):
 class Decoder(nn.Module):
     """The whole model; its state dictionary has Hugging Face's names."""
 
-    def __init__(self, shape: Shape, *, recompute: bool = False) -> None:
+    def __init__(self, shape: ModelShape, *, recompute: bool = False) -> None:
         super().__init__()
         self.shape = shape
         self.model = Body(shape, recompute=recompute)

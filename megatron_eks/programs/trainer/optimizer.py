@@ -2,7 +2,8 @@
 
 import torch
 from torch import nn
-from trainer_config import Training
+
+from megatron_eks.programs.trainer.config import Training
 
 
 def make_optimizer(model: nn.Module, training: Training, device: torch.device) -> torch.optim.AdamW:

@@ -16,8 +16,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
-from trainer_loss import compile_loss
-from trainer_model import Decoder
+
+from megatron_eks.programs.trainer.loss import compile_loss
+from megatron_eks.programs.trainer.model import Decoder
 
 # On Hopper cuDNN's attention is the fastest that torch brings; torch itself asks for it last.
 _ATTENTION = [

@@ -1,4 +1,4 @@
-"""One rank of train_fsdp.py or train_ddp.py, from its command line to its exit code."""
+"""One rank of train_fsdp or train_ddp, from its command line to its exit code."""
 
 import argparse
 import faulthandler
@@ -12,25 +12,29 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
-import companions
-import start_guard
 import torch
 import torch.distributed as dist
-from findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
-from printable import guarded
-from trainer_batches import Batches, open_samples
-from trainer_checkpoint import Checkpointer, LostCheckpointsError, NotSavedError
-from trainer_config import Checkpoint, Config, read_config
-from trainer_documents import BadDocumentError
-from trainer_loop import Loop, NotFiniteError
-from trainer_metrics import Metrics
-from trainer_model import Decoder
-from trainer_optimizer import make_optimizer
-from trainer_parallel import Parallel, Weights, attention, compile_layers
-from trainer_shape import Model, read_model
-from trainer_start import check_all
-from trainer_tokenizer import BadTokenizerError
-from trainer_weights import check_pretrained, initialize, load_pretrained
+
+from megatron_eks.programs.findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.start import companions, guard
+from megatron_eks.programs.trainer.batches import Batches, open_samples
+from megatron_eks.programs.trainer.checkpoint import (
+    Checkpointer,
+    LostCheckpointsError,
+    NotSavedError,
+)
+from megatron_eks.programs.trainer.config import Checkpoint, Config, read_config
+from megatron_eks.programs.trainer.documents import BadDocumentError
+from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
+from megatron_eks.programs.trainer.metrics import Metrics
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.optimizer import make_optimizer
+from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention, compile_layers
+from megatron_eks.programs.trainer.shape import Model, read_model
+from megatron_eks.programs.trainer.start import check_all
+from megatron_eks.programs.trainer.tokenizer import BadTokenizerError
+from megatron_eks.programs.trainer.weights import check_pretrained, initialize, load_pretrained
 
 EXIT_INTERRUPTED = 130
 
@@ -56,7 +60,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         minutes = options.distributed_timeout_minutes or config.timeout_minutes
         # What a blocked rank shows of itself before the watcher ends it.
         faulthandler.register(signal.SIGUSR1, all_threads=True)
-        report.collect(start_guard.start(options, os.environ, minutes))
+        report.collect(guard.start(options, os.environ, minutes))
     if config is not None and model is not None:
         report.collect(check_all(config, model, options.device))
         if os.environ["RANK"] == "0":
@@ -210,7 +214,7 @@ def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies |
     try:
         return companions.Copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
     except OSError as problem:
-        remedy = "copy the checkpoints with checkpoint_sync.py"
+        remedy = "copy the checkpoints with checkpoint_sync"
         report.findings.append(warning(checkpoint.s3_uri, str(problem), remedy))
         return None
 
@@ -248,5 +252,5 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         help="a collective that takes longer ends the processes (default: the file's runtime "
         "block, else 10)",
     )
-    start_guard.add_options(parser)
+    guard.add_options(parser)
     return parser

@@ -2,7 +2,7 @@
 
 import math
 
-from trainer_config import Training
+from megatron_eks.programs.trainer.config import Training
 
 
 def learning_rate(training: Training, step: int) -> float:

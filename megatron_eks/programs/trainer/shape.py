@@ -2,55 +2,38 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
 
-from findings import Finding, usage_error
-from model_presets import PRESETS
-from trainer_values import boolean, choice, fraction, natural, optional, positive, positive_number
+from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.programs.findings import Finding, usage_error
+from megatron_eks.programs.trainer.values import (
+    boolean,
+    choice,
+    fraction,
+    natural,
+    optional,
+    positive,
+    positive_number,
+)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A decoder-only transformer; names and meanings are Megatron-LM's arguments."""
+def matrix_parameters(shape: ModelShape) -> int:
+    """Count what every token is multiplied with: layers and output, without the embedding."""
+    heads = shape.num_attention_heads + shape.num_query_groups
+    attention = 2 * shape.hidden_size * heads * shape.kv_channels
+    mlp = (3 if shape.swiglu else 2) * shape.hidden_size * shape.ffn_hidden_size
+    return shape.num_layers * (attention + mlp) + shape.vocab_size * shape.hidden_size
 
-    num_layers: int
-    hidden_size: int
-    ffn_hidden_size: int
-    num_attention_heads: int
-    num_query_groups: int
-    kv_channels: int
-    vocab_size: int
-    max_position_embeddings: int
-    normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
-    norm_epsilon: float = 1e-5
-    swiglu: bool = True
-    add_bias_linear: bool = False
-    untie_embeddings_and_output_weights: bool = True
-    position_embedding_type: Literal["rope", "learned_absolute"] = "rope"
-    rotary_base: int = 10000
-    rope_scaling_factor: float | None = None
-    """Llama 3.1's frequency scaling; None is none."""
-    attention_dropout: float = 0.0
-    hidden_dropout: float = 0.0
-    init_method_std: float = 0.02
 
-    @property
-    def matrix_parameters(self) -> int:
-        """Parameters that every token is multiplied with: layers and output, without embedding."""
-        heads = self.num_attention_heads + self.num_query_groups
-        attention = 2 * self.hidden_size * heads * self.kv_channels
-        mlp = (3 if self.swiglu else 2) * self.hidden_size * self.ffn_hidden_size
-        return self.num_layers * (attention + mlp) + self.vocab_size * self.hidden_size
+def flops_per_token(shape: ModelShape, sequence_length: int) -> float:
+    """Return the floating-point operations of training on one token, without recomputation.
 
-    def flops_per_token(self, sequence_length: int) -> float:
-        """Floating-point operations of training on one token, without recomputation.
-
-        6 a parameter, and the attention matrix counted in full as torchtitan and the PaLM paper
-        (arXiv 2204.02311, appendix B) do, so that figures compare.
-        """
-        attention = 12 * self.num_layers * self.num_attention_heads * self.kv_channels
-        return 6.0 * self.matrix_parameters + attention * sequence_length
+    6 a parameter, and the attention matrix counted in full as torchtitan and the PaLM paper
+    (arXiv 2204.02311, appendix B) do, so that figures compare.
+    """
+    attention = 12 * shape.num_layers * shape.num_attention_heads * shape.kv_channels
+    return 6.0 * matrix_parameters(shape) + attention * sequence_length
 
 
 _CHECKS: dict[str, Callable[[object], object]] = {
@@ -85,7 +68,7 @@ _OTHERS: dict[str, Callable[[object], object]] = {
 class Model:
     """An architecture, and where its first weights come from."""
 
-    shape: Shape
+    shape: ModelShape
     pretrained: bool
 
 
@@ -99,7 +82,8 @@ def read_model(
     if isinstance(model, str):
         model = {"preset": model}
     values = _values(model, findings)
-    if values.get("num_experts"):
+    preset = PRESETS.get(values.get("preset", ""))
+    if values.get("num_experts", preset and preset.num_experts):
         found = "mixtures of experts are not supported by this program"
         findings.append(usage_error("model.num_experts", found, "use kind: megatron"))
     init = values.get("init")
@@ -109,10 +93,9 @@ def read_model(
         findings.append(usage_error("model.init", found, remedy))
     if findings:
         return None
-    complete = _complete(values, findings)
-    if complete is None:
+    shape = _complete(preset, values, findings)
+    if shape is None:
         return None
-    shape = Shape(**complete)
     findings.extend(_together(shape))
     return None if findings else Model(shape, base_weights)
 
@@ -133,24 +116,23 @@ def _values(model: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _complete(values: dict[str, Any], findings: list[Finding]) -> dict[str, Any] | None:
+def _complete(
+    preset: ModelShape | None, values: dict[str, Any], findings: list[Finding]
+) -> ModelShape | None:
     """Lay what is given over the preset, and see that nothing is missing."""
-    scaling: Any = None
-    found: dict[str, Any] = {}
-    if "preset" in values:
-        found = dict(PRESETS[values["preset"]])
-        scaling = found.pop("rope_scaling", None)
-    found |= {key: value for key, value in values.items() if key in _CHECKS}
-    required = [field.name for field in fields(Shape) if field.default is MISSING]
+    found = {key: value for key, value in values.items() if key in _CHECKS}
+    if preset is not None:
+        return replace(preset, **found)
+    required = [field.name for field in fields(ModelShape) if field.default is MISSING]
     missing = [name for name in required if name not in found]
     if missing:
         words = f"without preset, {', '.join(missing)} are missing"
         findings.append(usage_error("model", words, "add them, or name a preset"))
         return None
-    return found | ({"rope_scaling_factor": scaling["factor"]} if scaling else {})
+    return ModelShape(**found)
 
 
-def _together(shape: Shape) -> list[Finding]:
+def _together(shape: ModelShape) -> list[Finding]:
     found = []
     if shape.num_attention_heads % shape.num_query_groups:
         words = f"{shape.num_query_groups} does not divide {shape.num_attention_heads} heads"

@@ -5,14 +5,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import guards
 import torch
-from findings import Finding, error, usage_error
-from indexed_data import DataSet, check_prefix
-from trainer_batches import is_indexed
-from trainer_config import Config
-from trainer_documents import JSONL
-from trainer_shape import Model
+
+from megatron_eks.programs.findings import Finding, error, usage_error
+from megatron_eks.programs.prepare.indexed_data import DataSet, check_prefix
+from megatron_eks.programs.start import preconditions
+from megatron_eks.programs.trainer.batches import is_indexed
+from megatron_eks.programs.trainer.config import Config
+from megatron_eks.programs.trainer.documents import JSONL
+from megatron_eks.programs.trainer.shape import Model, matrix_parameters
 
 # fp32 weights and both of Adam's moments.
 _BYTES_PER_PARAMETER = 12
@@ -24,19 +25,19 @@ def check_all(config: Config, model: Model, kind: str) -> Iterator[Finding]:
     yield from _check_device(kind)
     yield from _check_length(config, model)
     yield from _check_data(config)
-    yield from guards.check_environment(os.environ)
+    yield from preconditions.check_environment(os.environ)
     # Once a node: ranks beside each other see the same.
     if os.environ.get("LOCAL_RANK", "0") == "0":
         directory = Path(config.checkpoint.directory)
         where = directory, None, config.checkpoint.format, _least(model)
-        yield from guards.check_save(*where)
+        yield from preconditions.check_save(*where)
         if directory.is_dir():
-            yield from guards.check_space(*where)
+            yield from preconditions.check_space(*where)
 
 
 def _least(model: Model) -> int:
     """Return what the layers' matrices and their two moments take in a checkpoint, in bytes."""
-    return _BYTES_PER_PARAMETER * model.shape.matrix_parameters
+    return _BYTES_PER_PARAMETER * matrix_parameters(model.shape)
 
 
 def _check_device(kind: str) -> Iterator[Finding]:

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import manifests
-import saved_tensors
 import torch
-from manifests import FileEntry
 from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint._nested_dict import set_element
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+
+from megatron_eks.programs.checkpoint import manifests, saved_tensors
+from megatron_eks.programs.checkpoint.manifests import FileEntry
 
 _SUMS = ".sums-"
 

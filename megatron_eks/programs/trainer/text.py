@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from trainer_tokenizer import Tokenizer
+
+from megatron_eks.programs.trainer.tokenizer import Tokenizer
 
 STREAMS = 64
 # Without a validation split of its own, the last of so many documents is held out.

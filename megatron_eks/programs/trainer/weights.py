@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from findings import Finding, error
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard
-from trainer_shape import Shape
+
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.programs.findings import Finding, error
 
 _INDEX = "model.safetensors.index.json"
 _RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight")
@@ -36,7 +37,7 @@ def shard_rows(parameter: Tensor) -> tuple[Tensor, slice]:
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, shape: Shape, seed: int) -> None:
+def initialize(model: nn.Module, shape: ModelShape, seed: int) -> None:
     """Draw first weights as Megatron does; they do not depend on the number of ranks.
 
     Normal with `init_method_std`, divided by sqrt(2 x layers) where a layer writes into the
@@ -65,7 +66,7 @@ def load_pretrained(model: nn.Module, directory: Path) -> None:
                 local.copy_(files.slice_of(name)[rows.start : rows.stop])
 
 
-def check_pretrained(model: nn.Module, shape: Shape, directory: Path) -> Iterator[Finding]:
+def check_pretrained(model: nn.Module, shape: ModelShape, directory: Path) -> Iterator[Finding]:
     """Compare names, shapes and the configuration beside the weights with the model."""
     remedy = "correct checkpoint.pretrained, or download the weights again"
     if not directory.is_dir():
@@ -94,7 +95,7 @@ def _compare(model: nn.Module, files: "_SafeTensors", directory: Path) -> Iterat
         yield error(directory, found, "use weights of this model, or correct model")
 
 
-def _check_config(shape: Shape, path: Path) -> Iterator[Finding]:
+def _check_config(shape: ModelShape, path: Path) -> Iterator[Finding]:
     """Compare what the shapes of weights do not tell."""
     if not path.is_file():
         return
@@ -108,10 +109,9 @@ def _check_config(shape: Shape, path: Path) -> Iterator[Finding]:
     for name, written, ours in pairs:
         if written is not None and not math.isclose(written, ours, rel_tol=1e-6):
             yield error(path, f"{name} is {written}, and the model has {ours}", "correct model")
-    if rope.get("factor") != shape.rope_scaling_factor and shape.rotary_base:
-        found = (
-            f"rope scaling by {rope.get('factor')}, and the model's is {shape.rope_scaling_factor}"
-        )
+    factor = shape.rope_scaling and shape.rope_scaling.factor
+    if rope.get("factor") != factor and shape.rotary_base:
+        found = f"rope scaling by {rope.get('factor')}, and the model's is {factor}"
         yield error(path, found, "name the preset of these weights")
 
 
