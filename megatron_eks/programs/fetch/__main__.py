@@ -191,6 +191,7 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
+    parser.prog = "fetch"  # not __main__.py
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", metavar="NAME", help="weights, configuration and tokenizer")
     what.add_argument("--tokenizer", metavar="NAME", help="the tokenizer's files alone")
