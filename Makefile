@@ -112,12 +112,13 @@ bench: setup-dev programs ## Time the project.
 	$(BIN)/python -m benchmarks
 
 lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade takes newer versions.
+	$(BIN)/python -m megatron_eks.catalog.pins > .venv/megatron.txt
 	$(UV_COMPILE) $(LOCK) -o requirements.txt requirements.in
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
-	$(UV_COMPILE) $(LOCK) --config-file assets/images/fsdp/uv.toml -o requirements-programs.txt requirements-programs.in
+	$(UV_COMPILE) $(LOCK) --config-file assets/images/fsdp/uv.toml -c .venv/megatron.txt -o requirements-programs.txt requirements-programs.in
 	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
 	$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) --no-deps --python-version 3.12 \
-		--custom-compile-command "make lock" -o requirements-bridge.txt requirements-bridge.in
+		--custom-compile-command "make lock" -c .venv/megatron.txt -o requirements-bridge.txt requirements-bridge.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	$(NPM) --prefix tests/javascript install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
@@ -125,7 +126,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 		--config-file uv.toml --custom-compile-command "make lock" requirements.in -o requirements.txt
 	cd assets/images/megatron && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_39 --only-binary :all: --no-binary python-etcd \
-		--config-file uv.toml --custom-compile-command "make lock" requirements.in -o requirements.txt
+		--config-file uv.toml -c ../../../.venv/megatron.txt --custom-compile-command "make lock" requirements.in -o requirements.txt
 
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
@@ -172,7 +173,7 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	cp megatron_eks/demo/quick_start.pth .venv-programs/lib/python3.*/site-packages/
 	@# Modules are compiled here, and not by every one of the ranks that start first, at once. What
 	@# cannot be imported, the tests tell.
-	@.venv-programs/bin/python -W ignore assets/programs/train_fsdp.py --help >/dev/null || :
+	@.venv-programs/bin/python -W ignore -m megatron_eks.programs.train_fsdp --help >/dev/null || :
 	@cd megatron_eks/demo/megatron && $(CURDIR)/.venv-programs/bin/python -W ignore -c 'import cpu_torch, cpu_training' || :
 	@touch $@
 

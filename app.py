@@ -42,12 +42,10 @@ def _load_cdk() -> None:
 _cdk = node.load_in_background(_load_cdk)
 
 # ruff: noqa: E402 -- Node starts before the imports that take as long
-from megatron_eks.build_context import asset_excludes
 from megatron_eks.cli import rendering
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_templates
-from megatron_eks.plan.cluster.images import ImageContext
-from megatron_eks.project import ASSETS, ROOT, TEMPLATES, Project
+from megatron_eks.project import ROOT, TEMPLATES, Project
 
 _OF_A_STACK = (".template.json", ".assets.json", ".metadata.json")
 
@@ -62,13 +60,9 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
     _cdk.join()
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
-    contexts: dict[str, ImageContext] = {
-        image.name: ImageContext(image.name, str(ASSETS), asset_excludes(image.name))
-        for image in project.cluster.images
-    }
     # Without validation none is written, and that of an earlier synthesis would stay.
     (outdir / "validation-report.json").unlink(missing_ok=True)
-    build(app, project.cluster, contexts)
+    build(app, project.cluster, ROOT)
     try:
         app.synth()
     except RuntimeError as error:

@@ -64,9 +64,10 @@ def measure(preset: str, count: int) -> list[dict[str, Any]]:
             [
                 *(str(ROOT / ".venv-programs/bin/python"), "-m", "torch.distributed.run"),
                 *("--standalone", f"--nproc-per-node={count}"),
-                str(ROOT / "assets/programs/train_fsdp.py"),
+                *("-m", "megatron_eks.programs.train_fsdp"),
                 *("--config", str(root / "config.json"), "--compile", "on"),
             ],
+            cwd=ROOT,
             start_new_session=True,
         )
         try:

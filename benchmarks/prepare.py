@@ -45,7 +45,7 @@ def rows() -> list[Row]:
 def _row(folder: Path, size: int, megatron: str | None) -> Row:
     corpus = str(folder / f"{size}.jsonl")
     ours = [
-        *(str(PYTHON), str(ROOT / "assets/programs/prepare_data.py"), "--input", corpus),
+        *(str(PYTHON), "-m", "megatron_eks.programs.prepare_data", "--input", corpus),
         *("--output-prefix", f"{folder}/ours", "--tokenizer", str(folder), "--append-eod"),
         *("--workers", str(WORKERS)),
     ]

@@ -14,7 +14,7 @@ from megatron_eks.cli.app import app
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.printable import drop, guarded, own
+from megatron_eks.programs.printable import drop, guarded, own
 
 for _panel in ("plan", "cluster", "jobs", "nodes", "data", "ckpt", "here"):
     import_module(f"megatron_eks.cli.{_panel}")

@@ -1,11 +1,12 @@
 """The content of an image's build context: which files it has, and the hash that is its tag.
 
-It reads files, so only entry points call it.
+What CodeBuild gets is a copy of these files and nothing beside them.
 """
 
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -16,7 +17,6 @@ _SCHEME = "1"
 _TAG_DIGITS = 20
 
 # Caches, editors' files and whatever is hidden, by the name of a file or of any folder above it.
-# Both fnmatch here and minimatch in the CDK read these, and agree on them.
 _JUNK = (
     ".*",
     "__pycache__",
@@ -30,13 +30,17 @@ _JUNK = (
 )
 
 
-def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
-    """Return the tag of an image: a hash of its files below `root`, the folder `assets`.
+# What the programs and the images' checks import of the catalog. No prices, permissions or instance
+# types: an image is not built again for them.
+_FACTS = ("__init__", "environment", "gpus", "models")
 
-    Names, contents and executable bits count, and the build arguments. Pins that the image is
-    made of count as well, because they are defaults in its Dockerfile.
+
+def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
+    """Return the tag of an image: a hash of its files in a checkout, and of its build arguments.
+
+    Names, contents and executable bits count. Raises FileNotFoundError for an unknown image.
     """
-    if not (root / "images" / image / "Dockerfile").is_file():
+    if not _dockerfile(root, image).is_file():
         raise FileNotFoundError(f"no Dockerfile of image {image!r} below {root}")
     digest = hashlib.sha256()
     for part in (_SCHEME, image, json.dumps(dict(build_args), sort_keys=True)):
@@ -53,56 +57,57 @@ def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
     return digest.hexdigest()[:_TAG_DIGITS]
 
 
-def build_arguments(root: Path, image: str) -> set[str]:
+def declared_arguments(root: Path, image: str) -> set[str]:
     """Return the names that an image's Dockerfile declares by ARG."""
-    lines = (root / "images" / image / "Dockerfile").read_text().splitlines()
+    lines = _dockerfile(root, image).read_text().splitlines()
     words = (line.split() for line in lines)
     return {line[1].partition("=")[0] for line in words if line[:1] == ["ARG"] and line[1:]}
 
 
+def context_paths(image: str) -> tuple[str, ...]:
+    """Return what an image is made of, as paths in a checkout: folders, modules, and `*.py`."""
+    return (
+        f"assets/images/{image}",
+        "assets/images/*.py",
+        "assets/codebuild",
+        "megatron_eks/__init__.py",
+        "megatron_eks/programs",
+        *(f"megatron_eks/catalog/{name}.py" for name in _FACTS),
+    )
+
+
 def context_files(root: Path, image: str) -> list[Path]:
     """Return the files of an image's build context, in an order that no file system decides."""
-    found: list[Path] = []
-    for folder in context_folders(image):
-        found.extend(_walk(root / folder))
-    found.extend(path for path in _kept(root / "images") if path.suffix == ".py")
+    found = (
+        file
+        for pattern in context_paths(image)
+        for path in root.glob(pattern)
+        for file in _walk(path)
+    )
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
 
 
-def asset_excludes(image: str) -> tuple[str, ...]:
-    """Return the patterns with which a CDK asset of the folder `assets` holds the same files.
-
-    They are for the CDK's default mode, in which a pattern without a slash matches a name at any
-    depth, a later pattern wins, and `*` never matches a hidden name.
-    """
-    wanted = (pattern for folder in context_folders(image) for pattern in _include(folder))
-    return ("*", *wanted, "!images/*.py", *_JUNK)
-
-
-def context_folders(image: str) -> tuple[str, ...]:
-    """Return the folders that an image's content is in, beside Python files in `images`."""
-    return (f"images/{image}", "programs", "codebuild")
+def stage(root: Path, image: str, folder: Path) -> None:
+    """Copy the files of an image's build context into a folder of their own."""
+    for path in context_files(root, image):
+        target = folder / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        shutil.copy(path, target, follow_symlinks=False)
 
 
-def _include(folder: str) -> Iterator[str]:
-    parts = folder.split("/")
-    for depth in range(1, len(parts) + 1):
-        yield "!" + "/".join(parts[:depth])
-    yield f"!{folder}/**"
+def _dockerfile(root: Path, image: str) -> Path:
+    return root / "assets" / "images" / image / "Dockerfile"
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in _kept(folder):
-        if path.is_dir() and not path.is_symlink():
-            yield from _walk(path)
-        else:
-            yield path
-
-
-def _kept(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if not any(fnmatchcase(path.name, pattern) for pattern in _JUNK):
-            yield path
+def _walk(path: Path) -> Iterator[Path]:
+    if any(fnmatchcase(path.name, pattern) for pattern in _JUNK):
+        return
+    if path.is_dir() and not path.is_symlink():
+        for each in path.iterdir():
+            yield from _walk(each)
+    else:
+        yield path
 
 
 def _update(digest: "hashlib._Hash", part: bytes) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from megatron_eks import DEFAULT_CLUSTER
-from megatron_eks.build_context import build_arguments, content_tag
+from megatron_eks.build_context import content_tag, declared_arguments
 from megatron_eks.config.allowances import apply, on_lines
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -21,7 +21,7 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.whole_file import odd_paths
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
-from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
+from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments, check_arguments
 from megatron_eks.plan.jobs.checkpoints import check_window
 from megatron_eks.plan.jobs.claims import Neighbours, check_cluster_of
 from megatron_eks.plan.jobs.file_system import check_together, check_zones
@@ -31,7 +31,6 @@ from megatron_eks.plan.jobs.validation import plan_validation
 from megatron_eks.plan.jobs.weights import check_sources
 
 ROOT = Path(__file__).resolve().parent.parent
-ASSETS = ROOT / "assets"
 
 TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
 """What is written beside a cluster file, for that cluster alone."""
@@ -131,7 +130,7 @@ def check_files(
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
-        arguments = {image: build_arguments(ASSETS, image) for image in REPOSITORIES}
+        arguments = {image: declared_arguments(ROOT, image) for image in REPOSITORIES}
         findings += document.locate(check_arguments(config, arguments))
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
@@ -218,8 +217,7 @@ def job_files(cluster_file: Path) -> list[Path]:
 
 def image_tags(config: ClusterConfig) -> dict[str, str]:
     """Return the content hash of each image's build context."""
-    builds = {"megatron": config.images.megatron, "fsdp": config.images.fsdp}
-    return {name: content_tag(ASSETS, name, builds[name].build_args) for name in REPOSITORIES}
+    return {name: content_tag(ROOT, name, build_arguments(config, name)) for name in REPOSITORIES}
 
 
 def _check(

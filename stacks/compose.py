@@ -1,7 +1,6 @@
 """The stacks of one cluster, in the order of their needs, and what the CDK refuses."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -9,7 +8,6 @@ import aws_cdk as cdk
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.images import ImageContext
 from stacks.base import existing_place
 from stacks.cluster import ClusterStack
 from stacks.images import ImagesStack
@@ -18,12 +16,12 @@ from stacks.network import NetworkStack
 from stacks.storage import StorageStack
 
 
-def build(app: cdk.App, plan: ClusterPlan, contexts: Mapping[str, ImageContext]) -> None:
-    """Add every stack of a cluster to an app."""
+def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:
+    """Add every stack of a cluster to an app; images are built from the checkout."""
     made = "Network" in plan.stacks
     place = NetworkStack(app, plan).place if made else existing_place(plan.network)
     storage = StorageStack(app, plan, place)
-    ImagesStack(app, plan, contexts)
+    ImagesStack(app, plan, checkout)
     if place is not None and "Cluster" in plan.stacks:
         ClusterStack(app, plan, place, storage.job_role)
     else:

@@ -4,26 +4,23 @@ import re
 
 from aws_cdk import aws_codebuild as codebuild
 
-from megatron_eks.build_context import context_folders
+from megatron_eks.build_context import context_paths
 from megatron_eks.plan.cluster.builds import buildspec
 from megatron_eks.plan.cluster.images import SourcePlan
 from stacks.policies import Statement, partition, statement
-
-# Where a checkout has what the asset consists of.
-_ASSETS = "assets"
 
 
 def source(github: SourcePlan | None, asset: str) -> codebuild.CfnProject.SourceProperty:
     """Say where the source is, and what is done with it."""
     if github is None:
         return codebuild.CfnProject.SourceProperty(
-            type="S3", location=asset, build_spec=buildspec("")
+            type="S3", location=asset, build_spec=buildspec()
         )
     return codebuild.CfnProject.SourceProperty(
         type="GITHUB",
         location=github.url,
         git_clone_depth=1,
-        build_spec=buildspec(_ASSETS),
+        build_spec=buildspec(),
         # The role needs the connection before the webhook is made; it has it from the start,
         # because its permissions are part of it (aws-cdk#31726).
         auth=codebuild.CfnProject.SourceAuthProperty(
@@ -40,14 +37,17 @@ def triggers(
         return None
     kind = codebuild.CfnProject.WebhookFilterProperty
     branch = re.escape(github.branch)
-    folders = "|".join(f"{folder}/" for folder in context_folders(image))
+    paths = "|".join(
+        re.escape(path).replace(r"\*", "[^/]+") + ("$" if path.endswith(".py") else "/")
+        for path in context_paths(image)
+    )
     return codebuild.CfnProject.ProjectTriggersProperty(
         webhook=True,
         filter_groups=[
             [
                 kind(type="EVENT", pattern="PUSH"),
                 kind(type="HEAD_REF", pattern=f"^refs/heads/{branch}$"),
-                kind(type="FILE_PATH", pattern=f"^{_ASSETS}/({folders}|images/[^/]+[.]py$)"),
+                kind(type="FILE_PATH", pattern=f"^({paths})"),
             ]
         ],
     )

@@ -1,17 +1,18 @@
 """The Images stack: a repository for each container image, and the project that builds it."""
 
 import json
-from collections.abc import Mapping
+from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
+from megatron_eks.build_context import stage
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.plan.cluster.builds import BUILD_MACHINES, REPORT_GROUP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.images import ImageContext, ImagePlan, SourcePlan
+from megatron_eks.plan.cluster.images import ImagePlan, SourcePlan
 from stacks.base import BaseStack, log_group
 from stacks.image_source import source, source_access, triggers
 from stacks.policies import account, acknowledge, partition, role, same_account, statement
@@ -60,9 +61,7 @@ _REPORT = [
 class ImagesStack(BaseStack):
     """Repositories that stay, and builds that AWS runs."""
 
-    def __init__(
-        self, scope: Construct, plan: ClusterPlan, contexts: Mapping[str, ImageContext]
-    ) -> None:
+    def __init__(self, scope: Construct, plan: ClusterPlan, checkout: Path) -> None:
         super().__init__(scope, plan, "Images", "Container images")
         logs_of = f"/megatron-eks/{plan.name}/build"
         key = self.encryption_key(
@@ -77,7 +76,7 @@ class ImagesStack(BaseStack):
                 self,
                 title,
                 image=image,
-                context=contexts[image.name],
+                checkout=checkout,
                 github=plan.image_source,
                 project_name=f"{plan.name}-{image.name}",
                 key=key,
@@ -96,7 +95,7 @@ class ImageBuild(Construct):
         construct_id: str,
         *,
         image: ImagePlan,
-        context: ImageContext,
+        checkout: Path,
         github: SourcePlan | None,
         project_name: str,
         key: str,
@@ -108,7 +107,7 @@ class ImageBuild(Construct):
         self._key = key
         self._repository = self._make_repository()
         self._github = github
-        self._asset = "" if github else self._make_asset(context)
+        self._asset = "" if github else self._make_asset(checkout)
         self._logs = log_group(self, "Logs", name=log_group_name, key=key)
         service_role = self._make_role(project_name)
         self.project_name = self._make_project(project_name, service_role).ref
@@ -141,23 +140,18 @@ class ImageBuild(Construct):
         repository.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
         return repository
 
-    def _make_asset(self, context: ImageContext) -> str:
+    def _make_asset(self, checkout: Path) -> str:
         """Have `cdk deploy` upload the build context under the image's tag.
 
         This is what CDK's S3 asset does, less the bucket object that it makes to grant access.
         """
-        staged = cdk.AssetStaging(
-            self,
-            "Source",
-            source_path=context.directory,
-            exclude=list(context.exclude),
-            asset_hash=self._image.tag,
-            asset_hash_type=cdk.AssetHashType.CUSTOM,
-        )
+        app, folder = cdk.Stage.of(self), f"asset.{self._image.tag}"
+        assert app is not None  # noqa: S101 -- every stack is in one
+        stage(checkout, self._image.name, Path(app.asset_outdir, folder))
         asset = self._stack.synthesizer.add_file_asset(
-            source_hash=staged.asset_hash,
+            source_hash=self._image.tag,
             packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,
-            file_name=staged.relative_staged_path(self._stack),
+            file_name=folder,
             display_name=f"Source of the {self._image.name} image",
         )
         return f"{asset.bucket_name}/{asset.object_key}"

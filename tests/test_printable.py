@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
-from megatron_eks.printable import guard, log_line, own, plain, printable
+from megatron_eks.programs.printable import guard, log_line, own, plain, printable
 from megatron_eks.project import ROOT
 from tests import hostile
 
@@ -105,7 +105,8 @@ def test_a_console_is_guarded_whatever_its_streams_are():
 def test_programs_guard_both_streams():
     """What a library prints, a traceback and a result with them; the JSON line stays one."""
     program = (
-        "import sys, program\n"
+        "import sys\n"
+        "from megatron_eks.programs import program\n"
         "def main(argv, report):\n"
         "    report.facts['name'] = argv[0]\n"
         "    print(argv[0])\n"
@@ -117,7 +118,7 @@ def test_programs_guard_both_streams():
     text = hostile.ALL.replace("\0", "")
     done = subprocess.run(  # noqa: S603 -- our own program
         [sys.executable, "-c", program, text],
-        env={"PYTHONPATH": str(ROOT / "assets" / "programs"), "PYTHONUTF8": "1"},
+        env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
         capture_output=True,
         check=False,
     )
@@ -130,7 +131,7 @@ def test_programs_guard_both_streams():
 
 def test_a_traceback_is_guarded():
     """Python prints it when the guarded program is over already."""
-    program = "from megatron_eks.printable import guarded\n"
+    program = "from megatron_eks.programs.printable import guarded\n"
     program += "with guarded():\n    raise ValueError('a\\x1b]52;c;AAAA\\x07b')"
     done = subprocess.run(  # noqa: S603 -- our own program
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT

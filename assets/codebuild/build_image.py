@@ -27,8 +27,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-_USER = "10001"
+# Alone: whoever reads the record of a build compares this file, and none that it could import.
+_CONTEXT = Path("megatron_eks/build_context.py")
 _FOLDER = "/tmp/megatron-eks-build"  # noqa: S108 -- a build machine is one build's
 _SHA = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -54,9 +56,9 @@ class Build:
         self.arguments: dict[str, str] = json.loads(environment.get("BUILD_ARGS") or "{}")
         self.reports = Path(environment.get("REPORTS") or f"{_FOLDER}/reports")
         self._state_file = Path(environment.get("STATE") or f"{_FOLDER}/state.json")
-        # A checkout has the sources in assets/, and need not be what the cluster was deployed from.
-        self.checkout = Path("assets").is_dir()
-        self.context = "assets" if self.checkout else "."
+        # A checkout has more than an image's files, and need not be what the cluster was deployed
+        # from.
+        self.checkout = _CONTEXT.is_file()
 
     # The steps
 
@@ -113,9 +115,13 @@ class Build:
         if state["cache"]:
             # By its digest: a tag may have been moved to somebody else's layers.
             words += ["--cache-from", f"{self.repository}@{state['cache']}"]
-        dockerfile = f"{self.context}/images/{self.image}/Dockerfile"
         name = f"{self.repository}:{state['tag']}"
-        _run(self.engine, "build", *words, "--file", dockerfile, "--tag", name, self.context)
+        with TemporaryDirectory() as folder:
+            if self.checkout:
+                runpy.run_path(str(_CONTEXT))["stage"](Path(), self.image, Path(folder))
+            context = folder if self.checkout else "."
+            dockerfile = f"{context}/assets/images/{self.image}/Dockerfile"
+            _run(self.engine, "build", *words, "--file", dockerfile, "--tag", name, context)
 
     def test(self) -> None:
         """Run the self-test as a pod would: its user, a root that is read-only, no network."""
@@ -128,7 +134,8 @@ class Build:
         # The container's user is none of this machine's.
         self.reports.chmod(0o777)
         _run(
-            *(self.engine, "run", "--rm", "--network=none", "--read-only", f"--user={_USER}"),
+            *(self.engine, "run", "--rm", "--network=none", "--read-only"),
+            f"--user={self.arguments['POD_UID']}",
             *("--tmpfs=/tmp:rw,exec,mode=1777", "--shm-size=2g", "--entrypoint=python3"),
             f"--volume={self.reports}:/reports",
             f"{self.repository}:{state['tag']}",
@@ -168,9 +175,8 @@ class Build:
         given = self._environment["IMAGE_TAG"]
         if not self.checkout or self._environment.get("REGISTRY") == "none":
             return given
-        # This file alone, beside assets/: whoever reads the record of a build compares both.
-        content_tag = runpy.run_path("megatron_eks/build_context.py")["content_tag"]
-        tag: str = content_tag(Path("assets"), self.image, self.arguments)
+        content_tag = runpy.run_path(str(_CONTEXT))["content_tag"]
+        tag: str = content_tag(Path(), self.image, self.arguments)
         if tag != given and not self._is_push():
             raise StopError(
                 f"this commit builds {tag}, and the cluster was deployed from a checkout that "

@@ -20,31 +20,24 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-# In the images as in the repository, the programs stand beside this folder.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "programs"))
-
 import combinations
 import image_probe
-import program
-from efa_system import System
-from findings import Finding, Report, error, usage_error, warning
 from image_probe import Found
 
-REFUSED = frozenset(
-    """
-    FI_EFA_IFACE FI_EFA_USE_DEVICE_RDMA GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
-    MASTER_ADDR MASTER_PORT NCCL_BLOCKING_WAIT NCCL_COLLNET_ENABLE NCCL_COMM_ID NCCL_LL_THRESHOLD
-    NCCL_MAX_NRINGS NCCL_MNNVL_ENABLE NCCL_NET NCCL_NSOCKS_PERTHREAD NCCL_RINGS NCCL_SOCKET_NTHREADS
-    NCCL_SOCKET_TIMEOUT_MS NCCL_TIMEOUT NCCL_TREE_THRESHOLD RANK ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE
-    TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RESTART_COUNT TORCHELASTIC_RUN_ID
-    TORCHELASTIC_USE_AGENT_STORE TORCH_DISTRIBUTED_TIMEOUT TORCH_NCCL_AVOID_RECORD_STREAMS
-    TORCH_NCCL_TIMEOUT WORLD_SIZE
-    """.split()  # noqa: SIM905 -- forty lines would say the same
-)
-"""What no image may set; the plugin's own name is judged by where it leads.
+from megatron_eks.catalog.environment import POLICIES, Verdict
+from megatron_eks.programs import program
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.findings import Finding, Report, error, usage_error, warning
 
-FI_EFA_USE_DEVICE_RDMA is harmless on some types, and ends every program on others.
-"""
+# An image is for every type, so it hides no device and sets nothing idle; the plugin's own name is
+# judged by where it leads. FI_EFA_USE_DEVICE_RDMA is harmless on some types, and ends every program
+# on others.
+REFUSED = frozenset(
+    name
+    for name, policy in POLICIES.items()
+    if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}
+    or name in {"FI_EFA_IFACE", "FI_EFA_USE_DEVICE_RDMA"}
+)
 
 # Without these an image is not what it says it is.
 _NEEDED = {

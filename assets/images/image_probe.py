@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import efa_system
-from efa_system import System
-from findings import Finding, error
+from megatron_eks.programs.checks import efa_system
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.findings import Finding, error
 
 INSTALLED = "opt/amazon/efa_installed_packages"
 """What AWS's EFA installer writes: its own version, and those of its packages."""

@@ -20,13 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree.ElementTree import Element, ElementTree, SubElement
 
-# In the images as in the repository, the programs stand beside this folder.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "programs"))
-
-import program
 import selftest_cases
-from findings import Report, error
 from selftest_cases import Case, FailedError
+
+from megatron_eks.programs import program
+from megatron_eks.programs.findings import Report, error
 
 _TAIL_LINES = 20
 

@@ -24,7 +24,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 """What jobs start in each image."""
 
 _HERE = Path(__file__).resolve().parent
-_PROGRAMS = _HERE.parent / "programs"
+_OURS = "megatron_eks.programs"
 _SECONDS = 600
 _CLOSE = 1e-4
 """Losses of the same step on other numbers of ranks: sums in another order."""
@@ -85,7 +85,7 @@ def _imports(_: Path, image: str) -> None:
 
 def _starts(_: Path, image: str) -> None:
     for name in PROGRAMS[image]:
-        _run(sys.executable, _PROGRAMS / f"{name}.py", "--help")
+        _run(sys.executable, "-m", f"{_OURS}.{name}", "--help")
 
 
 def _prepares(folder: Path, _: str) -> None:
@@ -110,7 +110,7 @@ def _ddp(folder: Path, _: str) -> None:
 
 def _storage(folder: Path, _: str) -> None:
     words = ("--size-gib", "0.01", "--seconds", "1", "--processes", "2")
-    _run(sys.executable, _PROGRAMS / "storage_bench.py", "--directory", folder, *words)
+    _run(sys.executable, "-m", f"{_OURS}.storage_bench", "--directory", folder, *words)
 
 
 def _ranks(folder: Path, _: str) -> None:
@@ -130,7 +130,7 @@ def _round_trip(folder: Path, _: str) -> None:
 
 def _all_reduce(_: Path, __: str) -> None:
     words = ("--min-bytes", "1K", "--max-bytes", "1M", "--device", "cpu")
-    _run(*_torchrun(2), _PROGRAMS / "allreduce_bench.py", *words)
+    _run(*_torchrun(2), "-m", f"{_OURS}.allreduce_bench", *words)
 
 
 CASES: tuple[Case, ...] = (
@@ -156,9 +156,9 @@ def _prepared(folder: Path, workers: int) -> Path:
     if not out.with_suffix(".idx").exists():
         tokenizer = ("--tokenizer", _tokenizer(folder))
         words = ("--input", _corpus(folder), "--output-prefix", prefix, *tokenizer)
-        script = _PROGRAMS / "prepare_data.py"
-        _run(sys.executable, script, *words, "--append-eod", "--workers", workers)
-        _run(sys.executable, script, "--verify", out, *tokenizer)
+        start = (sys.executable, "-m", f"{_OURS}.prepare_data")
+        _run(*start, *words, "--append-eod", "--workers", workers)
+        _run(*start, "--verify", out, *tokenizer)
     return out
 
 
@@ -180,7 +180,7 @@ def _train(folder: Path, name: str, ranks: int, run: str, *, batch: int = 1) -> 
     file = folder / f"{run}.json"
     file.write_text(json.dumps(config))
     words = ("--config", file, "--device", "cpu")
-    _run(*_torchrun(ranks), _PROGRAMS / f"{name}.py", *words)
+    _run(*_torchrun(ranks), "-m", f"{_OURS}.{name}", *words)
     lines = (checkpoints / "metrics.jsonl").read_text().splitlines()
     steps = {each["step"]: float(each["loss"]) for each in map(json.loads, lines)}
     return [steps[step] for step in sorted(steps)]

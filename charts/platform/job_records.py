@@ -66,7 +66,7 @@ class JobRecords(cdk8s.Chart):
         )
 
     def _deployment(self) -> None:
-        program = (ROOT / "assets" / "programs" / _PROGRAM).read_text()
+        program = (ROOT / "megatron_eks" / "programs" / _PROGRAM).read_text()
         k8s.KubeConfigMap(self, "program", metadata=self._metadata, data={_PROGRAM: program})
         # The program is read once, so a new one must be a new pod.
         digest = hashlib.sha256(program.encode()).hexdigest()

@@ -53,6 +53,13 @@ GPUS: dict[str, Gpu] = {
     "RTX_6000": Gpu("RTX PRO 6000", 98304, 97239, (12, 0), None, None),
 }
 
+
+def gpu_named(name: str) -> Gpu | None:
+    """Return the GPU that CUDA calls so, whatever its memory; None: no instance here has one."""
+    words = re.split(r"\W", name)
+    return next((gpu for key, gpu in GPUS.items() if key.partition("_")[0] in words), None)
+
+
 # NVIDIA, CUDA Toolkit release notes: the first version whose compiler has the architecture. PyTorch
 # of an earlier one ends with "no kernel image is available for execution on the device".
 FIRST_CUDA = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}

@@ -4,6 +4,7 @@ To move a pin: `aws eks describe-addon-versions --kubernetes-version 1.36` and t
 named beside it.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -186,9 +187,9 @@ BASTION_INSTANCE_TYPE = "t3.micro"
 # CodeBuild", and aws-cdk-lib's LinuxBuildImage.AMAZON_LINUX_2023_6; read 2026-11).
 CODEBUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
 
-# What the training images are made of; the ARG defaults of assets/images/*/Dockerfile repeat these,
-# and a test compares them. Decision 43 has the evidence that upstream runs the sets together; the
-# gate in the build (assets/images/gate.py) compares them with the combinations known not to work.
+# What the training images are made of. Decision 43 has the evidence that upstream runs the sets
+# together; the gate in the build (assets/images/gate.py) compares them with the combinations known
+# not to work.
 #
 # NVIDIA's image for Megatron: Megatron core 0.19.1, Bridge 0.6.1, and everything they are compiled
 # against. Two public projects that train with it name this digest (read 2026-11).
@@ -215,3 +216,30 @@ EFA_INSTALLER_SHA256 = "cf2e9281a2328a243c76f911a490faed43ca0fecfe4733c25e34b2e9
 # The oldest NVIDIA driver in an EKS AMI release that this project names (awslabs/amazon-eks-ami;
 # newer releases have 595): what the images' CUDA has to run on.
 NODE_DRIVER_VERSION = "580.159.03"
+
+# What pods run as, and whose the shared directories are.
+POD_UID = 10001
+
+BUILD_ARGUMENTS: dict[str, Mapping[str, str]] = {
+    "megatron": {
+        "BASE_IMAGE": MEGATRON_BASE_IMAGE,
+        "EFA_INSTALLER_VERSION": EFA_INSTALLER_VERSION,
+        "EFA_INSTALLER_SHA256": EFA_INSTALLER_SHA256,
+        "MEGATRON_LM_TAG": MEGATRON_LM_TAG,
+        "MEGATRON_LM_COMMIT": MEGATRON_LM_COMMIT,
+        "NODE_DRIVER_VERSION": NODE_DRIVER_VERSION,
+        "POD_UID": str(POD_UID),
+    },
+    "fsdp": {
+        "BASE_IMAGE": FSDP_BASE_IMAGE,
+        "NODE_DRIVER_VERSION": NODE_DRIVER_VERSION,
+        "POD_UID": str(POD_UID),
+    },
+}
+"""Of the Dockerfiles in assets/images, by image."""
+
+
+if __name__ == "__main__":
+    # Constraints of `make lock`.
+    sys.stdout.write(f"megatron-core=={MEGATRON_CORE_VERSION}\n")
+    sys.stdout.write(f"megatron-bridge=={MEGATRON_BRIDGE_VERSION}\n")

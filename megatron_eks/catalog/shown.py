@@ -120,9 +120,9 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 """Options with any number of values."""
 
 WORDS = re.compile(
-    r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
+    r"--|-|sh|-euc|-f|-m|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|\d{1,3}"
-    r"|/etc/dcgm-exporter/[\w./-]+|/opt/(megatron-eks/programs|job-records)/\w+\.py"
+    r"|/etc/dcgm-exporter/[\w./-]+|/opt/job-records/\w+\.py|megatron_eks\.programs\.\w+"
 )
 """Programs that are started, and what stands between their arguments."""
 

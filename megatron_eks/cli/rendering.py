@@ -9,7 +9,7 @@ from pathlib import Path
 
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.errors import ConfigError, Finding, has_errors
-from megatron_eks.printable import guarded
+from megatron_eks.programs.printable import guarded
 from megatron_eks.project import Project, load_project, refuse_folder_of_another
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from megatron_eks.config.codes import Code
-from megatron_eks.printable import plain
+from megatron_eks.programs.printable import plain
 
 Path = tuple[str | int, ...]
 

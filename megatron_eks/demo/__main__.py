@@ -12,7 +12,7 @@ from megatron_eks.demo import picture
 from megatron_eks.demo.place import DemoError, Place
 from megatron_eks.demo.story import Story
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.printable import guarded
+from megatron_eks.programs.printable import guarded
 from megatron_eks.project import ROOT
 
 _FAILED, _INTERRUPTED = 1, 130

@@ -6,15 +6,17 @@ from pathlib import Path
 
 from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
 from annex.localcloud.kubernetes.kubelet.rootfs import Mount
-from megatron_eks.project import ASSETS, ROOT
+from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.project import ROOT
 
 _MEGATRON = Path(__file__).with_name("megatron")
 _STAND_INS = Path(__file__).with_name("standins")
-_PROGRAMS = "/opt/megatron-eks"
-_PATH = f"{_PROGRAMS}/standins:{_PROGRAMS}/python/bin:/usr/local/bin:/usr/bin:/bin"
+_OURS = "/opt/megatron-eks"
+_PACKAGES = f"{_OURS}/packages"
+_PATH = f"{_OURS}/standins:{_OURS}/python/bin:/usr/local/bin:/usr/bin:/bin"
 
 
-def torch(repository: str, programs: Path = ASSETS / "programs") -> Image:
+def torch(repository: str, package: Path = ROOT / "megatron_eks") -> Image:
     """Return the layout of an image with PyTorch and our programs."""
     # At a path of its own, whatever the checkout's is: a pod's volume at /tmp would hide one there.
     python = (ROOT / ".venv-programs").resolve()
@@ -22,14 +24,14 @@ def torch(repository: str, programs: Path = ASSETS / "programs") -> Image:
         repository,
         mounts=(
             *interpreter(python / "bin" / "python"),
-            Mount(str(python), f"{_PROGRAMS}/python", read_only=True),
-            Mount(str(programs), f"{_PROGRAMS}/programs", read_only=True),
+            Mount(str(python), f"{_OURS}/python", read_only=True),
+            Mount(str(package), f"{_PACKAGES}/{package.name}", read_only=True),
             _stand_ins("torch"),
         ),
         # As the Dockerfiles of assets/images have it.
-        environment={"PATH": _PATH, "HOME": "/tmp"},  # noqa: S108 -- the container's own
-        directory=_PROGRAMS,
-        user=10001,
+        environment={"PATH": _PATH, "HOME": "/tmp", "PYTHONPATH": _PACKAGES},  # noqa: S108 -- the container's own
+        directory=_OURS,
+        user=POD_UID,
         remedy="run: make programs",
     )
 
@@ -69,4 +71,4 @@ def _small(repository: str, stand_ins: str, *entrypoint: str) -> Image:
 
 
 def _stand_ins(name: str) -> Mount:
-    return Mount(str(_STAND_INS / name), f"{_PROGRAMS}/standins", read_only=True)
+    return Mount(str(_STAND_INS / name), f"{_OURS}/standins", read_only=True)

@@ -19,7 +19,7 @@ from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.project import ROOT
 
 _PYTHON = ROOT / ".venv-programs" / "bin" / "python"
-_PROGRAMS = ROOT / "assets" / "programs"
+_OURS = "megatron_eks.programs"
 _TRACKER = "latest_checkpointed_iteration.txt"
 _NAME, _ROLE = "techpulse", "Admin"
 
@@ -86,7 +86,7 @@ class Story:
         corpus.write_tokenizer(tokenizer)
         words = ("--input", data / "documents.jsonl", "--output-prefix", data / "documents")
         more = ("--tokenizer", tokenizer, "--append-eod")
-        self._prepare = self.place.begin(_PYTHON, _PROGRAMS / "prepare_data.py", *words, *more)
+        self._prepare = self.place.begin(_PYTHON, "-m", f"{_OURS}.prepare_data", *words, *more)
 
     def deploy(self) -> None:
         """Deploy all stacks with the cdk command line."""
@@ -133,7 +133,7 @@ class Story:
             inside = shared / Path(target).relative_to(jobs.SHARED)
             shutil.copytree(self.place.folder / name, inside, dirs_exist_ok=True)
         self._say(f"{self._documents} paragraphs of this project's own documents,")
-        self._say(f"{told['tokens']} tokens of one byte each, by prepare_data.py")
+        self._say(f"{told['tokens']} tokens of one byte each, by prepare_data")
 
     def train(self) -> None:
         """Start both jobs, and lose a rank of Megatron's in mid-run."""
@@ -211,8 +211,8 @@ class Story:
         return wait_for(what, found, seconds)
 
     def _sync(self, verb: str) -> dict[str, str]:
-        """Run checkpoint_sync.py for both jobs at once, and return what it said for each."""
-        sync = (_PYTHON, _PROGRAMS / "checkpoint_sync.py", verb)
+        """Run checkpoint_sync for both jobs at once, and return what it said for each."""
+        sync = (_PYTHON, "-m", f"{_OURS}.checkpoint_sync", verb)
         begun = {
             name: self.place.begin(
                 *sync, self._folder("checkpoints", name), f"s3://{jobs.BUCKET}/{name}"
@@ -242,7 +242,7 @@ class Story:
         def stopped() -> list[int]:
             if not between():
                 return []
-            found = self.place.ranks(pod, "train_megatron.py")
+            found = self.place.ranks(pod, f"{_OURS}.train_megatron")
             # Looked at once more where it stands: it might have saved again meanwhile, and have
             # computed nothing since that is computed twice.
             _signal(found, signal.SIGSTOP)

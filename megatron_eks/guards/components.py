@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
@@ -128,7 +129,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
     _RECORDER: (
         *_ONE,
-        (f"{_POD}securityContext runAsUser", (10001,), "it may not write beside the jobs' logs"),
+        (f"{_POD}securityContext runAsUser", (POD_UID,), "it may not write beside the jobs' logs"),
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), _NO_RECORD),
         (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), _NO_RECORD),
         (f"{_BOX}command", (["python3", f"{_FOLDER}/{_PROGRAM}"],), _NO_RECORD),

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
-from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
@@ -41,8 +41,7 @@ _SET = (
 )
 _CA = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _TRUST = tuple((each, r"/.+", "a proxy's certificate is refused", "the bundle") for each in _CA)
-_PROGRAMS = "/opt/megatron-eks/programs/"
-_SCRIPT = re.compile(r"/megatron-eks/.*\.py$")
+_OURS = PACKAGE.partition(".")[0]
 
 
 @manifest_guard
@@ -149,16 +148,18 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     words = [*pod.main["command"], *pod.main["args"]]
-    # `python3 record.py DIRECTORY DAYS` stands before what is started, then what finds a run id.
-    for name, count in (("record.py", 4), ("etcd_run_id.py", 2)):
-        words = words[count * (f"{_PROGRAMS}{name}" in [each.text for each in words[1:2]]) :]
-    at = next((n for n, e in enumerate(words) if _SCRIPT.search(e.text)), len(words))
-    name = words[at].text.removeprefix(_PROGRAMS) if words[at:] else ""
+    # `python3 -m RECORD DIRECTORY DAYS` stands before what is started, then what finds a run id.
+    for name, count in (("record", 5), ("etcd_run_id", 3)):
+        words = words[count * (f"{PACKAGE}.{name}" in [each.text for each in words[2:3]]) :]
+    at = next((n for n, e in enumerate(words) if e.text.startswith(_OURS)), len(words))
+    name = words[at].text.removeprefix(f"{PACKAGE}.") if words[at:] else ""
     if name not in PROGRAM_OPTIONS:
         for close in get_close_matches(name, PROGRAM_OPTIONS, 1, 0.8):
-            yield words[at], f"no program {name!r} in the images", f"name {_PROGRAMS}{close}"
+            yield words[at], f"no program {name!r} in the images", f"name {PACKAGE}.{close}"
         return
-    starts = "torchrun" if name.startswith("train_") or name == "allreduce_bench.py" else "python3"
+    if words[at - 1].text != "-m":
+        yield words[at - 1], f"{name} is started as a file, and is a module", "put -m before it"
+    starts = "torchrun" if name.startswith("train_") or name == "allreduce_bench" else "python3"
     again = "python3" in [each.text for each in words[1:at]]
     if words[0].text not in {starts, "sh", "bash"} or again:
         yield words[0], f"{words[0].raw!r} starts {name}", f"start it with {starts} alone"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
@@ -251,7 +252,7 @@ def users(manifests: Manifests) -> Iterator[Finding]:
             root, user, group = (pod.setting(container, key) for key in _USER)
             unproved = root.raw is True and not user.number
             found = f"runAsNonRoot and runAsUser {written(user.raw)}: the container does not start"
-            yield from report(Code.REFUSED_IN_POD, (unproved, user, found, "set it to 10001"))
+            yield from report(Code.REFUSED_IN_POD, (unproved, user, found, f"set it to {POD_UID}"))
             found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
             lost = user.number and group.number is None
             yield from warn(Code.FILE_OWNERS, (lost, group, found, f"set it to {user.raw}"))

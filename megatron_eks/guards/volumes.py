@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from megatron_eks.catalog.environment_folders import WRITTEN
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
@@ -19,6 +20,7 @@ _OF_THE_IMAGE = re.compile(r"/(opt|usr|bin|sbin|lib|lib64|proc|sys|dev|home|root
 _PATH = re.compile(r"/[\w.-]+(/[\w.%-]+)*/?")
 _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|directory|target).*")
 _OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7](?: (?:take|make|pass)(?: /\S+)+)+"
+_OWNED = f"write {POD_UID}:{POD_UID} 0770 take ..."
 _ROOT, _RUNS = "only root may give a directory to somebody", ["sh", "-euc"]
 _TMP = "/tmp"  # noqa: S108 -- in the pod
 _SHARED: tuple[Row, ...] = (
@@ -142,7 +144,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
         words = re.fullmatch(_OWNERS, " ".join(args.texts))
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
-        yield from report(_DIRECTORY, (not right, args, found, "write 10001:10001 0770 take ..."))
+        yield from report(_DIRECTORY, (not right, args, found, _OWNED))
         for pod in (e for e in manifests.pods if words and e.owner.kind in JOBS):
             at = mounted(pod, pod.main, _CLAIM)
             for key, wanted in (words.groupdict() if at and words else {}).items():

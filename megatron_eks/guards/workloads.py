@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
@@ -33,6 +34,7 @@ _RESTARTS = "a container that fails is not started again, or always is"
 _INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 _OWN = ("replicas", "role")
+_RECORD = ["python3", "-m", f"{PACKAGE}.record"]
 _OPERATOR, _KEPT = "the operator knows no other", "failed pods keep their GPUs"
 _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETION_INDEX)"
 
@@ -160,9 +162,9 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
-        words, logs = pod.main["command"], f"[^ ]+/record.py /[^ ]+/logs/{job.name} [1-9][0-9]*"
-        kept = re.fullmatch(f"python3 {logs}", " ".join(words.texts[:4]))
-        found = "not python3 record.py /shared/logs/JOB DAYS first: nobody learns why it ended"
+        words, logs = pod.main["command"], f"/[^ ]+/logs/{job.name} [1-9][0-9]*"
+        kept = words.texts[:3] == _RECORD and re.fullmatch(logs, " ".join(words.texts[3:5]))
+        found = f"not {' '.join(_RECORD)} /shared/logs/JOB DAYS first: nobody learns why it ended"
         yield from warn(Code.IDLE, (ours and not kept, words, found, "begin the command so"))
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS

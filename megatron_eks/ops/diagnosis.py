@@ -16,7 +16,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.ops.output import count, formatted, paragraph
 from megatron_eks.ops.support.text import without_secrets
-from megatron_eks.printable import plain
+from megatron_eks.programs.printable import plain
 
 SCHEMA_VERSION = 1
 _SHOWN = 300

@@ -2,7 +2,7 @@
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import FAILED
-from megatron_eks.printable import plain
+from megatron_eks.programs.printable import plain
 
 
 class Failure(Exception):  # noqa: N818 -- it reads as what happened, like Finding

@@ -9,7 +9,7 @@ import yaml
 
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.printable import plain, printable
+from megatron_eks.programs.printable import plain, printable
 
 _WIDTH = 80
 

@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import Protocol
 
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
-from megatron_eks.project import ASSETS, ROOT
+from megatron_eks.project import ROOT
 
-_PROGRAMS = ASSETS / "programs"
 _END_SECONDS = 60
 # What the environment of this command line does not have.
 _NEEDS = {"prepare_data": "numpy"}
@@ -54,7 +54,7 @@ class Place(Protocol):
     """As people call files there."""
 
     def run(self, program: str, args: Sequence[str], tell: Tell) -> Ended:
-        """Run a program of assets/programs to its end; `tell` gets all lines but the last."""
+        """Run one of our programs to its end; `tell` gets all lines but the last."""
         ...
 
 
@@ -71,8 +71,8 @@ class Here:
         with (
             interruptible(),
             subprocess.Popen(  # noqa: S603 -- this project's own program
-                [_python(program), str(_PROGRAMS / f"{program}.py"), *args],
-                env=dict(self._environment),
+                [_python(program), "-m", f"{PACKAGE}.{program}", *args],
+                env={**self._environment, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if tell is None else None,

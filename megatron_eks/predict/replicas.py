@@ -25,7 +25,7 @@ Loss = Literal["whole", "pieces"]
 # Of each logit: bf16, and three times fp32 (its copy, whose place the gradient takes, the log
 # softmax, and the gradient of that), which are alive together.
 _WHOLE_BYTES_PER_ENTRY = _BF16 + 3 * _FP32
-# Compiled: logits, their gradient, and one product on the way (assets/programs/trainer_loss.py).
+# Compiled: logits, their gradient, and one product on the way (programs/trainer/loss.py).
 _PIECE_BYTES_PER_ENTRY, _PIECE_TOKENS = 3 * _BF16, 4096
 
 ONE_GPU = Layout(tensor=1, pipeline=1, context=1, data=1)

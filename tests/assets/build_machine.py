@@ -7,9 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from megatron_eks.build_context import stage
 from megatron_eks.plan.cluster.builds import PHASES, buildspec
 
-ASSETS = Path(__file__).parents[2] / "assets"
+ROOT = Path(__file__).parents[2]
+ARGUMENTS = {"POD_UID": "10001"}
 REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 REPOSITORY = f"{REGISTRY}/megatron-training"
 TAG = "0123456789abcdef0123"
@@ -80,6 +82,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        stage(ROOT, "megatron", folder / "source")
         programs = folder / "bin"
         programs.mkdir()
         for name in ("aws", "docker", "podman"):
@@ -97,20 +100,26 @@ class Machine:
         found: dict[str, str] = json.loads((self.folder / "tags").read_text())
         return found
 
-    def exported(self, source: Path = ASSETS) -> str:
+    def exported(self, source: Path | None = None) -> str:
         """Return what CodeBuild would keep of the last build, by the buildspec's last command."""
-        spec = json.loads(buildspec("assets" if (source / "assets").is_dir() else ""))
+        spec = json.loads(buildspec())
         (variable,) = spec["env"]["exported-variables"]
         command = spec["phases"]["post_build"]["commands"][-1]
         done = self._run(f'{command}; printf %s "${variable}"', "{}", source, {})
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def run(self, build_args: str = "{}", *, source: Path = ASSETS, **environment: str) -> Build:
+    def run(
+        self,
+        build_args: str = json.dumps(ARGUMENTS),
+        *,
+        source: Path | None = None,
+        **environment: str,
+    ) -> Build:
         """Run the phases as CodeBuild does: the last one whatever became of the second."""
         calls = self.folder / "calls"
         calls.unlink(missing_ok=True)
-        spec = json.loads(buildspec("assets" if (source / "assets").is_dir() else ""))
+        spec = json.loads(buildspec())
         done: list[subprocess.CompletedProcess[str]] = []
         phases: dict[str, int] = {}
         for name, phase in spec["phases"].items():
@@ -132,7 +141,7 @@ class Machine:
         )
 
     def _run(
-        self, command: str, build_args: str, source: Path, environment: dict[str, str]
+        self, command: str, build_args: str, source: Path | None, environment: dict[str, str]
     ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(  # noqa: S603 -- the build under test
             ["/bin/sh", "-c", command],
@@ -148,7 +157,7 @@ class Machine:
                 "HOME": os.environ.get("HOME", "/"),
                 **environment,
             },
-            cwd=source,
+            cwd=source or self.folder / "source",
             capture_output=True,
             text=True,
             check=False,

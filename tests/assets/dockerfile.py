@@ -40,9 +40,9 @@ def pairs(instruction: Instruction) -> dict[str, str]:
 
 
 def merged(instructions: list[Instruction], name: str) -> dict[str, str]:
-    """Return the assignments of all instructions of one name; the first default of an ARG stays."""
+    """Return the assignments of all instructions of one name; the first of a name counts."""
     found: dict[str, str] = {}
     for instruction in instructions:
         if instruction.name == name:
-            found = pairs(instruction) | {key: value for key, value in found.items() if value}
+            found = pairs(instruction) | found
     return found

@@ -11,7 +11,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import gate as program_under_test
-from findings import Report
+
+from megatron_eks.programs.findings import Report
 
 GATE = Path(__file__).parents[2] / "assets" / "images" / "gate.py"
 
@@ -44,7 +45,7 @@ def gate_process(*arguments: object) -> Ended:
     """Run the gate as a program."""
     done = subprocess.run(  # noqa: S603 -- the program under test
         [sys.executable, str(GATE), *map(str, arguments)],
-        env={"PATH": os.environ["PATH"]},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(GATE.parents[2])},
         capture_output=True,
         text=True,
         check=False,

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.build_context import content_tag
-from tests.assets.build_machine import DIGEST, OTHER, PASSWORD, REGISTRY, REPOSITORY, TAG, Machine
+from megatron_eks.build_context import content_tag, stage
+from tests.assets.build_machine import (
+    ARGUMENTS,
+    DIGEST,
+    OTHER,
+    PASSWORD,
+    REGISTRY,
+    REPOSITORY,
+    TAG,
+    Machine,
+)
 
 pytestmark = pytest.mark.tools
 
@@ -27,7 +36,9 @@ def test_image_is_built_tested_and_pushed_under_its_tag(machine):
     assert build.succeeded, build.err
     login, make, test, push = build.commands("docker")
     assert login == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
-    assert make == ["build", "--file", "./images/megatron/Dockerfile", "--tag", IMAGE, "."]
+    dockerfile = "./assets/images/megatron/Dockerfile"
+    arguments = ["--build-arg", "POD_UID=10001"]
+    assert make == ["build", *arguments, "--file", dockerfile, "--tag", IMAGE, "."]
     assert test[:2] == ["run", "--rm"]
     assert push == ["push", IMAGE]
     assert build.out.splitlines()[-1] == f"digest: {DIGEST}"
@@ -106,6 +117,7 @@ def test_what_is_no_digest_is_refused(machine, variable):
 )
 def test_build_arguments_reach_docker_as_they_are(machine, build_args):
     """No shell reads a value again."""
+    build_args = ARGUMENTS | build_args
     build = machine.run(json.dumps(build_args))
     assert build.succeeded
     command = build.commands("docker")[1]
@@ -148,7 +160,7 @@ def test_refused_question_is_shown(machine):
 
 def test_build_arguments_are_not_logged(machine):
     """A log is read by more people than a template."""
-    build = machine.run('{"A": "visible-only-to-docker"}')
+    build = machine.run(json.dumps(ARGUMENTS | {"A": "visible-only-to-docker"}))
     assert "visible-only-to-docker" not in build.out + build.err
 
 
@@ -165,7 +177,7 @@ def test_without_a_recorded_image_every_layer_is_built(machine):
     machine.has(cache=OTHER)
     command = machine.run(CACHE="registry").commands("docker")[1]
     assert "--cache-from" not in command
-    assert command[1:3] == ["--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+    assert command[3:5] == ["--build-arg", "BUILDKIT_INLINE_CACHE=1"]
 
 
 # Tags beside that of the content
@@ -243,11 +255,11 @@ def test_a_strategy_without_its_value_says_where_it_comes_from(machine, strategy
 
 
 def test_a_checkout_is_built_when_it_is_what_was_deployed(machine):
-    """The tag is computed again from the files that git brought, and the context is assets/."""
-    tag = content_tag(CHECKOUT / "assets", "megatron", {"A": "1"})
-    build = machine.run('{"A": "1"}', source=CHECKOUT, IMAGE_TAG=tag)
+    """The tag is computed again from the files that git brought, and the context has them alone."""
+    tag = content_tag(CHECKOUT, "megatron", ARGUMENTS | {"A": "1"})
+    build = machine.run(json.dumps(ARGUMENTS | {"A": "1"}), source=CHECKOUT, IMAGE_TAG=tag)
     assert build.succeeded, build.err
-    assert build.commands("docker")[1][-1] == "assets"
+    assert build.commands("docker")[1][-1] != str(CHECKOUT)
     assert build.commands("docker")[-1] == ["push", f"{REPOSITORY}:{tag}"]
 
 
@@ -256,13 +268,13 @@ def test_another_commit_than_the_deployed_one_is_not_built_by_hand(machine):
     build = machine.run(source=CHECKOUT)
     assert not build.succeeded
     assert build.calls == []
-    assert content_tag(CHECKOUT / "assets", "megatron", {}) in build.err
+    assert content_tag(CHECKOUT, "megatron", ARGUMENTS) in build.err
     assert TAG in build.err
 
 
 def test_a_push_builds_what_was_pushed_under_its_own_tag(machine):
     """The webhook's reason is the new commit; its version is the checkout's own."""
-    tag = content_tag(CHECKOUT / "assets", "megatron", {})
+    tag = content_tag(CHECKOUT, "megatron", ARGUMENTS)
     trigger = {"CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "TAG_STRATEGY": "semantic"}
     build = machine.run(source=CHECKOUT, WEBHOOK_BRANCH="main", **trigger)
     assert build.succeeded, build.err
@@ -278,14 +290,13 @@ def test_a_variable_of_a_webhook_does_not_excuse_another_commit(machine, branch)
 
 
 def test_a_checkout_runs_no_code_that_its_content_does_not_hold(machine, tmp_path):
-    """The record of a build vouches for assets/ and one file; a commit may bring others."""
+    """The record of a build vouches for its files and one more; a commit may bring others."""
     source = tmp_path / "checkout"
-    shutil.copytree(CHECKOUT / "assets", source / "assets")
-    (source / "megatron_eks").mkdir()
+    stage(CHECKOUT, "megatron", source)
     shutil.copy(CHECKOUT / "megatron_eks" / "build_context.py", source / "megatron_eks")
-    for name in ("hashlib", "fnmatch", "megatron_eks/__init__"):
+    for name in ("hashlib", "fnmatch", "megatron_eks/json"):
         (source / f"{name}.py").write_text("raise SystemExit('code of somebody else')")
-    tag = content_tag(CHECKOUT / "assets", "megatron", {})
+    tag = content_tag(CHECKOUT, "megatron", ARGUMENTS)
     build = machine.run(source=source, IMAGE_TAG=tag)
     assert build.succeeded, build.err
 

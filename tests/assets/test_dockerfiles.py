@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -13,28 +14,13 @@ from megatron_eks.catalog import pins
 from megatron_eks.catalog.environment import Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.plan.cluster.images import REPOSITORIES
-from megatron_eks.plan.cluster.storage import POD_UID
-from megatron_eks.plan.jobs.job import PROGRAMS
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
 
-ASSETS = Path(__file__).parents[2] / "assets"
+ROOT = Path(__file__).parents[2]
+ASSETS = ROOT / "assets"
 MEGATRON = ASSETS / "images" / "megatron"
 HASH = "--hash=sha256:[0-9a-f]{64}"
 
-ARGUMENTS = {
-    "megatron": {
-        "BASE_IMAGE": pins.MEGATRON_BASE_IMAGE,
-        "EFA_INSTALLER_VERSION": pins.EFA_INSTALLER_VERSION,
-        "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
-        "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
-        "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
-        "NODE_DRIVER_VERSION": pins.NODE_DRIVER_VERSION,
-    },
-    "fsdp": {
-        "BASE_IMAGE": pins.FSDP_BASE_IMAGE,
-        "NODE_DRIVER_VERSION": pins.NODE_DRIVER_VERSION,
-    },
-}
 # What every Docker engine's own frontend knows; others need one from a registry.
 KNOWN = {"ARG", "FROM", "SHELL", "RUN", "ENV", "COPY", "WORKDIR", "USER", "LABEL"}
 
@@ -56,9 +42,9 @@ def rests(instructions: list[Instruction], name: str) -> list[str]:
     return [instruction.rest for instruction in instructions if instruction.name == name]
 
 
-def test_defaults_are_the_pins(image, instructions):
-    """A version stands in pins.py; the Dockerfile repeats it for people who build by hand."""
-    assert merged(instructions, "ARG") == ARGUMENTS[image]
+def test_arguments_are_the_pins(image, instructions):
+    """A version stands in pins.py, and a build by hand that lacks it ends at once."""
+    assert merged(instructions, "ARG") == dict.fromkeys(pins.BUILD_ARGUMENTS[image], "")
 
 
 def test_instructions_are_known(instructions):
@@ -69,17 +55,17 @@ def test_instructions_are_known(instructions):
 def test_base_is_an_argument_and_pinned(image, instructions):
     """One stage on one base image, which has an exact tag, and a digest where one is known."""
     assert rests(instructions, "FROM") == ["${BASE_IMAGE}"]
-    tag = ARGUMENTS[image]["BASE_IMAGE"].partition("@")[0].rpartition(":")[2]
+    tag = pins.BUILD_ARGUMENTS[image]["BASE_IMAGE"].partition("@")[0].rpartition(":")[2]
     assert re.search(r"\d", tag)
     assert "latest" not in (ASSETS / "images" / image / "Dockerfile").read_text()
 
 
 def test_runs_as_the_pods_user(instructions):
     """Kubernetes checks runAsNonRoot by number, and the set-up of /shared gives it that number."""
-    assert rests(instructions, "USER") == [str(POD_UID)]
+    assert rests(instructions, "USER") == ["${POD_UID}"]
     (create,) = [rest for rest in rests(instructions, "RUN") if "useradd" in rest]
-    assert f"--gid {POD_UID}" in create
-    assert f"--uid {POD_UID}" in create
+    assert '--gid "${POD_UID}"' in create
+    assert '--uid "${POD_UID}"' in create
 
 
 def test_environment_breaks_no_run(image, instructions):
@@ -99,16 +85,13 @@ def test_no_secret_is_asked_for(instructions):
 
 
 def test_copies_exist_in_the_build_context(image, instructions):
-    """Every COPY finds a file in what CodeBuild gets, and the programs land where jobs look."""
-    files = [path.relative_to(ASSETS) for path in context_files(ASSETS, image)]
-    targets = {}
-    for rest in rests(instructions, "COPY"):
-        source, target = rest.split()
-        assert any(path.match(source) for path in files), source
-        targets[source] = target
-    assert targets["programs/*.py"] == f"{PROGRAMS}/"
-    # The gate looks for the programs beside its own folder.
-    assert targets["images/*.py"] == f"{Path(PROGRAMS).parent}/images/"
+    """Every COPY finds files in what CodeBuild gets, and the programs land where Python looks."""
+    files = [str(path.relative_to(ROOT)) for path in context_files(ROOT, image)]
+    targets = dict(rest.split() for rest in rests(instructions, "COPY"))
+    for source in targets:
+        assert any(fnmatch(file, f"{source}*") for file in files), source
+    assert targets["megatron_eks"] == "${PYTHONPATH}/megatron_eks"
+    assert targets["assets/images/*.py"] == "/opt/megatron-eks/images/"
 
 
 def test_shell_is_strict_and_commands_parse(instructions):
@@ -216,7 +199,7 @@ def test_base_image_keeps_its_own_builds():
     assert {"megatron-core", "megatron-bridge"} <= known.keys()
     locked = megatron_lock()
     for name, each in known.items():
-        assert (each["version"], each["requires-dist"]) == (locked[name], [])
+        assert (each.get("version", locked[name]), each["requires-dist"]) == (locked[name], [])
     theirs = {"torch", "numpy", "protobuf", "transformers", "transformer-engine", "triton"}
     assert not theirs & locked.keys()
 

@@ -3,12 +3,10 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import gate as gate_program
 import image_probe
 import pytest
-from efa_system import System
 
-from megatron_eks.catalog.environment import POLICIES, Verdict
+from megatron_eks.programs.checks.efa_system import System
 from tests.assets.gate_run import gate
 
 DEBIAN = """# EFA installer version: 1.49.0
@@ -132,17 +130,6 @@ def test_nccl_s_own_file_counts_as_well(image):
 def test_what_libraries_do_anyway_is_no_finding(image):
     """A base image may write a default out."""
     assert image.judged(NCCL_P2P_DISABLE="0", CUDA_LAUNCH_BLOCKING="0").code == 0
-
-
-def test_the_refused_variables_are_the_catalogue_s():
-    """One policy; an image is for every type, so it hides no device and sets nothing idle."""
-    refused, idle = (
-        {name for name, policy in POLICIES.items() if policy.verdict is verdict}
-        for verdict in (Verdict.REFUSED, Verdict.NO_EFFECT)
-    )
-    rest = gate_program.REFUSED - refused
-    assert refused <= gate_program.REFUSED
-    assert rest - idle == {"FI_EFA_IFACE", "FI_EFA_USE_DEVICE_RDMA"}
 
 
 def test_a_machine_that_is_no_image_is_refused_with_everything_it_lacks():

@@ -2,16 +2,18 @@
 
 import json
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 import selftest_cases
 
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.plan.cluster.images import LEVELS, REPOSITORIES
-from megatron_eks.project import ASSETS, ROOT
+from megatron_eks.project import ROOT
 
-SELFTEST = ASSETS / "images" / "selftest.py"
+SELFTEST = ROOT / "assets" / "images" / "selftest.py"
 PYTHON = ROOT / ".venv-programs" / "bin" / "python"
 
 
@@ -69,7 +71,7 @@ def test_every_image_has_programs_that_exist():
     """What a job starts is started once in the build."""
     assert selftest_cases.PROGRAMS.keys() == REPOSITORIES.keys()
     for names in selftest_cases.PROGRAMS.values():
-        assert all((ASSETS / "programs" / f"{name}.py").is_file() for name in names)
+        assert all(find_spec(f"{PACKAGE}.{name}") for name in names)
 
 
 def test_a_command_that_never_ends_is_ended(monkeypatch):

@@ -33,6 +33,7 @@ _NOT_DRAWN = (
     "megatron_eks/demo/megatron/",
     "megatron_eks/ops/contexts.py",
     "megatron_eks/ops/kustomized.py",
+    "megatron_eks/programs/",
     "megatron_eks/rules/",
 )
 _SECONDS = 60

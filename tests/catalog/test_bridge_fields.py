@@ -2,11 +2,11 @@
 
 import subprocess
 
-import bridge_config
 import pytest
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, FIELDS, VERSION
 from megatron_eks.plan.jobs.options.recipes import PLANNED
+from megatron_eks.programs.start import bridge_config
 from megatron_eks.project import ROOT
 from tests.programs.bridge_job import JOB
 from tests.programs.prepare_files import PYTHON

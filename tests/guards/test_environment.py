@@ -1,8 +1,10 @@
 """Variables, options of programs, and secrets in plain text."""
 
+from importlib.util import find_spec
+
 import pytest
 
-from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.project import ROOT
 from tests.guards.slips import ABSENT, in_manifest
@@ -98,8 +100,9 @@ def test_words_about_secrets_are_right():
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        (_FETCH, f"{_BOX} command 5", "/opt/megatron-eks/programs/fetsh.py", Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} command 4", "torchrun", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 7", "megatron_eks.programs.fetsh", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 6", "-u", Code.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 5", "torchrun", Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", lambda old: [old[0], *old], Code.TRAINING_FLAG),
         (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
         (_CONFIG, "data", {"train.json": "{}"}, Code.MISSING_OBJECT),
@@ -117,7 +120,8 @@ def test_other_arguments_are_right():
 
 def test_the_options_are_those_of_the_programs():
     """Each option stands in the sources of the programs."""
-    sources = "".join(each.read_text() for each in (ROOT / "assets" / "programs").glob("*.py"))
+    folder = ROOT / "megatron_eks" / "programs"
+    sources = "".join(each.read_text() for each in folder.rglob("*.py"))
     for program, options in PROGRAM_OPTIONS.items():
-        assert (ROOT / "assets" / "programs" / program).is_file()
+        assert find_spec(f"{PACKAGE}.{program}")
         assert [e for e in options.split() if f'"{e.rstrip("=!")}"' not in sources] == []

@@ -1,32 +1,38 @@
 """An image's tag follows its build context: every change of content, and nothing else."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
-import aws_cdk as cdk
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from megatron_eks.build_context import asset_excludes, content_tag, context_files
+from megatron_eks.build_context import content_tag, context_files, stage
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
 from megatron_eks.plan.cluster.images import REPOSITORIES
 
 # Each example writes files, which takes its time on a busy machine.
 SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-ASSETS = Path(__file__).parents[2] / "assets"
+ROOT = Path(__file__).parents[2]
 
 CONTEXT = {
-    "images/megatron/Dockerfile": b"FROM a@sha256:b\n",
-    "images/megatron/patches/one.patch": b"+",
-    "images/gate.py": b"print()\n",
-    "programs/train_megatron.py": b"print()\n",
-    "codebuild/build_image.py": b"print()\n",
+    "assets/images/megatron/Dockerfile": b"FROM a@sha256:b\n",
+    "assets/images/megatron/patches/one.patch": b"+",
+    "assets/images/gate.py": b"print()\n",
+    "assets/codebuild/build_image.py": b"print()\n",
+    "megatron_eks/__init__.py": b"",
+    "megatron_eks/catalog/models.py": b"PRESETS = {}\n",
+    "megatron_eks/programs/trainer/model.py": b"print()\n",
 }
 OTHERS = {
-    "images/fsdp/Dockerfile": b"FROM c\n",
-    "images/fsdp/gate.py": b"",
-    "images/notes.md": b"",
-    "dashboards/gpu.json": b"{}",
+    "assets/images/fsdp/Dockerfile": b"FROM c\n",
+    "assets/images/fsdp/gate.py": b"",
+    "assets/images/notes.md": b"",
+    "megatron_eks/catalog/instances.py": b"",
+    "megatron_eks/catalog/prices.txt": b"p5.48xlarge 55.04\n",
+    "megatron_eks/project.py": b"",
     "README.md": b"# Assets\n",
 }
 JUNK = (
@@ -43,14 +49,19 @@ JUNK = (
     "train_megatron.swp",
     "Thumbs.db",
 )
-FOLDERS = ("images/megatron", "images/megatron/patches", "programs", "codebuild")
+FOLDERS = (
+    "assets/images/megatron",
+    "assets/images/megatron/patches",
+    "assets/codebuild",
+    "megatron_eks/programs",
+)
 
 paths = st.sampled_from(sorted(CONTEXT))
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 
 
 def write(root: Path, files: dict[str, bytes]) -> Path:
-    """Write a folder of assets."""
+    """Write a checkout."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,8 +76,8 @@ def tag(root: Path, **build_args: str) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a folder of assets."""
-    return write(tmp_path / "assets", CONTEXT | OTHERS)
+    """Return a checkout."""
+    return write(tmp_path / "checkout", CONTEXT | OTHERS)
 
 
 @settings(SLOW_DISK)
@@ -86,7 +97,7 @@ def test_equal_contexts_have_equal_tags(tmp_path_factory, order, args):
 @given(path=paths, content=st.binary())
 def test_every_byte_counts(tmp_path_factory, path, content):
     """Other content of any file is another tag."""
-    root = write(tmp_path_factory.mktemp("assets"), CONTEXT)
+    root = write(tmp_path_factory.mktemp("checkout"), CONTEXT)
     before = tag(root)
     (root / path).write_bytes(content)
     assert (tag(root) == before) is (content == CONTEXT[path])
@@ -96,7 +107,7 @@ def test_every_byte_counts(tmp_path_factory, path, content):
 @given(folder=st.sampled_from(FOLDERS), name=names, content=st.binary(max_size=4))
 def test_every_name_counts(tmp_path_factory, folder, name, content):
     """A file more, even an empty one, is another tag, and so is another name for it."""
-    root = write(tmp_path_factory.mktemp("assets"), CONTEXT)
+    root = write(tmp_path_factory.mktemp("checkout"), CONTEXT)
     without = tag(root)
     path = root / folder / name
     path.write_bytes(content)
@@ -109,7 +120,7 @@ def test_every_name_counts(tmp_path_factory, folder, name, content):
 @given(path=paths)
 def test_executable_bit_counts(tmp_path_factory, path):
     """A program that may not be run is another image; other permissions are the machine's."""
-    root = write(tmp_path_factory.mktemp("assets"), CONTEXT)
+    root = write(tmp_path_factory.mktemp("checkout"), CONTEXT)
     (root / path).chmod(0o644)
     before = tag(root)
     (root / path).chmod(0o600)
@@ -122,21 +133,25 @@ def test_executable_bit_counts(tmp_path_factory, path):
 @given(first=st.dictionaries(names, names), second=st.dictionaries(names, names))
 def test_build_arguments_count(tmp_path_factory, first, second):
     """Tags are equal exactly where the build arguments are."""
-    root = write(tmp_path_factory.mktemp("assets"), CONTEXT)
+    root = write(tmp_path_factory.mktemp("checkout"), CONTEXT)
     equal = content_tag(root, "megatron", first) == content_tag(root, "megatron", second)
     assert equal is (first == second)
 
 
 def test_content_cannot_move_between_files(tmp_path):
     """The same bytes with another boundary are another context."""
-    first = write(tmp_path / "a", CONTEXT | {"programs/a.py": b"12", "programs/b.py": b"3"})
-    second = write(tmp_path / "b", CONTEXT | {"programs/a.py": b"1", "programs/b.py": b"23"})
+    first = write(
+        tmp_path / "a", CONTEXT | {f"{FOLDERS[3]}/a.py": b"12", f"{FOLDERS[3]}/b.py": b"3"}
+    )
+    second = write(
+        tmp_path / "b", CONTEXT | {f"{FOLDERS[3]}/a.py": b"1", f"{FOLDERS[3]}/b.py": b"23"}
+    )
     assert tag(first) != tag(second)
 
 
 def test_link_is_hashed_as_a_link(root):
     """A link to the same content elsewhere is not the file."""
-    path = root / "programs" / "train_megatron.py"
+    path = root / "megatron_eks" / "programs" / "trainer" / "model.py"
     before = tag(root)
     path.rename(root / "train.py")
     path.symlink_to(root / "train.py")
@@ -157,7 +172,7 @@ def test_junk_does_not_count(root, folder, name):
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
 def test_what_the_image_does_not_need_does_not_count(root, name):
-    """Another image's Dockerfile makes no new image of this one."""
+    """Neither another image's Dockerfile nor a price makes a new image of this one."""
     before = tag(root)
     (root / name).write_bytes(b"changed")
     assert tag(root) == before
@@ -165,7 +180,7 @@ def test_what_the_image_does_not_need_does_not_count(root, name):
 
 def test_each_image_has_its_own_tag():
     """Tags of the real images are twenty hexadecimal digits, and differ."""
-    tags = {content_tag(ASSETS, image, {}) for image in REPOSITORIES}
+    tags = {content_tag(ROOT, image, {}) for image in REPOSITORIES}
     assert len(tags) == len(REPOSITORIES)
     assert all(len(value) == 20 and int(value, 16) >= 0 for value in tags)
 
@@ -176,34 +191,28 @@ def test_unknown_image_is_an_error(root):
         content_tag(root, "megatorn", {})
 
 
-def staged(root: Path, image: str, out: Path) -> list[str]:
-    """Stage an asset as the Images stack does, and return its files."""
-    app = cdk.App(outdir=str(out), analytics_reporting=False)
-    staging = cdk.AssetStaging(
-        cdk.Stack(app, "Stack"),
-        "Asset",
-        source_path=str(root),
-        exclude=list(asset_excludes(image)),
-        asset_hash="tag",
-        asset_hash_type=cdk.AssetHashType.CUSTOM,
-    )
-    place = Path(staging.absolute_staged_path)
-    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
-
-
-def test_asset_holds_what_is_hashed(root, tmp_path):
-    """CodeBuild gets the files that the tag speaks of, and no others."""
-    for folder in (*FOLDERS, "dashboards", "."):
-        write(root / folder, dict.fromkeys(JUNK, b"junk"))
-    write(root, {"programs/images/deep/programs.py": b"", "images/fsdp/programs/a.py": b""})
-    expected = [str(path.relative_to(root)) for path in context_files(root, "megatron")]
-    assert expected == sorted([*CONTEXT, "programs/images/deep/programs.py"])
-    assert staged(root, "megatron", tmp_path / "out") == expected
-
-
 @pytest.mark.parametrize("image", sorted(REPOSITORIES))
-def test_asset_of_a_real_image_holds_what_is_hashed(image, tmp_path):
-    """The same for the folder in this repository."""
-    expected = [str(path.relative_to(ASSETS)) for path in context_files(ASSETS, image)]
-    assert f"images/{image}/Dockerfile" in expected
-    assert staged(ASSETS, image, tmp_path / "out") == expected
+def test_what_is_staged_is_what_is_hashed(image, root, tmp_path):
+    """CodeBuild gets the files that the tag speaks of, and no others, here and in this checkout."""
+    write(root / "megatron_eks/programs", dict.fromkeys(JUNK, b"junk"))
+    for source in (root, ROOT):
+        folder = tmp_path / f"staged-{source.name}"
+        stage(source, image, folder)
+        found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+        assert found == {path.relative_to(source) for path in context_files(source, image)}
+        assert content_tag(folder, image, {}) == content_tag(source, image, {})
+
+
+def test_programs_start_from_what_images_have(tmp_path):
+    """No program imports anything of ours that an image has not."""
+    stage(ROOT, "megatron", tmp_path)
+    for name in PROGRAM_OPTIONS:
+        done = subprocess.run(  # noqa: S603 -- our own program
+            [sys.executable, "-m", f"{PACKAGE}.{name}", "--help"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 or "torch" in done.stderr, done.stderr

@@ -73,7 +73,7 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
 def main() -> None:
     """Take one step, for both models."""
     step = sys.argv[1]
-    sys.path[:0] = [str(ROOT / "assets/programs"), str(ROOT / "megatron_eks/demo/megatron")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "megatron_eks/demo/megatron")]
     if step == "train":
         # The pods of conversions have no GPU, so there nothing may answer for one.
         importlib.import_module("cpu_torch")
@@ -116,11 +116,12 @@ def _refused(root: Path) -> dict[str, Any]:
 
 def _recipe(root: Path) -> dict[str, Any]:
     """Build the shipped job's recipe as train_bridge does, and one with overrides."""
-    import bridge_config
-    import train_bridge
     from megatron.bridge import AutoBridge, recipes
     from megatron.bridge.training.mixed_precision import get_mixed_precision_config
     from transformers import LlamaConfig
+
+    from megatron_eks.programs import train_bridge
+    from megatron_eks.programs.start import bridge_config
 
     job = json.loads((root / "job.json").read_text())
     folder = root / "llama-3.1-8b"
@@ -146,12 +147,13 @@ def _recipe(root: Path) -> dict[str, Any]:
 
 def _train(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
     """Load into two tensor parallel ranks, train, and save as they stand."""
-    import conversion_check
     import torch
     from megatron.bridge import AutoBridge
     from megatron.core import parallel_state
     from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region
     from megatron.core.tensor_parallel.random import initialize_rng_tracker
+
+    from megatron_eks.programs.convert import check
 
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo")
@@ -159,11 +161,11 @@ def _train(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
         initialize_rng_tracker(inference_rng_tracker=True, force_reset=True)
     checkpoint = root / "megatron" / "iter_0000000"
     bridge = AutoBridge.from_auto_config(str(checkpoint), str(root / "hf"))
-    model = conversion_check.plain_model(bridge, checkpoint, tensor_model_parallel_size=2)
+    model = check.plain_model(bridge, checkpoint, tensor_model_parallel_size=2)
 
     def logits() -> Any:
         with torch.no_grad():
-            parts = conversion_check.megatron_logits(model, _tokens())
+            parts = check.megatron_logits(model, _tokens())
             return gather_from_tensor_model_parallel_region(parts)[..., :VOCABULARY]
 
     before = logits()
@@ -213,9 +215,10 @@ def _export(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
 
 def _damaged(root: Path) -> list[str]:
     """Compare the checkpoint with an export in which one value differs and one tensor is gone."""
-    import conversion_check
     from megatron.bridge import AutoBridge
     from safetensors.torch import load_file, save_file
+
+    from megatron_eks.programs.convert import check
 
     other = root / "damaged"
     shutil.copytree(root / "back", other)
@@ -226,8 +229,8 @@ def _damaged(root: Path) -> list[str]:
     save_file(weights, path, metadata={"format": "pt"})
     checkpoint = root / "trained" / "iter_0000000"
     bridge = AutoBridge.from_auto_config(str(checkpoint), str(other))
-    with conversion_check.one_process():
-        problems = conversion_check.compare_tensors(bridge, checkpoint, other, {})
+    with check.one_process():
+        problems = check.compare_tensors(bridge, checkpoint, other, {})
         return [each.found for each in problems]
 
 
@@ -239,8 +242,7 @@ def _tokens() -> Any:
 
 def _convert(direction: str, source: Path, target: Path, *words: str) -> dict[str, Any]:
     """Run the program; return its JSON line."""
-    import convert_checkpoint
-    import program
+    from megatron_eks.programs import convert_checkpoint, program
 
     places = ["--source", str(source), "--target", str(target), "--model", "tiny"]
     all_words = ["--direction", direction, *places, *words]

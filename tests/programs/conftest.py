@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import checkpoint_sync
 import pytest
-import s3_store
 
+from megatron_eks.programs import checkpoint_sync, s3_store
 from megatron_eks.project import ROOT
 from tests.programs import prepare_files, s3_world, saved
 from tests.programs.megatron_files import Job

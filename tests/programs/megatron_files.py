@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.programs import saved
 
-PROGRAMS = Path(__file__).parents[2] / "assets" / "programs"
+ROOT = Path(__file__).parents[2]
 TRACKER = "latest_checkpointed_iteration.txt"
 
 # Says what it was given, and does as its first arguments tell.
@@ -125,6 +125,7 @@ class Job:
         """Return the environment of one rank, and nothing of this machine."""
         return {
             "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
             "RANK": "0",
             "LOCAL_RANK": "0",
             "WORLD_SIZE": "1",
@@ -138,7 +139,7 @@ class Job:
         """Start the program as torchrun does, in a session of its own."""
         return subprocess.Popen(  # noqa: S603 -- the program under test
             [
-                *(sys.executable, str(PROGRAMS / "train_megatron.py")),
+                *(sys.executable, "-m", "megatron_eks.programs.train_megatron"),
                 *("--keep-last", "2", *own),
                 *("--", *self.words(*more)),
             ],

@@ -17,7 +17,7 @@ from megatron_eks.project import ROOT
 from tests.programs import prepare_files, trainer_files
 
 MEGATRON_LM = ROOT / "megatron_eks" / "local" / "megatron"
-PROGRAM = ROOT / "assets" / "programs" / "train_megatron.py"
+PROGRAM = "megatron_eks.programs.train_megatron"
 TRACKER = "latest_checkpointed_iteration.txt"
 ITERATIONS, INTERVAL = 24, 8
 
@@ -125,7 +125,7 @@ class MegatronRun:
         return [
             *(str(prepare_files.PYTHON), "-m", "torch.distributed.run"),
             *("--standalone", f"--nproc-per-node={ranks}", "--monitor-interval=0.1"),
-            *(str(PROGRAM), "--keep-last=9"),
+            *("-m", PROGRAM, "--keep-last=9"),
             *("--", *self.words),
         ]
 
@@ -146,7 +146,7 @@ class MegatronRun:
         """Run it without torchrun, as one rank whose exit code is seen."""
         torchrun = self.command(1)
         return subprocess.run(  # noqa: S603 -- the program under test
-            [torchrun[0], *torchrun[torchrun.index(str(PROGRAM)) :]],
+            [torchrun[0], *torchrun[torchrun.index(PROGRAM) - 1 :]],
             env={**self._environment(), **environment},
             capture_output=True,
             text=True,
@@ -222,7 +222,7 @@ def prepare(root: Path, tokenizer: Path) -> Path:
         *("--tokenizer", tokenizer, "--append-eod"),
     )
     done = subprocess.run(  # noqa: S603 -- the program under test
-        [prepare_files.PYTHON, prepare_files.PROGRAM, *map(str, words)],
+        prepare_files.command(*words),
         capture_output=True,
         text=True,
         check=False,

@@ -8,7 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-programs" / "bin" / "python"
-PROGRAM = ROOT / "assets" / "programs" / "prepare_data.py"
+PROGRAM = "megatron_eks.programs.prepare_data"
 BOS, EOD = "<|begin_of_text|>", "<|end_of_text|>"
 
 # A small tokenizer of Llama 3's kind: byte level, a splitting pattern, BOS by post-processor.
@@ -93,14 +93,14 @@ class Prepared:
 
 def command(*words: object) -> list[str]:
     """Return the command line of the program."""
-    return [str(PYTHON), str(PROGRAM), *map(str, words)]
+    return [str(PYTHON), "-m", PROGRAM, *map(str, words)]
 
 
 def run(
     *words: object, environment: Mapping[str, str] | None = None, code: str | None = None
 ) -> Prepared:
     """Run the program to its end; or code that gets its folder and the words."""
-    changed = [str(PYTHON), "-c", str(code), str(PROGRAM.parent), *map(str, words)]
+    changed = [str(PYTHON), "-c", str(code), *map(str, words)]
     return Prepared(
         subprocess.run(  # noqa: S603 -- the program under test
             changed if code else command(*words),

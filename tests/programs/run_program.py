@@ -1,4 +1,4 @@
-"""Runs a program of assets/programs as the images do: alone, in a process of its own."""
+"""Runs a program of ours as the images do: alone, in a process of its own."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ROOT / "assets" / "programs"
+PROGRAMS = "megatron_eks.programs"
 TORCHRUN = ROOT / ".venv-programs" / "bin" / "torchrun"
 """Of the environment that `make programs` installs."""
 
@@ -39,7 +39,7 @@ class Ended:
 
 def command(name: str, *words: object) -> list[str]:
     """Return the command line of a program."""
-    return [sys.executable, str(PROGRAMS / name), *map(str, words)]
+    return [sys.executable, "-m", f"{PROGRAMS}.{name}", *map(str, words)]
 
 
 def run(name: str, *words: object, environment: dict[str, str] | None = None) -> Ended:
@@ -56,7 +56,7 @@ def torchrun(ranks: int, name: str, *words: object) -> Ended:
 def _run(words: list[str], environment: dict[str, str]) -> Ended:
     done = subprocess.run(  # noqa: S603 -- the program under test
         words,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=300,

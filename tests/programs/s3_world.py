@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import program
 import pytest
-from findings import Report
 from moto.server import ThreadedMotoServer
 
+from megatron_eks.programs import program
+from megatron_eks.programs.findings import Report
 from tests.programs import fault_proxy
 from tests.programs.fault_proxy import Fault, How, Proxy
 from tests.programs.run_program import Ended

@@ -8,8 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, ClassVar
 
-import manifests
-import whole
+from megatron_eks.programs.checkpoint import manifests, whole
 
 
 def megatron(root: Path, step: int, *, size: int = 50_000, seed: int = 0) -> Path:

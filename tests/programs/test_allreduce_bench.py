@@ -2,11 +2,11 @@
 
 import argparse
 
-import allreduce_bench
 import pytest
-from allreduce_bench import Row
-from findings import Report
 
+from megatron_eks.programs import allreduce_bench
+from megatron_eks.programs.allreduce_bench import Row
+from megatron_eks.programs.findings import Report
 from tests.programs.run_program import run, torchrun
 
 GIB = 2**30
@@ -85,7 +85,7 @@ def test_size_that_does_not_fit_is_said():
 )
 def test_wrong_options_exit_with_2(words, found):
     """A wrong command line is found without torch."""
-    done = run("allreduce_bench.py", *words)
+    done = run("allreduce_bench", *words)
     assert (done.code, done.summary["status"]) == (2, "usage")
     assert found in done.stderr
 
@@ -93,7 +93,7 @@ def test_wrong_options_exit_with_2(words, found):
 @pytest.mark.programs
 def test_two_ranks_measure_and_agree():
     """Real sums between two processes are right at every size, and one JSON line says it."""
-    done = torchrun(2, "allreduce_bench.py", "--min-bytes", "8", "--max-bytes", "1M")
+    done = torchrun(2, "allreduce_bench", "--min-bytes", "8", "--max-bytes", "1M")
     assert done.code == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
     summary = done.summary
@@ -108,7 +108,7 @@ def test_two_ranks_measure_and_agree():
 def test_mark_that_no_network_reaches_fails_the_job():
     """The summary says it; torchrun turns the rank's 4 into its own 1."""
     words = ["--min-bytes", "64K", "--max-bytes", "64K", "--pass-busbw-gb-s", "1e6"]
-    done = torchrun(2, "allreduce_bench.py", *words)
+    done = torchrun(2, "allreduce_bench", *words)
     assert (done.code, done.summary["status"]) == (1, "check failed")
     assert "exitcode  : 4" in done.stderr
 
@@ -116,7 +116,7 @@ def test_mark_that_no_network_reaches_fails_the_job():
 @pytest.mark.programs
 def test_message_larger_than_memory_is_refused():
     """No rank allocates what the machine does not have."""
-    done = torchrun(2, "allreduce_bench.py", "--min-bytes", "4096G", "--max-bytes", "4096G")
+    done = torchrun(2, "allreduce_bench", "--min-bytes", "4096G", "--max-bytes", "4096G")
     assert done.summary["findings"] == [
         "error memory: 4398046511104 bytes do not fit - use a smaller --min-bytes"
     ]

@@ -3,11 +3,11 @@
 import enum
 from dataclasses import dataclass, field
 
-import bridge_config
 import pytest
-import train_bridge
-from program import StopError
 
+from megatron_eks.programs import train_bridge
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.start import bridge_config
 from tests.programs.bridge_job import JOB
 
 

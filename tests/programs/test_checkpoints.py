@@ -5,16 +5,13 @@ import pickle
 import time
 from pathlib import Path
 
-import checkpoints
-import guards
-import manifests
 import pytest
-import retention
-import whole
-from findings import Finding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from megatron_eks.programs.checkpoint import checkpoints, manifests, retention, whole
+from megatron_eks.programs.findings import Finding
+from megatron_eks.programs.start import preconditions
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank
 
@@ -265,8 +262,8 @@ def test_tracker_is_read_as_megatron_reads_it(tmp_path, text, state):
 def resume(root: Path) -> tuple[list[Finding], dict[str, object]]:
     """Let the start-up guard look at a run's own directory."""
     facts: dict[str, object] = {}
-    found = list(guards.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60))
-    return [*found, *guards.note_imported(root)], facts
+    found = list(preconditions.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60))
+    return [*found, *preconditions.note_imported(root)], facts
 
 
 def test_repair_takes_the_newest_whole_checkpoint(tmp_path):

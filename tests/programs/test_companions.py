@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import copies
-import gang
 import pytest
 
+from megatron_eks.programs.checkpoint import copies
+from megatron_eks.programs.start import gang
 from tests.programs import saved
 from tests.programs.megatron_files import errors, write_checkpoint
-from tests.programs.run_program import command
+from tests.programs.run_program import PROGRAMS, ROOT, command
 from tests.programs.s3_world import BUCKET, URI
 from tests.programs.sync_pair import Pair
 from tests.programs.test_sync_watch import wait_for
-from tests.programs.trainer_files import PROGRAMS, Run
+from tests.programs.trainer_files import Run
 
 ABSENT = "s3://not-there/run"
 HANGS = f"copies to {URI}: missing: the last checkpoint is in "
@@ -28,11 +28,11 @@ HANGS = f"copies to {URI}: missing: the last checkpoint is in "
 # A trainer whose patience with S3 is shorter than in life.
 IMPATIENT = f"""
 import sys
-sys.path.insert(0, {str(PROGRAMS)!r})
-import companions
+sys.path.insert(0, {str(ROOT)!r})
+from megatron_eks.programs.start import companions
 companions._STALLED_SECONDS = 4.0
 import runpy
-runpy.run_path({str(PROGRAMS)!r} + "/" + sys.argv.pop(1), run_name="__main__")
+runpy.run_module("megatron_eks.programs.train_megatron", run_name="__main__")
 """
 
 
@@ -52,7 +52,7 @@ def processes(program: str, *words: object) -> list[int]:
             line = (entry / "cmdline").read_bytes().decode()
         except OSError:
             continue
-        if f"/{program}\0" in line and all(str(word) in line for word in words):
+        if f"{PROGRAMS}.{program}\0" in line and all(str(word) in line for word in words):
             found.append(int(entry.name))
     return found
 
@@ -64,7 +64,7 @@ def silent():
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("program", ["retention.py", "checkpoint_sync.py"])
+@pytest.mark.parametrize("program", ["checkpoint.retention", "checkpoint_sync"])
 def test_a_companion_that_dies_starts_again(s3, job, program):
     """Its death is told, the training goes on, and its work is done in the end."""
     environment = job.environment(**s3.environment)
@@ -106,7 +106,7 @@ def test_s3_that_hangs_at_the_end_is_given_up(s3, job, silent, tmp_path):
     program.write_text(IMPATIENT)
     write_checkpoint(job.save, 100)
     (job.save / "latest_checkpointed_iteration.txt").write_text("100")
-    words = [sys.executable, str(program), "train_megatron.py"]
+    words = [sys.executable, str(program)]
     words += ["--keep-last=2", "--s3-uri", URI, "--", *job.words()]
     done = subprocess.run(  # noqa: S603 -- the program under test
         words,
@@ -123,7 +123,7 @@ def test_s3_that_hangs_at_the_end_is_given_up(s3, job, silent, tmp_path):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(HANGS)]
     assert line.endswith("it is given up - meks ckpt push JOB sends it")
     assert json.loads((job.save / copies.FILE).read_text())["state"] == "missing"
-    assert processes("checkpoint_sync.py", job.root) == []
+    assert processes("checkpoint_sync", job.root) == []
 
 
 def test_a_wrong_bucket_is_found_before_gpus_work(s3, job):
@@ -183,11 +183,11 @@ def test_dead_copies_start_again_beside_fsdp(s3, programs_python, tmp_path):
     trainer.config["checkpoint"] |= {"s3_uri": URI, "interval": 10, "keep_last": 1000}
     process = trainer.start(1)
     try:
-        until(lambda: processes("checkpoint_sync.py", "--watch", trainer.checkpoints), "watcher")
-        (first,) = processes("checkpoint_sync.py", "--watch", trainer.checkpoints)
+        until(lambda: processes("checkpoint_sync", "--watch", trainer.checkpoints), "watcher")
+        (first,) = processes("checkpoint_sync", "--watch", trainer.checkpoints)
         os.kill(first, signal.SIGKILL)
         until(lambda: "latest" in s3.names(), "copy")
-        second = processes("checkpoint_sync.py", "--watch", trainer.checkpoints)
+        second = processes("checkpoint_sync", "--watch", trainer.checkpoints)
         assert second
         assert second != [first]
     finally:
@@ -233,7 +233,7 @@ def test_watcher_says_what_is_there_and_what_fails(s3, tmp_path):
     """Each state is a line that `meks status` reads, and the exit code is the last one's."""
     near = tmp_path / "near"
     saved.megatron(near, 100)
-    words = command("checkpoint_sync.py", "push", near, URI, "--watch", "--interval", "0.2")
+    words = command("checkpoint_sync", "push", near, URI, "--watch", "--interval", "0.2")
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:  # noqa: S603 -- the program under test
         until((near / copies.FILE).exists, "copy")
         s3.fail(".", "403")
@@ -252,7 +252,7 @@ def test_a_rank_that_waits_for_s3_is_not_ended(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as rank:
         words = [f"--rank={rank.pid}", "--node=0", "--nodes=2", f"--heartbeats={tmp_path}"]
         words += ["--idle-seconds=1", "--round-seconds=0.1", "--watch=stop"]
-        with subprocess.Popen(command("watch.py", *words)) as watcher:  # noqa: S603 -- as above
+        with subprocess.Popen(command("watch", *words)) as watcher:  # noqa: S603 -- as above
             until(lambda: gang.read(gang.path_of(tmp_path, 0)), "sign of life")
             watcher.terminate()
             assert watcher.wait(60) == 0
@@ -274,7 +274,7 @@ def test_a_watcher_that_dies_ends_no_node(job, tmp_path):
     until(lambda: gang.read(path), "sign of life")
     peer = gang.Peer(1, patience=30)
     assert peer.look(gang.read(path)) is None
-    (first,) = processes("watch.py", heartbeats)
+    (first,) = processes("start.watch", heartbeats)
     os.kill(first, signal.SIGKILL)
     killed = gang.read(path)
     until(lambda: gang.read(path) != killed, "second sign of life")

@@ -2,11 +2,11 @@
 
 import json
 
-import convert_checkpoint
-import hf_directory
 import pytest
-from findings import Report
 
+from megatron_eks.programs import convert_checkpoint
+from megatron_eks.programs.convert import hf_directory
+from megatron_eks.programs.findings import Report
 from tests.programs import hf_model, saved
 from tests.programs.run_program import Ended, run
 
@@ -22,7 +22,7 @@ def model(tmp_path):
 def convert(direction, source, target, *words, model="llama-3.1-8b") -> Ended:
     """Run the program."""
     options = ("--direction", direction, "--source", source, "--target", target, "--model", model)
-    return run("convert_checkpoint.py", *options, *words)
+    return run("convert_checkpoint", *options, *words)
 
 
 def trained(root, reference):

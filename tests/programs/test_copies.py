@@ -3,10 +3,10 @@
 import json
 import shutil
 
-import bridge_config
 import pytest
-import whole
 
+from megatron_eks.programs.checkpoint import whole
+from megatron_eks.programs.start import bridge_config
 from tests.programs import saved
 from tests.programs.bridge_job import JOB
 from tests.programs.run_program import run
@@ -88,7 +88,7 @@ def test_what_is_being_saved_is_no_checkpoint(sync, s3, tmp_path):
 def recipe(config, **environment):
     """Run train_bridge."""
     words = ("--recipe", "llama31_8b_pretrain_config", "--config", config)
-    return run("train_bridge.py", *words, environment=environment)
+    return run("train_bridge", *words, environment=environment)
 
 
 def bridge(packages):

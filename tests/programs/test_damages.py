@@ -13,20 +13,22 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import checkpoints
-import guards
-import manifests
 import pytest
-import retention
-import sync_commands
-import sync_prune
-import whole
-from findings import Report
-from program import StopError
-from s3_store import Store
-from sync_commands import Sync
-from sync_remote import Remote
 
+from megatron_eks.programs.checkpoint import (
+    checkpoints,
+    commands,
+    manifests,
+    prune,
+    retention,
+    whole,
+)
+from megatron_eks.programs.checkpoint.commands import Sync
+from megatron_eks.programs.checkpoint.remote import Remote
+from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import Store
+from megatron_eks.programs.start import preconditions
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_rank
 from tests.programs.s3_world import URI, World
@@ -144,7 +146,7 @@ def test_damages_of_a_directory(tmp_path, ckpt_format, sealed):
             assert choice.takes.name == max(good), why
         facts: dict[str, object] = {}
         found = list(
-            guards.resume(root, ckpt_format, facts, own=True, deadline=time.monotonic() + 60)
+            preconditions.resume(root, ckpt_format, facts, own=True, deadline=time.monotonic() + 60)
         )
         assert facts.get("start") == (str(choice.takes) if choice.takes else None), why
         assert any(each.level == "error" for each in found) == (not good), (why, found)
@@ -183,27 +185,27 @@ def test_damages_in_s3(s3, tmp_path):
         anywhere = random.Random(number)  # noqa: S311 -- no secret
         s3.clear()
         sync = Sync(near, Remote(Store(URI)), Report(), 5 * 2**20, 2)
-        sync_commands.push(sync, None, every=True)
+        commands.push(sync, None, every=True)
         done = [damage_far(s3, anywhere) for _ in range(anywhere.randint(1, 4))]
         good = set(original) - {name for name, _ in done}
         why = f"seed {number}: {done}"
         with contextlib.suppress(StopError):
-            sync_prune.prune(sync, 2)
+            prune.prune(sync, 2)
         gone = {name for name in original if sync.remote.look(name) is None}
         assert sorted(good)[-2:] == sorted(good - gone)[-2:], why
         far = replace(sync, directory=tmp_path / f"far-{number}", report=Report())
         if good:
-            sync_commands.pull(far, None, allow_none=False)
+            commands.pull(far, None, allow_none=False)
             pulled = str(far.report.facts["pulled"])
             assert pulled in good, why
             assert saved.content(far.directory / pulled) == original[pulled], why
             assert whole.by_bytes(far.directory / pulled).kind == "whole", why
         else:
             with pytest.raises(StopError):
-                sync_commands.pull(far, None, allow_none=False)
+                commands.pull(far, None, allow_none=False)
             assert not checkpoints.iterations(far.directory) if far.directory.exists() else True
         with contextlib.suppress(StopError):
-            sync_commands.push(sync, None, every=False)
+            commands.push(sync, None, every=False)
             named = sync.remote.latest()
             assert named is not None, why
             assert sync.remote.damage(sync.remote.look(named.name)) is None, why

@@ -15,7 +15,7 @@ def p4d(tmp_path):
 def check(tree: Tree, expect: int = 4, **environment: str) -> Ended:
     """Run the check on a recorded tree."""
     variables = {"LD_LIBRARY_PATH": "", "NCCL_NET_PLUGIN": "", "NCCL_NET": "", **environment}
-    return run("efa_check.py", "--expect", expect, "--root", tree.root, environment=variables)
+    return run("efa_check", "--expect", expect, "--root", tree.root, environment=variables)
 
 
 def test_whole_node_passes(p4d):
@@ -131,5 +131,5 @@ def test_what_only_costs_speed_is_a_warning(p4d):
 @pytest.mark.parametrize("words", [[], ["--expect", "-1"], ["--expect", "four"]])
 def test_wrong_options_exit_with_2(words):
     """A wrong command line is not a failed check, and ends with the JSON line too."""
-    done = run("efa_check.py", *words)
+    done = run("efa_check", *words)
     assert (done.code, done.summary["status"]) == (2, "usage")

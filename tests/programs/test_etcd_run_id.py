@@ -90,7 +90,7 @@ class Pod:
             "PET_RDZV_ID": "job",
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
-        words = [python, PROGRAMS / "etcd_run_id.py", TORCHRUN, _TRAINING, folder]
+        words = [python, "-m", f"{PROGRAMS}.etcd_run_id", TORCHRUN, _TRAINING, folder]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(  # noqa: S603
                 list(map(str, words)), stdout=log, stderr=log, env={**os.environ, **settings}
@@ -220,11 +220,14 @@ def test_etcd_loses_its_data(pod, etcd):
 
 def test_etcd_that_does_not_answer(programs_python):
     """One line says so, after a time that is bounded."""
-    program = "import sys, etcd_run_id as it; it._PATIENCE_SECONDS = 0; sys.exit(it.main(['true']))"
+    program = (
+        "import sys; from megatron_eks.programs import etcd_run_id as it; "
+        "it._PATIENCE_SECONDS = 0; sys.exit(it.main(['true']))"
+    )
     place = {"PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "PET_RDZV_ID": "job"}
     done = subprocess.run(  # noqa: S603
         [programs_python, "-c", program],
-        env={**os.environ, **place, "PYTHONPATH": f"{PROGRAMS}:{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, **place},
         capture_output=True,
         text=True,
         check=False,
@@ -236,5 +239,5 @@ def test_etcd_that_does_not_answer(programs_python):
 
 def test_an_image_without_the_client():
     """Of the user's own, perhaps: what is missing is named."""
-    ended = run("etcd_run_id.py", "true")
+    ended = run("etcd_run_id", "true")
     assert (ended.code, ended.stderr.count("install python-etcd")) == (4, 1)

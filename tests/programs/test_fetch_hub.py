@@ -6,9 +6,9 @@ import random
 import subprocess
 import time
 
-import fetch_hub
 import pytest
 
+from megatron_eks.programs.fetch import hub as fetch_hub
 from tests.programs import hub_server
 from tests.programs.hub_server import TOKEN
 from tests.programs.run_program import PROGRAMS, TORCHRUN, Ended
@@ -55,7 +55,7 @@ def start(hub, tmp_path):
     environment.pop("HF_TOKEN", None)
     python = str(TORCHRUN.with_name("python"))
     return lambda *words: subprocess.Popen(  # noqa: S603 -- the program under test
-        [python, str(PROGRAMS / "fetch.py"), *map(str, words)],
+        [python, "-m", f"{PROGRAMS}.fetch", *map(str, words)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

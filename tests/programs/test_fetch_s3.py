@@ -2,10 +2,10 @@
 
 import shutil
 
-import fetch
 import pytest
-import s3_store
 
+from megatron_eks.programs import s3_store
+from megatron_eks.programs.fetch import __main__ as fetch
 from tests import hostile
 from tests.programs import s3_world
 from tests.programs.s3_world import BUCKET

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import checkpoints
-import disk
-import guards
 import pytest
 
+from megatron_eks.programs.checkpoint import checkpoints, disk
+from megatron_eks.programs.start import preconditions
 from tests.programs.megatron_files import errors, write_checkpoint
+from tests.programs.run_program import ROOT
 from tests.programs.test_train_fsdp_faults import CLOSE
-from tests.programs.trainer_files import PROGRAMS, Run, python_says
+from tests.programs.trainer_files import Run, python_says
 
 Mount = Callable[[str, int], Path]
 
@@ -39,24 +39,24 @@ DefaultStager.stage = broken
 
 # A trainer that tries its last save again sooner than in life.
 IMPATIENT = """
-import trainer_checkpoint
+from megatron_eks.programs.trainer import checkpoint as trainer_checkpoint
 trainer_checkpoint._PAUSES_SECONDS = (0.1, 0.2)
 """
 
 TRAIN = f"""
 import sys
-sys.path.insert(0, {str(PROGRAMS)!r})
+sys.path.insert(0, {str(ROOT)!r})
 %s
-from trainer_parallel import shard
-from trainer_run import main
+from megatron_eks.programs.trainer.parallel import shard
+from megatron_eks.programs.trainer.run import main
 sys.exit(main("train_fsdp", "", shard, sys.argv[1:]))
 """
 
 LINES = """
 import json, sys
 from pathlib import Path
-import trainer_metrics
-file = trainer_metrics.LineFile(Path(sys.argv[1]) / "metrics.jsonl")
+from megatron_eks.programs.trainer import metrics
+file = metrics.LineFile(Path(sys.argv[1]) / "metrics.jsonl")
 for step in range(3000):
     file.append(json.dumps({"step": step, "pad": "x" * 100}))
 (Path(sys.argv[1]) / "ballast").unlink()
@@ -107,7 +107,7 @@ def beginning_with(run: Run, code: str) -> Run:
     """Let a run execute some code before its program."""
     program = run.root / f"{run.checkpoints.name}_program.py"
     program.write_text(TRAIN % code)
-    run.program = str(program.with_suffix(""))
+    run.program = (str(program),)
     return run
 
 
@@ -302,7 +302,7 @@ def test_each_refusal_has_its_own_words(tmp_path, monkeypatch, number, found, re
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "write", refuse)
-    (finding,) = guards.check_writable(tmp_path)
+    (finding,) = preconditions.check_writable(tmp_path)
     assert found in finding.found
     assert remedy in finding.remedy
     assert [*tmp_path.iterdir()] == []

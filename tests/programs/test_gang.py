@@ -1,8 +1,9 @@
 """When a node counts as lost: only what its file shows, round by round."""
 
-import gang
 import pytest
-from gang import Record
+
+from megatron_eks.programs.start import gang
+from megatron_eks.programs.start.gang import Record
 
 _PATIENCE = 3
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from indexed_data import (
+
+from megatron_eks.programs.prepare.indexed_data import (
     ITEM_BYTES,
     BadDataSetError,
     DataSet,
@@ -16,7 +17,6 @@ from indexed_data import (
     check_split,
     read_data_set,
 )
-
 from tests.programs.megatron_files import write_data_set
 
 # Each example writes files, which takes its time on a busy machine.

@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 def printed(*words, code=0):
     """Return the ranks' lines; the last line tells their number and checksum."""
-    done = run_program.run("job_logs.py", *words)
+    done = run_program.run("job_logs", *words)
     assert done.code == code, done.stderr
     lines = done.stdout.splitlines()[:-1]
     assert done.summary.get("lines", 0) == len(lines)
@@ -67,7 +67,7 @@ def test_bytes_that_no_terminal_shows_are_escaped(folder):
 
 def test_what_is_too_much_is_left_out_and_said(folder):
     """The last lines come, and the number of those that do not."""
-    done = run_program.run("job_logs.py", folder, "--most-bytes", 200)
+    done = run_program.run("job_logs", folder, "--most-bytes", 200)
     assert (done.code, done.summary["lines"], done.summary["left_out"]) == (0, 6, 4)
     assert "4 earlier lines are left out" in done.findings[0]
 
@@ -77,14 +77,14 @@ def test_what_is_too_much_is_left_out_and_said(folder):
 )
 def test_no_logs_are_exit_code_3(tmp_path, words, said):
     """A directory without any, and one that is not there."""
-    done = run_program.run("job_logs.py", tmp_path, *words)
+    done = run_program.run("job_logs", tmp_path, *words)
     assert (done.code, said in done.findings[0]) == (3, True)
-    assert run_program.run("job_logs.py", tmp_path / "none", *words).code == 3
+    assert run_program.run("job_logs", tmp_path / "none", *words).code == 3
 
 
 def test_a_rank_that_is_not_there_is_named_with_those_that_are(folder):
     """0 to the largest."""
-    done = run_program.run("job_logs.py", folder, "--rank", 3)
+    done = run_program.run("job_logs", folder, "--rank", 3)
     assert (done.code, "no rank 3, ranks are 0 to 11" in done.findings[0]) == (3, True)
 
 

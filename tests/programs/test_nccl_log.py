@@ -1,8 +1,8 @@
 """What is concluded from NCCL's own log, on logs in the shapes of public ones."""
 
-import nccl_log
 import pytest
 
+from megatron_eks.programs.start import nccl_log
 from tests.programs import nccl_logs as logs
 
 _FALLBACK = "run efa_check on this node: the pod lacks EFA devices, or libfabric lacks efa"

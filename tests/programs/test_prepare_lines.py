@@ -3,15 +3,16 @@
 import io
 import json
 
-import prepare_blocks
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prepare_blocks import blocks, count_lines
-from prepare_inputs import LocalFile
-from prepare_job import Shard
-from prepare_reader import spans
-from prepare_text import read
+
+from megatron_eks.programs.prepare import blocks as prepare_blocks
+from megatron_eks.programs.prepare.blocks import blocks, count_lines
+from megatron_eks.programs.prepare.inputs import LocalFile
+from megatron_eks.programs.prepare.job import Shard
+from megatron_eks.programs.prepare.reader import spans
+from megatron_eks.programs.prepare.text import read
 
 MIB = 1 << 20
 PATIENT = settings(deadline=None)

@@ -35,9 +35,8 @@ def counted(real):
 os.fsync = counted(os.fsync)
 pathlib.Path.replace = counted(pathlib.Path.replace)
 pathlib.Path.unlink = counted(pathlib.Path.unlink)
-sys.path.insert(0, sys.argv[2])
-import prepare_data
-sys.exit(prepare_data.main(sys.argv[3:], os.environ))
+from megatron_eks.programs import prepare_data
+sys.exit(prepare_data.main(sys.argv[2:], os.environ))
 """
 
 

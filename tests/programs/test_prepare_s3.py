@@ -20,8 +20,7 @@ CREDENTIALS = {
 # Streams break off after each megabyte, and every second request is refused.
 CUT = """
 import os, sys
-sys.path.insert(0, sys.argv[1])
-import prepare_s3
+from megatron_eks.programs.prepare import s3 as prepare_s3
 from botocore.exceptions import ClientError, ResponseStreamingError
 prepare_s3.time.sleep = lambda seconds: None
 real, calls = prepare_s3.S3Object._get, []
@@ -33,8 +32,8 @@ def cut(self, *words):
         yield chunk[:1 << 20]
         raise ResponseStreamingError(error="cut")
 prepare_s3.S3Object._get = cut
-import prepare_data
-code = prepare_data.main(sys.argv[2:], os.environ)
+from megatron_eks.programs import prepare_data
+code = prepare_data.main(sys.argv[1:], os.environ)
 sys.exit(code or 9 * (len(calls) < 6))
 """
 

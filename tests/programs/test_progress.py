@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 from tests import hostile
-from tests.programs.run_program import PROGRAMS
+from tests.programs.run_program import ROOT
 
 _PROGRAM = """
-import sys, progress, program
+import sys
+from megatron_eks.programs import progress, program
 def main(argv, report):
     bar = progress.TransferProgress(2_000_000, 0)
     bar._next = 0
@@ -26,7 +27,7 @@ def test_only_its_own_line_is_redrawn():
     name = f"{hostile.ALL}\n".replace("\0", "")
     with subprocess.Popen(  # noqa: S603 -- our own program
         [sys.executable, "-c", _PROGRAM, name],
-        env={"PYTHONPATH": str(PROGRAMS), "PYTHONUTF8": "1"},
+        env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
         stdout=subprocess.DEVNULL,
         stderr=terminal,
     ) as process:

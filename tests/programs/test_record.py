@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-import record
 
-from tests.programs.megatron_files import PROGRAMS
+from megatron_eks.programs import record
+from tests.programs.run_program import command
 
 LINES = "".join(f"line {number}\n" for number in range(20000))
 REFUSED = """print('error /shared/x: missing - bring it')
@@ -20,7 +20,7 @@ DAY = 24 * 3600
 
 def words(folder, script, *args):
     """Return the command line that keeps what a Python script prints."""
-    own = [sys.executable, str(PROGRAMS / "record.py"), str(folder), "7"]
+    own = command("record", folder, 7)
     return [*own, sys.executable, "-c", script, *args]
 
 
@@ -77,7 +77,7 @@ def test_how_it_ended_stands_last(keep, kept, script, code, end):
 
 def test_a_program_that_is_not_there_is_named(kept, tmp_path):
     """Not even the launcher of an image of one's own may be."""
-    own = [sys.executable, str(PROGRAMS / "record.py"), str(tmp_path / "logs" / "job"), "7"]
+    own = command("record", tmp_path / "logs" / "job", 7)
     done = subprocess.run(  # noqa: S603 -- the program under test
         [*own, "torchrun-9"],
         env={**os.environ, "TMPDIR": str(tmp_path)},

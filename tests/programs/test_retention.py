@@ -6,16 +6,14 @@ import sys
 import time
 from pathlib import Path
 
-import checkpoints
-import manifests
 import pytest
-import retention
-import whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from megatron_eks.programs.checkpoint import checkpoints, manifests, retention, whole
 from tests.programs import saved
-from tests.programs.megatron_files import PROGRAMS, TRACKER, write_checkpoint
+from tests.programs.megatron_files import TRACKER, write_checkpoint
+from tests.programs.run_program import command
 
 # Each example writes files, which takes its time on a busy machine.
 SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -241,7 +239,7 @@ def start(root: Path, parent: int) -> "subprocess.Popen[str]":
     """Start the program as `train_megatron.py` does, only with less patience."""
     return subprocess.Popen(  # noqa: S603 -- the program under test
         [
-            *(sys.executable, str(PROGRAMS / "retention.py")),
+            *command("checkpoint.retention"),
             *(f"--directory={root}", "--keep-last=1", f"--parent={parent}", "--interval=0.05"),
         ],
         stderr=subprocess.PIPE,
@@ -287,7 +285,7 @@ def test_program_ends_with_its_parent(tmp_path):
     parent = subprocess.Popen(  # noqa: S603 -- the program under test
         [
             *(sys.executable, "-c", SLEEPING_PARENT),
-            *(sys.executable, str(PROGRAMS / "retention.py")),
+            *command("checkpoint.retention"),
             *(f"--directory={tmp_path}", "--keep-last=1"),
         ],
         stdout=subprocess.PIPE,

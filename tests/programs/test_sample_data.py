@@ -1,8 +1,7 @@
 """The data set of the sample training, as our start-up checks read indexed data sets."""
 
-from indexed_data import read_data_set
-
 from megatron_eks.plan.jobs.validation import plan_validation
+from megatron_eks.programs.prepare.indexed_data import read_data_set
 from tests.charts.rendered import cluster, outputs
 
 

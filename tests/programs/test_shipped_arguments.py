@@ -7,21 +7,23 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import allreduce_bench
-import bridge_config
-import convert_checkpoint
-import efa_check
-import fetch
-import prepare_options
 import pytest
-import storage_bench
-import train_bridge
-from findings import Finding as ProgramFinding
-from trainer_config import read_config
-from trainer_shape import read_model
 
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.validation import plan_validation
+from megatron_eks.programs import (
+    allreduce_bench,
+    convert_checkpoint,
+    efa_check,
+    storage_bench,
+    train_bridge,
+)
+from megatron_eks.programs.fetch import __main__ as fetch
+from megatron_eks.programs.findings import Finding as ProgramFinding
+from megatron_eks.programs.prepare import options
+from megatron_eks.programs.start import bridge_config
+from megatron_eks.programs.trainer.config import read_config
+from megatron_eks.programs.trainer.shape import read_model
 from megatron_eks.project import ROOT, load_project
 from tests import examples
 
@@ -30,7 +32,7 @@ PARSERS = {
     "convert_checkpoint": convert_checkpoint._parser,  # noqa: SLF001 -- as above
     "efa_check": efa_check._parser,  # noqa: SLF001 -- as above
     "fetch": fetch._parser,  # noqa: SLF001 -- as above
-    "prepare_data": lambda: prepare_options.parser(None),
+    "prepare_data": lambda: options.parser(None),
     "storage_bench": storage_bench._parser,  # noqa: SLF001 -- as above
     "train_bridge": train_bridge._parser,  # noqa: SLF001 -- as above
 }
@@ -53,7 +55,7 @@ def plans(tmp_path_factory) -> dict[str, JobPlan]:
 
 def program(job: JobPlan) -> str:
     """Return the name of the program that a job runs."""
-    return Path(job.command[-1]).stem
+    return job.command[-1].rpartition(".")[2]
 
 
 def test_every_program_is_here(plans):

@@ -4,11 +4,10 @@ import argparse
 import os
 import signal
 
-import gang
 import pytest
-import start_guard
-from efa_system import System
 
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.start import gang, guard
 from tests.programs.efa_tree import Tree
 from tests.programs.megatron_files import Job, errors, megatrons_line
 from tests.programs.run_program import run
@@ -16,9 +15,9 @@ from tests.programs.run_program import run
 
 def _check(tree: Tree, *words: str) -> list[str]:
     parser = argparse.ArgumentParser()
-    start_guard.add_options(parser)
+    guard.add_options(parser)
     options = parser.parse_args(words)
-    return [str(each) for each in start_guard.check_efa(options, System(tree.root, {}))]
+    return [str(each) for each in guard.check_efa(options, System(tree.root, {}))]
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_megatron_is_watched(tmp_path):
     assert after.state in {"failed", "ended"}
 
 
-@pytest.mark.parametrize("name", ["train_megatron.py", "train_bridge.py", "watch.py"])
+@pytest.mark.parametrize("name", ["train_megatron", "train_bridge", "start.watch"])
 def test_help_explains_the_options(name):
     """Each option of the guard says what it is for."""
     done = run(name, "--help")

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-import storage_bench
-import storage_files
-from findings import Report
-from storage_files import FileResult, Span
 
+from megatron_eks.programs import storage_bench
+from megatron_eks.programs.checks import storage_files
+from megatron_eks.programs.checks.storage_files import FileResult, Span
+from megatron_eks.programs.findings import Report
 from tests.programs.run_program import command, run
 
 SMALL = ("--size-gib", "0.03125", "--seconds", "0.3", "--processes", "2")
@@ -25,7 +25,7 @@ def result(number: int, write: Span, read: Span, *, same: bool = True) -> FileRe
 def test_run_measures_and_leaves_nothing(tmp_path):
     """Rates of a real run are above zero, and the directory is as it was."""
     (tmp_path / "mine").write_text("kept")
-    done = run("storage_bench.py", "--directory", tmp_path, *SMALL)
+    done = run("storage_bench", "--directory", tmp_path, *SMALL)
     summary = done.summary
     assert (done.code, summary["status"]) == (0, "done")
     assert summary["write_mb_s"] > 0
@@ -42,7 +42,7 @@ def test_throughput_is_from_the_first_start_to_the_last_end():
 
 def test_rate_below_the_mark_fails(tmp_path):
     """The slower of the two directions counts, and the remedy is said."""
-    done = run("storage_bench.py", "--directory", tmp_path, *SMALL, "--pass-mb-s", "1e9")
+    done = run("storage_bench", "--directory", tmp_path, *SMALL, "--pass-mb-s", "1e9")
     assert (done.code, done.summary["status"]) == (4, "check failed")
     assert done.findings[-1].startswith("error throughput: ")
     assert "the mark is 1e+09" in done.findings[-1]
@@ -93,7 +93,7 @@ def test_interrupted_run_cleans_up(tmp_path, number):
     """A pod that is evicted leaves no gigabytes on the shared file system."""
     words = ("--directory", tmp_path, "--size-gib", "0.01", "--seconds", "600")
     with subprocess.Popen(  # noqa: S603 -- the program under test
-        command("storage_bench.py", *words),
+        command("storage_bench", *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -119,9 +119,9 @@ def test_leftovers_of_a_killed_run_go(tmp_path):
 
 def test_missing_directory_and_missing_space_are_told_apart(tmp_path):
     """3 is for what is not there, 4 for what is too small."""
-    done = run("storage_bench.py", "--directory", tmp_path / "none")
+    done = run("storage_bench", "--directory", tmp_path / "none")
     assert (done.code, done.summary["status"]) == (3, "not found")
-    done = run("storage_bench.py", "--directory", tmp_path, "--size-gib", "1e9")
+    done = run("storage_bench", "--directory", tmp_path, "--size-gib", "1e9")
     assert (done.code, done.summary["status"]) == (4, "check failed")
     assert "use a smaller --size-gib" in done.findings[-1]
 
@@ -129,7 +129,7 @@ def test_missing_directory_and_missing_space_are_told_apart(tmp_path):
 @pytest.mark.parametrize("words", [["--size-gib", "0"], ["--processes", "-1"], ["--seconds", "x"]])
 def test_wrong_options_exit_with_2(tmp_path, words):
     """Sizes and counts are above zero."""
-    assert run("storage_bench.py", "--directory", tmp_path, *words).code == 2
+    assert run("storage_bench", "--directory", tmp_path, *words).code == 2
 
 
 def wait_for(condition) -> None:

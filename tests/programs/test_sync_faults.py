@@ -8,12 +8,11 @@ import signal
 import subprocess
 import threading
 
-import manifests
 import pytest
-import sync_pull
-from program import StopError
-from s3_store import Store
 
+from megatron_eks.programs.checkpoint import manifests, pull
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import Store
 from tests.programs.run_program import command
 from tests.programs.s3_world import URI
 from tests.programs.sync_pair import MANIFEST
@@ -156,7 +155,7 @@ def test_full_disk_leaves_nothing_visible_and_a_pull_goes_on(pair):
     pair.sync("push", pair.near, URI)
     (pair.near / "iter_0000500" / "common.pt").stat()
     limited = subprocess.run(  # noqa: S603 -- the program under test
-        command("checkpoint_sync.py", "pull", pair.far, URI),
+        command("checkpoint_sync", "pull", pair.far, URI),
         capture_output=True,
         text=True,
         check=False,
@@ -179,7 +178,7 @@ def test_space_is_checked_before_anything_is_fetched(pair, monkeypatch):
     usage = shutil.disk_usage(pair.near)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StopError, match="1,000 bytes free"):
-        sync_pull.fetch(manifest, pair.far, Store(URI), 2)
+        pull.fetch(manifest, pair.far, Store(URI), 2)
 
 
 def test_killed_pull_goes_on(pair):
@@ -194,7 +193,7 @@ def test_killed_pull_goes_on(pair):
 
     pair.s3.before("GET .*__1_0.distcp", hold)
     with subprocess.Popen(  # noqa: S603 -- the program under test
-        command("checkpoint_sync.py", "pull", pair.far, URI), stdout=subprocess.DEVNULL
+        command("checkpoint_sync", "pull", pair.far, URI), stdout=subprocess.DEVNULL
     ) as process:
         assert arrived.wait(60)
         process.send_signal(signal.SIGKILL)

@@ -4,12 +4,12 @@ import tempfile
 import time
 from pathlib import Path
 
-import checkpoints
-import guards
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from megatron_eks.programs.checkpoint import checkpoints
+from megatron_eks.programs.start import preconditions
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_checkpoint
 from tests.programs.s3_world import URI
@@ -36,7 +36,9 @@ def test_what_a_restart_takes_is_what_the_guard_leaves_it(whole, torn, tracker):
             (root / TRACKER).write_text(tracker)
         told = checkpoints.choose(root, DIST)
         facts: dict[str, object] = {}
-        found = list(guards.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60))
+        found = list(
+            preconditions.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60)
+        )
         assert facts.get("start") == (str(told.takes) if told.takes else None)
         assert any(each.level == "error" for each in found) == told.lost or not told.takes
         if told.takes:

@@ -1,9 +1,8 @@
 """What `latest` names, and what of a directory may be sent, whatever was lost before."""
 
-import checkpoints
-import manifests
 import pytest
 
+from megatron_eks.programs.checkpoint import checkpoints, manifests
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_rank
 from tests.programs.s3_world import URI

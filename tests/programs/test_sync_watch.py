@@ -26,7 +26,7 @@ def near(tmp_path):
 def watch(near, *words):
     """Start the watcher."""
     return subprocess.Popen(  # noqa: S603 -- the program under test
-        command("checkpoint_sync.py", "push", near, URI, "--watch", "--interval", "0.2", *words),
+        command("checkpoint_sync", "push", near, URI, "--watch", "--interval", "0.2", *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

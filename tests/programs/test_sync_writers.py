@@ -11,7 +11,7 @@ from tests.programs.sync_pair import MANIFEST
 
 def elsewhere(*words):
     """Return an action of another process."""
-    return lambda: run("checkpoint_sync.py", *words)
+    return lambda: run("checkpoint_sync", *words)
 
 
 def test_checkpoint_that_is_pruned_during_a_pull_gives_way_to_the_newer(pair):
@@ -20,7 +20,7 @@ def test_checkpoint_that_is_pruned_during_a_pull_gives_way_to_the_newer(pair):
 
     def prune_meanwhile():
         saved.megatron(pair.near, 600)
-        run("checkpoint_sync.py", "push", pair.near, URI, "--keep-last", "1")
+        run("checkpoint_sync", "push", pair.near, URI, "--keep-last", "1")
 
     pair.s3.before("HEAD .*iter_0000500/.*__1_0.distcp", prune_meanwhile)
     done = pair.sync("pull", pair.far, URI)
@@ -84,7 +84,7 @@ def test_many_writers_at_once_lose_nothing(pair, tmp_path):
         saved.megatron(root, step)
     processes = [
         subprocess.Popen(  # noqa: S603 -- the program under test
-            command("checkpoint_sync.py", "push", root, URI),
+            command("checkpoint_sync", "push", root, URI),
             stdout=subprocess.DEVNULL,
         )
         for root in roots

@@ -26,7 +26,7 @@ def config(tmp_path):
 def start(config, **environment):
     """Run the program as rank 0."""
     words = ("--recipe", "llama31_8b_pretrain_config", "--config", config)
-    return run("train_bridge.py", *words, environment=environment)
+    return run("train_bridge", *words, environment=environment)
 
 
 def test_good_job_comes_as_far_as_the_bridge(config):

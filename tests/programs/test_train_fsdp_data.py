@@ -146,8 +146,8 @@ def test_weights_of_another_model(run, programs_python, tmp_path):
 import json, sys
 import torch
 from safetensors.torch import save_file
-from trainer_model import Decoder
-from trainer_shape import read_model
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.shape import read_model
 model = read_model(json.loads(sys.argv[2]), base_weights=False, findings=[])
 save_file(Decoder(model.shape).state_dict(), sys.argv[1] + "/model.safetensors")
 print("null")

@@ -8,9 +8,9 @@ import shutil
 import signal
 import time
 
-import manifests
 import pytest
 
+from megatron_eks.programs.checkpoint import manifests
 from tests.programs.trainer_files import Run
 
 pytestmark = pytest.mark.programs

@@ -5,9 +5,9 @@ import shutil
 import signal
 from pathlib import Path
 
-import guards
 import pytest
 
+from megatron_eks.programs.start import preconditions
 from tests.programs import saved
 from tests.programs.megatron_files import (
     TRACKER,
@@ -168,7 +168,7 @@ def check_space(job: Job, base: Path | None, free: int, monkeypatch) -> list[str
     """Check for room on a file system with so many bytes free."""
     usage = shutil.disk_usage(job.root)._replace(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    return [str(finding) for finding in guards.check_space(job.save, base, "torch_dist")]
+    return [str(finding) for finding in preconditions.check_space(job.save, base, "torch_dist")]
 
 
 def test_little_space_is_a_warning_with_numbers(job, monkeypatch):

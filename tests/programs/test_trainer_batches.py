@@ -8,7 +8,7 @@ pytestmark = pytest.mark.programs
 
 BUSY = """
 import json, threading, torch
-from trainer_batches import Batches
+from megatron_eks.programs.trainer.batches import Batches
 class Busy:
     def sample(self, number):
         tokens = torch.zeros(65, dtype=torch.long)

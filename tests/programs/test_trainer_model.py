@@ -12,9 +12,9 @@ import json, sys, tempfile
 from pathlib import Path
 import torch, transformers
 from torch import nn
-from trainer_model import Decoder
-from trainer_shape import read_model
-from trainer_weights import check_pretrained, load_pretrained
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.shape import read_model
+from megatron_eks.programs.trainer.weights import check_pretrained, load_pretrained
 
 kind, tied, scaled = sys.argv[1], sys.argv[2] == "tied", sys.argv[3] == "scaled"
 rope = {"rope_type": "default", "rope_theta": 500000.0}
@@ -59,7 +59,7 @@ LOSS = """
 import json
 import torch
 from torch.nn import functional
-import trainer_loss
+from megatron_eks.programs.trainer import loss as trainer_loss
 trainer_loss._PIECE_TOKENS = 7
 torch.manual_seed(0)
 states = torch.randn(3, 10, 16, requires_grad=True)
@@ -76,9 +76,9 @@ print(json.dumps([float((a - b).abs().max()) for a, b in
 GPT = """
 import json
 import torch
-from trainer_model import Decoder
-from trainer_shape import read_model
-from trainer_weights import initialize
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.shape import read_model
+from megatron_eks.programs.trainer.weights import initialize
 model = read_model({"preset": "gpt-7b", "num_layers": 2, "hidden_size": 64, "ffn_hidden_size": 128,
     "num_attention_heads": 4, "num_query_groups": 4, "kv_channels": 16, "vocab_size": 260,
     "max_position_embeddings": 32}, base_weights=False, findings=[])

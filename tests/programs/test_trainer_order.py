@@ -3,7 +3,8 @@
 import itertools
 
 import pytest
-from trainer_order import Shuffle, rank_samples
+
+from megatron_eks.programs.trainer.order import Shuffle, rank_samples
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 1000, 4097])

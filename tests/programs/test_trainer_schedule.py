@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from trainer_config import Training
-from trainer_schedule import learning_rate
+
+from megatron_eks.programs.trainer.config import Training
+from megatron_eks.programs.trainer.schedule import learning_rate
 
 RUN = Training(max_steps=110, warmup_iters=10, learning_rate=1.0, min_learning_rate=0.1)
 

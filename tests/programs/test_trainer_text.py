@@ -12,10 +12,10 @@ pytestmark = pytest.mark.programs
 TAKE = """
 import json, sys
 from pathlib import Path
-from trainer_batches import Batches
-from trainer_documents import JsonLines
-from trainer_text import TextSamples, merge
-from trainer_tokenizer import Tokenizer
+from megatron_eks.programs.trainer.batches import Batches
+from megatron_eks.programs.trainer.documents import JsonLines
+from megatron_eks.programs.trainer.text import TextSamples, merge
+from megatron_eks.programs.trainer.tokenizer import Tokenizer
 path, directory, plan, length = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
 tokenizer = Tokenizer(directory)
 state, consumed, taken = {}, 0, []

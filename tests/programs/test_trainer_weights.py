@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.programs.trainer_files import PROGRAMS, environment, python_says
+from tests.programs.run_program import ROOT
+from tests.programs.trainer_files import environment, python_says
 
 pytestmark = pytest.mark.programs
 
@@ -25,8 +26,8 @@ SAVE = """
 import json, sys
 import torch
 from safetensors.torch import save_file
-from trainer_model import Decoder
-from trainer_shape import read_model
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.shape import read_model
 model = read_model(json.loads(sys.argv[2]), base_weights=False, findings=[])
 state = Decoder(model.shape).state_dict()
 save_file(state, sys.argv[1] + "/model.safetensors")
@@ -39,10 +40,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors import safe_open
-from trainer_model import Decoder
-from trainer_parallel import shard
-from trainer_shape import read_model
-from trainer_weights import initialize, load_pretrained
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.parallel import shard
+from megatron_eks.programs.trainer.shape import read_model
+from megatron_eks.programs.trainer.weights import initialize, load_pretrained
 
 def private():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -88,7 +89,7 @@ def launch(python, tmp_path, ranks: int, sharding: str = "full"):
             *(f"--nproc-per-node={ranks}", str(tmp_path / "load.py")),
             *(str(tmp_path), json.dumps(SHAPE), sharding),
         ],
-        env={**environment(), "PYTHONPATH": str(PROGRAMS)},
+        env={**environment(), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

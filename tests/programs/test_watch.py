@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import gang
 import pytest
-import rank_processes
-import watch
 
+from megatron_eks.programs.start import gang, rank_processes, watch
 from tests.programs import nccl_logs as logs
 from tests.programs.run_program import command
 
@@ -61,7 +59,7 @@ def watched(start) -> Start:
         rank: "subprocess.Popen[str]", *words: str, node: int = 0, **more: str
     ) -> "subprocess.Popen[str]":
         options = (f"--rank={rank.pid}", f"--node={node}", "--nodes=2", *_QUICK, *words)
-        process: subprocess.Popen[str] = start(command("watch.py", *options), **more)
+        process: subprocess.Popen[str] = start(command("watch", *options), **more)
         return process
 
     return begin

@@ -11,7 +11,6 @@ from typing import Any
 
 from megatron_eks.project import ROOT
 
-PROGRAMS = ROOT / "assets" / "programs"
 END = 256
 """End of document in the tokenizer below; its vocabulary is this and the 256 bytes."""
 
@@ -72,7 +71,8 @@ class Run:
     """A trainer's files under one root, and the program started on them."""
 
     def __init__(self, root: Path, python: Path, program: str = "train_fsdp") -> None:
-        self.root, self.python, self.program = root, python, program
+        self.root, self.python = root, python
+        self.program: tuple[str, ...] = ("-m", f"megatron_eks.programs.{program}")
         self.checkpoints = root / "checkpoints"
         self.config: dict[str, Any] = {
             "model": dict(TINY),
@@ -115,14 +115,14 @@ class Run:
         return [
             *(str(self.python), "-m", "torch.distributed.run"),
             *("--standalone", f"--nproc-per-node={ranks}", "--monitor-interval=0.1"),
-            str(PROGRAMS / f"{self.program}.py"),
+            *self.program,
             *("--config", str(file), "--device", "cpu", *more),
         ]
 
     def alone(self, *more: str) -> "subprocess.CompletedProcess[str]":
         """Run it without torchrun, as one rank whose exit code is seen."""
         torchrun = self.command(1, *more)
-        program = next(place for place, word in enumerate(torchrun) if word.endswith(".py"))
+        program = torchrun.index(self.program[0], 2)
         return subprocess.run(  # noqa: S603 -- the program under test
             [torchrun[0], *torchrun[program:]],
             env=environment(),
@@ -202,7 +202,7 @@ def python_says(python: Path, code: str, *arguments: object) -> Any:
     """Run code beside the programs, in their own environment; return the JSON it prints."""
     done = subprocess.run(  # noqa: S603 -- code of a test
         [str(python), "-c", code, *map(str, arguments)],
-        cwd=PROGRAMS,
+        cwd=ROOT,
         env=environment(),
         capture_output=True,
         text=True,

@@ -11,8 +11,8 @@ import aws_cdk as cdk
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.parse import parse_cluster
+from megatron_eks.plan.cluster.builds import PROGRAM
 from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.cluster.images import ImageContext
 from stacks.compose import build
 
 # A template or cluster file as JSON, which has no narrower type.
@@ -89,8 +89,7 @@ def app_of(plan: ClusterPlan, sources: Path, outdir: Path, *, validate: bool = F
         analytics_reporting=False,
         builtin_cloud_formation_validation=validate,
     )
-    contexts = {name: ImageContext(name, str(sources), ("*.pyc",)) for name in TAGS}
-    build(app, plan, contexts)
+    build(app, plan, sources)
     return app
 
 
@@ -103,9 +102,9 @@ def synthesise(cluster: Json, sources: Path, outdir: Path, jobs: Sequence[AnyJob
 
 def write_sources(directory: Path) -> Path:
     """Write what images are built from: the build's program, and something that nobody wants."""
-    (directory / "codebuild").mkdir(parents=True)
-    (directory / "codebuild" / "build_image.py").write_text("print()\n")
-    (directory / "left_over.pyc").write_text("")
+    (directory / PROGRAM).parent.mkdir(parents=True)
+    (directory / PROGRAM).write_text("print()\n")
+    (directory / PROGRAM).with_suffix(".pyc").write_text("")
     return directory
 
 

@@ -64,10 +64,12 @@ def test_pushes_to_the_branch_build_and_others_do_not(images):
             if each["Name"] == "IMAGE_NAME"
         ]
         other = {"megatron": "fsdp", "fsdp": "megatron"}[name]
-        for file in (f"images/{name}/Dockerfile", "images/gate.py", "programs/fetch.py"):
-            assert re.search(filters["FILE_PATH"], f"assets/{file}")
-        for file in (f"images/{other}/Dockerfile", "notes.md"):
-            assert not re.search(filters["FILE_PATH"], f"assets/{file}")
+        ours = ("megatron_eks/programs/fetch/hub.py", "megatron_eks/catalog/models.py")
+        for file in (f"assets/images/{name}/Dockerfile", "assets/images/gate.py", *ours):
+            assert re.search(filters["FILE_PATH"], file)
+        more = ("megatron_eks/catalog/prices.txt", "megatron_eks/catalog/models.py.txt")
+        for file in (f"assets/images/{other}/Dockerfile", "assets/notes.md", *more):
+            assert not re.search(filters["FILE_PATH"], file)
 
 
 def test_builds_know_the_branch_whose_pushes_start_them(images, changed):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from megatron_eks.catalog.pins import BUILD_ARGUMENTS
 from megatron_eks.plan.cluster.builds import PROGRAM
 from tests.stacks.synthesis import ROOT, Assembly, app_of
 
@@ -44,8 +45,9 @@ def test_build_arguments_of_the_file_reach_the_build(changed):
     ).template("Images")
     _, fsdp = find(images, "AWS::CodeBuild::Project", "Fsdp")
     _, megatron = find(images, "AWS::CodeBuild::Project", "Megatron")
-    assert environment(fsdp)["BUILD_ARGS"] == '{"A": "a b", "B": "2"}'
-    assert environment(megatron)["BUILD_ARGS"] == "{}"
+    pinned = json.dumps({**BUILD_ARGUMENTS["fsdp"], **arguments}, sort_keys=True)
+    assert environment(fsdp)["BUILD_ARGS"] == pinned
+    assert json.loads(environment(megatron)["BUILD_ARGS"]) == BUILD_ARGUMENTS["megatron"]
 
 
 @pytest.mark.parametrize("title", NAMES)
@@ -66,7 +68,7 @@ def test_the_source_is_this_checkout(assembly, images, title):
     assert asset["source"]["packaging"] == "zip"
     staged = assembly.directory / asset["source"]["path"]
     assert (staged / PROGRAM).is_file()
-    assert not (staged / "left_over.pyc").exists()
+    assert not (staged / PROGRAM).with_suffix(".pyc").exists()
 
 
 @pytest.mark.parametrize("title", NAMES)
@@ -78,7 +80,7 @@ def test_the_phases_run_the_program_that_the_source_brings(images, title):
     steps = [command.removeprefix(f"python3 {PROGRAM} ") for command in commands[:-1]]
     assert steps == ["check", "login", "build", "test", "push"]
     assert commands[-1] == f'export IMAGE_DIGEST="$(python3 {PROGRAM} digest)"'
-    assert (ROOT / "assets" / PROGRAM).is_file()
+    assert (ROOT / PROGRAM).is_file()
 
 
 def test_a_new_tag_is_a_new_source_and_touches_no_other_image(sources, tmp_path, assembly):

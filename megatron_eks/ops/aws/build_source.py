@@ -4,12 +4,16 @@ import re
 import subprocess
 from importlib.metadata import version
 
+from megatron_eks.build_context import context_paths
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.project import ROOT
 
 _SECONDS = 30
+_OURS = {path for image in REPOSITORIES for path in context_paths(image) if "assets" not in path}
+# A build runs the one file that is in no image.
+_SOURCES = ("assets", *sorted(_OURS), "megatron_eks/build_context.py")
 _SHA = re.compile(r"[0-9a-f]{40}")
 
 
@@ -21,12 +25,12 @@ def project_version() -> str:
 def revision() -> str:
     """Return the commit of this checkout; raise Failure where that is not what would be built."""
     commit = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--", "assets")
+    changed = _git("status", "--porcelain", "--", *_SOURCES)
     if changed:
         files = ", ".join(line[3:] for line in changed.splitlines()[:3])
         raise Failure(
             Code.BUILD_FAILED,
-            f"a tag with the commit would be wrong: assets/ has changes that it lacks ({files})",
+            f"a tag with the commit would be wrong: the images' files have other changes ({files})",
             "commit them, or use --tag-strategy auto",
         )
     return commit
@@ -35,17 +39,17 @@ def revision() -> str:
 def same_source(commit: str, image: str) -> bool:
     """Whether a build of a commit runs and holds the same files as one of this checkout would.
 
-    All of assets/ counts but the folders of other images, the one file beside it that a build runs,
-    and what says how git checks files out and which Python runs. Raises Failure where git cannot
-    tell, or this checkout has changes of its own.
+    What images and their builds are made of counts, but for the folders of other images, and what
+    says how git checks files out and which Python runs. Raises Failure where git cannot tell, or
+    this checkout has changes of its own.
     """
     if not _SHA.fullmatch(commit):
         return False
     revision()
     others = [f":(exclude)assets/images/{name}" for name in REPOSITORIES if name != image]
-    paths = ("assets", "megatron_eks/build_context.py", ".gitattributes", ".python-version")
+    paths = (*_SOURCES, ".gitattributes", ".python-version", *others)
     try:
-        return not _git("diff-tree", "-r", "--name-only", commit, "HEAD", "--", *paths, *others)
+        return not _git("diff-tree", "-r", "--name-only", commit, "HEAD", "--", *paths)
     except Failure as failure:
         remedy = "run: git fetch, which may bring the commit"
         raise Failure(Code.BUILD_FAILED, failure.found, remedy) from None

@@ -22,7 +22,7 @@ from megatron_eks.ops.endings import FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.builds import PROGRAM
 from megatron_eks.plan.cluster.images import ImagePlan
-from megatron_eks.project import ASSETS, ROOT
+from megatron_eks.project import ROOT
 
 _ENGINES = ("docker", "podman")
 _TAIL_LINES = 40
@@ -138,7 +138,7 @@ class _LocalBuild:
         self._tools.console.say(f"{self._image.name}: {step}")
         tail: list[str] = []
         with subprocess.Popen(  # noqa: S603 -- this project's own program
-            [sys.executable, str(ASSETS / PROGRAM), step],
+            [sys.executable, str(ROOT / PROGRAM), step],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """`meks ckpt ls` and `verify`: which checkpoints are whole, and what a restart would take.
 
-What each is, the programs say (assets/programs/whole.py): whole as its manifest says, unverified
+What each is, `megatron_eks.programs.checkpoint.whole` says: whole as its manifest says, unverified
 without one, unfinished or damaged.
 """
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.kubernetes.client import Client, Object
@@ -16,7 +17,6 @@ from megatron_eks.ops.kube.status import ranks_of
 from megatron_eks.ops.kube.verify import log_of
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
-from megatron_eks.plan.jobs.job import PROGRAMS
 
 _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"
@@ -116,7 +116,7 @@ def network(found: Run) -> Iterator[Finding]:
     bad = [each for each in names if each not in {"efa", "AWS Libfabric"}]
     container = found.pod["containers"][0]
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    guarded = any(PROGRAMS in word for word in words) and bool(steps_of(found.log))
+    guarded = any(word.startswith(PACKAGE) for word in words) and bool(steps_of(found.log))
     if bad:
         remedy = f"meks verify --check efa-check; meks logs {found.name}"
         text = f"NCCL uses {bad[0]}, some fifty times slower than EFA"

@@ -13,7 +13,7 @@ from megatron_eks.ops.kube.look import Logs, Look
 from megatron_eks.plan.jobs.job import JobPlan
 
 _LINE = re.compile(r"\[\s*(\d+)\] (.*)", re.DOTALL)
-# What assets/programs/record.py writes about a rank.
+# What megatron_eks/programs/record.py writes about a rank.
 _START = re.compile(r"record: start \d+, ([\dTZ:-]+)")
 _END = re.compile(
     r"record: (?:ended with exit code (\d+)|was ended by signal (\d+)), ([\dTZ:-]+)(?:: (.*))?"

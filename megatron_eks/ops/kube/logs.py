@@ -18,7 +18,7 @@ from megatron_eks.ops.kube import jobs, matching
 from megatron_eks.ops.kube.access import ERRORS
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.printable import log_line
+from megatron_eks.programs.printable import log_line
 
 # A line without an end comes in pieces of this size.
 _LONGEST_LINE = 64 * 1024

@@ -13,7 +13,7 @@ from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.printable import plain
+from megatron_eks.programs.printable import plain
 
 CLUSTER_LABEL = CLUSTER_ANNOTATION
 """On whatever `meks apply` has put into a cluster, so that it is found again and pruned."""

@@ -24,7 +24,7 @@ _SAVED = re.compile(
 _LOADED = re.compile(
     r"successfully loaded checkpoint from .* at iteration (\d+)|goes on from step (\d+)"
 )
-# A line of assets/programs/copies.py.
+# A line of megatron_eks/programs/checkpoint/copies.py.
 _COPIES = re.compile(r"copies to (s3://\S+): (whole|failing|waiting|missing): (.*)")
 _PERCENT, _MILLI = 100, 1000
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from os import terminal_size
 from typing import TextIO
 
-from megatron_eks.printable import own
+from megatron_eks.programs.printable import own
 
 # Terminals that know it show what is between as one change; the others ignore it.
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"

@@ -20,7 +20,7 @@ from megatron_eks.ops.kube import access, jobs, logs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.ops.kube.terminal import Terminal
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.printable import log_line, printable
+from megatron_eks.programs.printable import log_line, printable
 
 _SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 _AT_ONCE = 32

@@ -14,8 +14,8 @@ BUILD_MACHINES: dict[Image, str] = {
 
 
 # CodeBuild's phases run steps of this program, which `meks build --local` runs as well.
-PROGRAM = "codebuild/build_image.py"
-"""In the source: the folder `assets` itself, or below it in a checkout."""
+PROGRAM = "assets/codebuild/build_image.py"
+"""In a checkout, and in the copy of its files that CodeBuild gets."""
 REPORTS = "/tmp/megatron-eks-build/reports"  # noqa: S108 -- a build machine is one build's
 REPORT_GROUP = "selftest"
 """CodeBuild puts the project's name before it."""
@@ -39,14 +39,13 @@ PHASES = (
 )
 
 
-def buildspec(source_folder: str) -> str:
-    """Return the buildspec, as JSON, which is YAML; the folder is where a checkout has `assets`."""
-    program = f"{source_folder}/{PROGRAM}" if source_folder else PROGRAM
+def buildspec() -> str:
+    """Return the buildspec, as JSON, which is YAML."""
     phases = {
-        phase.name: {"commands": [f"python3 {program} {step}" for step in phase.steps]}
+        phase.name: {"commands": [f"python3 {PROGRAM} {step}" for step in phase.steps]}
         for phase in PHASES
     }
-    phases["post_build"]["commands"].append(f'export {DIGEST}="$(python3 {program} digest)"')
+    phases["post_build"]["commands"].append(f'export {DIGEST}="$(python3 {PROGRAM} digest)"')
     return json.dumps(
         {
             "version": 0.2,

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from megatron_eks.catalog import pins
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
 from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.pins import BUILD_ARGUMENTS
 from megatron_eks.config.cluster import ClusterConfig, GithubSource
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
@@ -25,24 +25,15 @@ REPOSITORIES: dict[Image, str] = {
 
 
 @dataclass(frozen=True)
-class ImageContext:
-    """A directory, less what the image does not need."""
-
-    name: str
-    directory: str
-    exclude: tuple[str, ...]
-    """Glob patterns, relative to the directory, as CDK assets take them."""
-
-
-@dataclass(frozen=True)
 class ImagePlan:
     """One container image, and the tag of what this checkout builds."""
 
     name: Image
     repository: str
     tag: str
-    """Hash of the build context, its arguments and pins."""
+    """Hash of the build context and of the arguments."""
     build_args: Mapping[str, str]
+    """Of all that the Dockerfile declares, which has no defaults."""
     test_level: TestLevel
     tag_strategy: TagStrategy
     """What tag an image gets beside that of its content."""
@@ -71,12 +62,17 @@ def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[I
             name=name,
             repository=f"{config.images.prefix}{repository}",
             tag=image_tags[name],
-            build_args=getattr(config.images, name).build_args,
+            build_args=build_arguments(config, name),
             test_level=getattr(config.images, name).test_level,
             tag_strategy=getattr(config.images, name).tag_strategy,
         )
         for name, repository in REPOSITORIES.items()
     )
+
+
+def build_arguments(config: ClusterConfig, image: Image) -> dict[str, str]:
+    """Return the pins that an image is made of, or what the configuration has in their place."""
+    return {**BUILD_ARGUMENTS[image], **getattr(config.images, image).build_args}
 
 
 def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
@@ -123,14 +119,8 @@ _NO_EFA = re.compile(
 
 # The Dockerfile compares what it gets by the one with the other.
 _PAIRS = (
-    {
-        "EFA_INSTALLER_VERSION": pins.EFA_INSTALLER_VERSION,
-        "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
-    },
-    {
-        "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
-        "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
-    },
+    ("EFA_INSTALLER_VERSION", "EFA_INSTALLER_SHA256"),
+    ("MEGATRON_LM_TAG", "MEGATRON_LM_COMMIT"),
 )
 
 
@@ -153,15 +143,12 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
                 found = f"the build compares it with {form[1]}, and this is none"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, f"write {form[2]}")
     yield from _without_efa(config)
-    given = config.images.megatron.build_args
-    for pinned in _PAIRS:
-        changed = [name for name, value in pinned.items() if given.get(name, value) != value]
-        for name in changed:
-            (other,) = pinned.keys() - {name}
-            if other not in given:
-                found = f"the build compares it with {other}, which is that of {pinned[name]}"
-                path = ("images", "megatron", "build_args", name)
-                yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
+    given, pinned = config.images.megatron.build_args, BUILD_ARGUMENTS["megatron"]
+    for name, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+        if given.get(name, pinned[name]) != pinned[name] and other not in given:
+            found = f"the build compares it with {other}, which is that of {pinned[name]}"
+            path = ("images", "megatron", "build_args", name)
+            yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
 
 
 def _without_efa(config: ClusterConfig) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
@@ -13,7 +14,6 @@ from megatron_eks.plan.cluster.lustre import CLAIM
 from megatron_eks.plan.cluster.network import service_cidrs, vpc_cidrs
 from megatron_eks.plan.cluster.storage import (
     EFS_CLAIM,
-    POD_UID,
     SharedDirectories,
     plan_shared_directories,
     plan_storage,

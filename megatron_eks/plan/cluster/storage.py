@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
@@ -57,9 +58,6 @@ def subfolder(config: ClusterConfig) -> str:
     existing = config.storage.lustre.existing
     return (existing.path or "").strip("/") if existing else ""
 
-
-# Pods run as this user; the directories that they share are its own.
-POD_UID = 10001
 
 # What every cluster has below the mount path.
 SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")

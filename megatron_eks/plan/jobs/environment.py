@@ -199,8 +199,8 @@ def _logged(value: str) -> frozenset[str]:
 def shows_efa(env: Mapping[str, str]) -> bool:
     """Tell whether a job file leaves NCCL on EFA, and its log where the start-up guard reads it.
 
-    `assets/programs/watch.py` ends ranks that do not say so, and may not look where they were told
-    to do otherwise.
+    `megatron_eks.programs.start.watch` ends ranks that do not say so, and may not look where they
+    were told to do otherwise.
     """
     level = env.get("NCCL_DEBUG", "INFO").upper()
     said = level in {"INFO", "TRACE"} and _logged(env.get("NCCL_DEBUG_SUBSYS", "ALL")) == _READ

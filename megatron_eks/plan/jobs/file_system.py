@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from megatron_eks.catalog.models import PRESETS
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
@@ -24,7 +25,7 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.cluster.data_access import check_policy
 from megatron_eks.plan.cluster.lustre import size_for
-from megatron_eks.plan.cluster.storage import POD_UID, SHARED_DIRECTORIES
+from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES
 from megatron_eks.plan.jobs.corpora import prepared
 from megatron_eks.plan.jobs.models import check_model, model_shape, preset_of
 from megatron_eks.plan.jobs.paths import data_prefixes

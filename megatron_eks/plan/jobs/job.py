@@ -16,8 +16,6 @@ from megatron_eks.predict.throughput import Speed
 
 MIB = 1024**2
 
-PROGRAMS = "/opt/megatron-eks/programs"
-
 RECORD = "record"
 """The program that starts all others, and keeps what they print."""
 

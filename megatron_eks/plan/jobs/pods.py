@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -15,7 +16,6 @@ from megatron_eks.plan.jobs.job import (
     CONFIG_DIRECTORY,
     ETCD_RUN_ID,
     MASTER_PORT,
-    PROGRAMS,
     RECORD,
     TRAINING_APP,
     JobPlan,
@@ -55,9 +55,9 @@ class Program:
     secrets: tuple[SecretFile, ...] = ()
 
     @property
-    def path(self) -> str:
-        """Where the images have it."""
-        return f"{PROGRAMS}/{self.name}.py"
+    def words(self) -> tuple[str, str]:
+        """How the images' Python and torchrun start it."""
+        return _module(self.name)
 
 
 def log_directory(job: Job, cluster: ClusterPlan) -> str:
@@ -121,7 +121,7 @@ def ranks(
     gpus = gpus_per_node(job, pool.instance)
     allowed = job.runtime.gang_restarts if restarts is None else restarts
     meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
-    in_etcd = ("python3", f"{PROGRAMS}/{ETCD_RUN_ID}.py")
+    in_etcd = ("python3", *_module(ETCD_RUN_ID))
     launcher = (*(in_etcd if job.runtime.rendezvous == "etcd" else ()), job.runtime.torchrun_path)
     checkpoint_bytes = training.checkpoint_bytes if training else 0
     shm_gib = job.runtime.shm_gib
@@ -130,7 +130,7 @@ def ranks(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
         workload=workload,
-        command=_recorded(job, cluster, *launcher, *meeting, program.path),
+        command=_recorded(job, cluster, *launcher, *meeting, *program.words),
         restarts_in_place=allowed > 0,
         # Restarts of all containers are summed, and the job fails when the sum reaches the limit
         # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
@@ -162,7 +162,7 @@ def task(
         pool=cluster.pool(job.pool) if job.pool else None,
         nodes=pods,
         image=job_image(job, images),
-        command=_recorded(job, cluster, "python3", program.path),
+        command=_recorded(job, cluster, "python3", *program.words),
         args=program.args,
         env=_environment(program, cluster),
         resources=resources,
@@ -203,7 +203,11 @@ def plan_training(job: MegatronRun | TorchRun, cluster: ClusterPlan) -> Training
 def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
     """Start a program so that what it prints outlives its pod, for as long as the job may."""
     keep = log_directory(job, cluster), str(job.runtime.keep_days)
-    return ("python3", f"{PROGRAMS}/{RECORD}.py", *keep, *words)
+    return ("python3", *_module(RECORD), *keep, *words)
+
+
+def _module(program: str) -> tuple[str, str]:
+    return "-m", f"{PACKAGE}.{program}"
 
 
 def job_image(job: Job, images: Images) -> Image:
@@ -272,7 +276,7 @@ def plan_shared(cluster: ClusterPlan, images: Images, program: str, args: Sequen
     return replace(
         task(job, cluster, images, run, resources=resources),
         # Its command reads what it prints, and nobody looks for it later.
-        command=("python3", run.path),
+        command=("python3", *run.words),
         deadline_seconds=_DEADLINE_SECONDS,
         grace_seconds=_GRACE_SECONDS,
         priority_class=VALIDATION_PRIORITY,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
@@ -195,7 +196,7 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         remedy = f"copy it to an ECR repository in {cluster.region}"
         yield warning(Code.ANOTHER_REGION, ("image",), found, remedy)
     if is_digest(job.image):
-        found = "an image of yours, in which this project's programs are started as user 10001"
+        found = f"an image of yours, in which this project's programs are started as user {POD_UID}"
         remedy = "see that it holds what docs/images.md names under 'An image of yours'"
         yield warning(Code.OWN_IMAGE, ("image",), found, remedy)
     for name in ("host_network", "ipc_lock"):

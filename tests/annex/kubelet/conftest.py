@@ -115,7 +115,7 @@ class Cluster:
 
     def ranks_of(self, pod: Object, program: str) -> list[int]:
         """Return the ranks of a pod; what starts them names their program too."""
-        starts = ("torch.distributed.run", "record.py")
+        starts = ("torch.distributed.run", "programs.record")
         launchers = [each for name in starts for each in self.processes_of(pod, name)]
         return [each for each in self.processes_of(pod, program) if each not in launchers]
 
@@ -156,7 +156,7 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
         plane,
         aws=aws,
         images=[
-            torch("megatron-training", _PROGRAMS / "torch"),
+            torch("megatron-training", _PROGRAMS / "torch" / "megatron_eks"),
             megatron(runs.MEGATRON),
             _SMALL,
             _GANG,

@@ -63,16 +63,16 @@ def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) 
         container["image"] = image or container["image"]
         folder = f"/shared/logs/{name}"
         if image in {GANG, MEGATRON}:
-            container["command"][2] = folder
+            container["command"][3] = folder
         else:
             # Ranks in miniature have neither our programs nor a pod's volume.
-            container["command"] = container["command"][4:]
+            container["command"] = container["command"][5:]
             container["args"] = ["--log-dir", folder, *container["args"]]
     return found
 
 
 def gang_job(name: str, nodes: int, *, processes: int = 1) -> Object:
-    """Return a job of the real train_megatron.py, whose ranks wait for lost peers for ever."""
+    """Return a job of the real train_megatron, whose ranks wait for lost peers for ever."""
     found = job(name, nodes, processes=processes, image=GANG)
     folder = f"/shared/logs/{name}"
     for pod in jobs.pod_specs(found):

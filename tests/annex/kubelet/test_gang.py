@@ -12,7 +12,7 @@ from tests.annex.kubelet import runs
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
-_MEGATRON = "train_megatron.py"
+_MEGATRON = "programs.train_megatron"
 
 
 @pytest.fixture

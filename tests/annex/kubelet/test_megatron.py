@@ -91,7 +91,7 @@ def test_a_killed_rank_resumes(cluster, submit, folder):
 
     wait_for("some iterations after a checkpoint", between_saves, _SECONDS)
     _, worker = jobs.pods_of(cluster.client, job)
-    for process in cluster.ranks_of(worker, "train_megatron.py"):
+    for process in cluster.ranks_of(worker, "programs.train_megatron"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     newest = saved()
@@ -147,7 +147,7 @@ class Gang:
     def assert_silence(self, cluster, pod) -> None:
         """Of the rank that is left: it lives, does not step, and has nothing to complain about."""
         before = self.steps()
-        rank = cluster.ranks_of(pod, "train_megatron.py")[0]
+        rank = cluster.ranks_of(pod, "programs.train_megatron")[0]
         time.sleep(3)
         assert alive([rank]) == [rank]
         assert self.steps() == before

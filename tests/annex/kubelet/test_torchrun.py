@@ -31,7 +31,7 @@ def test_a_killed_rank_restarts_all(cluster, start):
     run = start(runs.job("torch-killed", 2))
     run.wait_for_step(after=3)
     _, worker = jobs.pods_of(cluster.client, run.job)
-    (rank,) = cluster.ranks_of(worker, "train_megatron.py")
+    (rank,) = cluster.ranks_of(worker, "programs.train_megatron")
     os.kill(rank, signal.SIGKILL)
     assert run.wait_for_restart()["start"] > 3
     # Asked while both run: the operator deletes what still runs when the master has succeeded.

@@ -226,8 +226,8 @@ def test_a_commit_with_the_same_files_records_the_image(aws, place, checkout, mo
     "name",
     [
         "assets/images/megatron/Dockerfile",
-        "assets/programs/__pycache__/program.cpython-312.pyc",
-        "assets/programs/.hidden.py",
+        "megatron_eks/programs/__pycache__/program.cpython-312.pyc",
+        "megatron_eks/programs/.hidden.py",
         ".gitattributes",
         ".python-version",
         "assets/.dockerignore",

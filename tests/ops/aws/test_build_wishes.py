@@ -162,7 +162,7 @@ def test_changes_that_the_commit_lacks_refuse_its_tag(tmp_path, monkeypatch):
     """The tag would name another content than the commit's."""
     _repository(tmp_path, monkeypatch)
     (tmp_path / "assets" / "one.py").write_text("2")
-    with pytest.raises(Failure, match=r"assets/ has changes that it lacks \(assets/one.py\)"):
+    with pytest.raises(Failure, match=r"the images' files have other changes \(assets/one.py\)"):
         build_source.revision()
 
 

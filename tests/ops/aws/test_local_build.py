@@ -100,7 +100,7 @@ def test_the_image_is_built_tested_and_pushed(aws, place, engines, engine):
     (build, _), (test, _), (login, password), (push, _) = engines.calls()
     image = next(each for each in place.plan.images if each.name == "megatron")
     assert push[2] == f"{REGISTRY}/megatron-training:{image.tag}"
-    assert build[-1] == "assets"
+    assert f"{build[-1]}/assets/images/megatron/Dockerfile" in build
     assert test[test.index("--level") + 1] == "quick"
     assert (login[-1], password) == (REGISTRY, "secret")
     assert "secret" not in said(place.console)

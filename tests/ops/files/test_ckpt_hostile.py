@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import checkpoint_sync
-import manifests
 import pytest
 
+from megatron_eks.programs import checkpoint_sync
+from megatron_eks.programs.checkpoint import manifests
 from tests.programs import saved
 from tests.programs.s3_world import URI, call
 

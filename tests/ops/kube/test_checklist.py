@@ -19,7 +19,7 @@ def pod(**changes):
     devices = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4"}
     container = {
         "image": _PINNED,
-        "command": ["torchrun", "/opt/megatron-eks/programs/train_megatron.py"],
+        "command": ["torchrun", "-m", "megatron_eks.programs.train_megatron"],
         "resources": {"limits": devices, "requests": devices},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 -- in the pod
     }

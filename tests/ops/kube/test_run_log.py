@@ -7,7 +7,7 @@ import pytest
 
 from megatron_eks.ops.kube import run_log
 
-# Megatron-LM 0.19 (training_log), Megatron-Bridge, and assets/programs/trainer_metrics.py.
+# Megatron-LM 0.19 (training_log), Megatron-Bridge, and megatron_eks/programs/trainer/metrics.py.
 _MEGATRON = (
     "2026-11-22T13:00:01.123456789Z  [2026-11-22 13:00:01.123000] iteration       30/   10000 |"
     " consumed samples:        15360 | elapsed time per iteration (ms): 48712.3 |"

@@ -5,15 +5,12 @@ import subprocess
 import sys
 
 from megatron_eks.ops.kube.verdicts import Ended, verdict
-from megatron_eks.project import ASSETS
-
-_PROGRAMS = ASSETS / "programs"
 
 
 def log_of(program, *arguments):
     """Return what a pod's log holds of a program, and how its pod ends."""
     done = subprocess.run(  # noqa: S603 -- our own program
-        [sys.executable, str(_PROGRAMS / f"{program}.py"), *arguments],
+        [sys.executable, "-m", f"megatron_eks.programs.{program}", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -11,7 +11,7 @@ from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import KINDS, plan_job
 from tests.plan.conftest import ROOT, changed
 
-PROGRAMS = "/opt/megatron-eks/programs"
+PROGRAMS = "megatron_eks.programs"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_shards_are_pods_with_an_index(plan):
         **{"image: megatron": "image: megatron\npool: p4d\nshards: 3\njson_keys: [title, text]"},
     )
     assert (job.workload, job.nodes, job.gpus) == ("indexed_job", 3, 0)
-    assert job.command[4:] == ("python3", f"{PROGRAMS}/prepare_data.py")
+    assert job.command[5:] == ("python3", "-m", f"{PROGRAMS}.prepare_data")
     assert job.args.count("--json-key") == 2
     assert job.backoff_limit == 9
     assert job.resources.efa == 0
@@ -137,7 +137,7 @@ def test_etcd_is_named_by_its_service(plan):
     )
     assert job.rendezvous is not None
     assert job.rendezvous.backend == "etcd"
-    assert job.command[4:7] == ("python3", f"{PROGRAMS}/etcd_run_id.py", "torchrun")
+    assert job.command[5:9] == ("python3", "-m", f"{PROGRAMS}.etcd_run_id", "torchrun")
     assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (2, 2)
 
 

@@ -50,7 +50,7 @@ PLANNED: dict[str, str] = {
 }
 """What layout, memory, time and restarts are planned with, and the key of the job file for it.
 
-Names: `assets/programs/bridge_config.py`.
+Names: `megatron_eks/programs/start/bridge_config.py`.
 """
 
 _ALSO_SAID: dict[str, str] = {
@@ -101,7 +101,7 @@ def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:
         yield Finding(Code.RECIPE, ("recipe",), found, remedy, level_in(job.image))
     elif preset and not _plain(job.recipe).startswith(_plain(preset)):
         # No error: a config.json beside the tokenizer takes the place of the recipe's model, and
-        # only on the node is it seen (assets/programs/train_bridge.py, configuration_from).
+        # only on the node is it seen (megatron_eks/programs/train_bridge.py, configuration_from).
         found = f"{job.recipe} is no recipe of {preset} by its name"
         name = f"write {min(fitting, key=len)}" if fitting else "name the recipe of this model"
         remedy = f"{name}; the program compares their models before it trains"

@@ -22,7 +22,7 @@ _DONE = "done"
 def main() -> None:
     """Step until told to finish."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("-m", dest="program")
     parser.add_argument("--log-dir", type=Path, required=True)
     log_dir: Path = parser.parse_known_args()[0].log_dir
     # Process 1 of a container gets no signal that it does not ask for.

@@ -1,1 +1,0 @@
-../assets/programs/printable.py

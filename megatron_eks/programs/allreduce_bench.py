@@ -1,0 +1,297 @@
+"""Measures all-reduce between all ranks, as nccl-tests does, and checks every result.
+
+torchrun -m megatron_eks.programs.allreduce_bench --min-bytes A --max-bytes B [--pass-busbw-gb-s X]
+
+Message sizes double from A to B (8 B to 16 GiB is usual; `64K`, `1G` mean powers of 1024). NCCL
+on GPUs, gloo on CPUs. Columns as nccl-tests defines them: time is that of one all-reduce, algbw
+= size / time, busbw = algbw * 2(n-1)/n, in GB/s of 10^9 bytes. The mark is held against the best
+busbw among messages of 1 GiB and more, or the largest message where all are smaller. A size that
+does not fit into memory ends the table and is said.
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 4 a result is wrong or below the mark.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.programs import program
+from megatron_eks.programs.findings import Report, error, warning
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_ITEM_BYTES = 4
+_MARK_BYTES = 2**30
+# Small messages need many rounds for a steady number, large ones time.
+_ROUNDS = ((2**20, 5, 100), (2**26, 5, 40), (2**30, 2, 20))
+_ROUNDS_ABOVE = (2, 10)
+# Of CPU memory, where too much ends the process instead of raising an error; gloo copies a message.
+_MEMORY_SHARE = 0.4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message size."""
+
+    bytes: int
+    seconds: float
+    """Of one all-reduce; the slowest rank's, averaged over the rounds."""
+    algbw_gb_s: float
+    busbw_gb_s: float
+    wrong: int
+    """Elements that are not the sum, over all ranks."""
+
+
+def message_sizes(least: int, most: int) -> Iterator[int]:
+    """Return the sizes in bytes, doubling."""
+    size = least
+    while size <= most:
+        yield size
+        size *= 2
+
+
+def rounds(size: int) -> tuple[int, int]:
+    """Return warm-up rounds and timed rounds for a message size in bytes."""
+    for limit, warm_up, timed in _ROUNDS:
+        if size <= limit:
+            return warm_up, timed
+    return _ROUNDS_ABOVE
+
+
+def bandwidths(size: int, seconds: float, ranks: int) -> tuple[float, float]:
+    """Return algbw and busbw in GB/s.
+
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+    """
+    algbw = size / seconds / 1e9
+    return algbw, algbw * 2 * (ranks - 1) / ranks
+
+
+def best_row(rows: Sequence[Row]) -> Row | None:
+    """Return the row that the mark is held against."""
+    large = [row for row in rows if row.bytes >= _MARK_BYTES]
+    return max(large or rows[-1:], key=lambda row: row.busbw_gb_s, default=None)
+
+
+class Bench:
+    """One rank of the measurement."""
+
+    def __init__(self, *, device: str, timeout_seconds: float) -> None:
+        import torch  # noqa: PLC0415 -- `--help` and a wrong option need no torch
+        from torch import distributed  # noqa: PLC0415 -- as above
+
+        self.torch = torch
+        self.distributed = distributed
+        self.cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = torch.device(f"cuda:{local}" if self.cuda else "cpu")
+        if self.cuda:
+            torch.cuda.set_device(self.device)
+        distributed.init_process_group(
+            "nccl" if self.cuda else "gloo",
+            timeout=timedelta(seconds=timeout_seconds),
+            **({"device_id": self.device} if self.cuda else {}),
+        )
+        self.rank = distributed.get_rank()
+        self.ranks = distributed.get_world_size()
+
+    def measure(self, size: int) -> Row | None:
+        """Measure one size; None if it does not fit into some rank's memory."""
+        buffer = self._buffer(size)
+        if self._sum(float(buffer is None)) or buffer is None:
+            return None
+        warm_up, timed = rounds(size)
+        wrong = self._wrong(buffer)
+        for _ in range(warm_up):
+            self.distributed.all_reduce(buffer)
+        self._settle()
+        # Zero stays zero: repeated sums of anything else overflow.
+        buffer.zero_()
+        self.distributed.barrier()
+        self._settle()
+        start = time.perf_counter()
+        for _ in range(timed):
+            self.distributed.all_reduce(buffer)
+        self._settle()
+        seconds = self._slowest((time.perf_counter() - start) / timed)
+        algbw, busbw = bandwidths(buffer.numel() * _ITEM_BYTES, seconds, self.ranks)
+        return Row(size, seconds, algbw, busbw, wrong)
+
+    def close(self) -> None:
+        """Leave the group together, so that no rank loses a peer in the middle."""
+        self.distributed.barrier()
+        self.distributed.destroy_process_group()
+
+    def _buffer(self, size: int) -> "Tensor | None":
+        if not self.cuda and size > _MEMORY_SHARE * _free_memory_bytes() / _local_ranks():
+            return None
+        try:
+            return self.torch.empty(size // _ITEM_BYTES, device=self.device)
+        except self.torch.OutOfMemoryError:
+            return None
+
+    def _wrong(self, buffer: "Tensor") -> int:
+        """Sum numbers that differ by rank and place, and count wrong elements of all ranks."""
+        # Whole numbers below 2^24, which float32 adds exactly in any order. Filled and compared by
+        # chunks, so that the check needs no second buffer.
+        chunks = buffer.split(2**24)
+        for chunk in chunks:
+            self._pattern(chunk).add_(self.rank)
+        self.distributed.all_reduce(buffer)
+        wrong = 0
+        base = self.ranks * (self.ranks - 1) / 2
+        for chunk in chunks:
+            expected = self._pattern(self.torch.empty_like(chunk)).mul_(self.ranks).add_(base)
+            wrong += int((chunk != expected).sum())
+        return int(self._sum(float(wrong)))
+
+    def _pattern(self, chunk: "Tensor") -> "Tensor":
+        self.torch.arange(chunk.numel(), out=chunk)
+        return chunk.remainder_(251)
+
+    def _settle(self) -> None:
+        if self.cuda:
+            self.torch.cuda.synchronize()
+
+    def _sum(self, number: float) -> float:
+        return self._reduce(number, self.distributed.ReduceOp.SUM)
+
+    def _slowest(self, number: float) -> float:
+        return self._reduce(number, self.distributed.ReduceOp.MAX)
+
+    def _reduce(self, number: float, operation: object) -> float:
+        total = self.torch.tensor(number, dtype=self.torch.float64, device=self.device)
+        self.distributed.all_reduce(total, op=operation)
+        return float(total.item())
+
+
+def table(measure: Callable[[int], Row | None], sizes: Iterator[int]) -> Iterator[Row]:
+    """Measure size by size and print a line for each."""
+    program.say(
+        f"{'size (B)':>14} {'time (us)':>12} {'algbw (GB/s)':>13} {'busbw (GB/s)':>13} {'wrong':>8}"
+    )
+    for size in sizes:
+        row = measure(size)
+        if row is None:
+            return
+        program.say(
+            f"{row.bytes:>14} {row.seconds * 1e6:>12.1f} {row.algbw_gb_s:>13.2f} "
+            f"{row.busbw_gb_s:>13.2f} {row.wrong:>8}"
+        )
+        yield row
+
+
+def judge(rows: Sequence[Row], options: argparse.Namespace, report: Report) -> None:
+    """Hold the rows against the mark, and note what was found."""
+    best = best_row(rows)
+    report.facts.update(rows=[asdict(row) for row in rows])
+    if best is None:
+        report.findings.append(
+            error("memory", f"{options.min_bytes} bytes do not fit", "use a smaller --min-bytes")
+        )
+        return
+    report.facts.update(
+        best_busbw_gb_s=best.busbw_gb_s,
+        best_bytes=best.bytes,
+        pass_busbw_gb_s=options.pass_busbw_gb_s,
+    )
+    for row in rows:
+        if row.wrong:
+            report.findings.append(
+                error(
+                    f"{row.bytes} bytes",
+                    f"{row.wrong} elements are not the sum",
+                    "take the node with GPU errors out (nvidia-smi, dmesg), and measure again",
+                )
+            )
+    if 2 * rows[-1].bytes <= options.max_bytes:
+        found = f"{2 * rows[-1].bytes} bytes do not fit into every rank's memory"
+        report.findings.append(warning("memory", found, "the table ends before --max-bytes"))
+    mark = options.pass_busbw_gb_s
+    if mark is not None and best.busbw_gb_s < mark:
+        report.findings.append(
+            error(
+                "busbw",
+                f"{best.busbw_gb_s:.2f} GB/s at {best.bytes} bytes, the mark is {mark:g}",
+                "below 10 GB/s NCCL uses TCP: read its log and run efa_check; else test the "
+                "nodes in pairs to find the slow one",
+            )
+        )
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Measure on all ranks; rank 0 prints and judges."""
+    options = _parser().parse_args(argv)
+    if options.max_bytes < options.min_bytes:
+        _parser().error("--max-bytes is less than --min-bytes")
+    if "WORLD_SIZE" not in os.environ:
+        _parser().error("no WORLD_SIZE in the environment - start it with torchrun")
+    try:
+        bench = Bench(device=options.device, timeout_seconds=options.timeout_seconds)
+    except ImportError as problem:
+        raise program.StopError(
+            program.EXIT_NOT_FOUND, "torch", str(problem), "run this in a training image"
+        ) from problem
+    report.facts.update(ranks=bench.ranks, device=bench.device.type)
+    sizes = message_sizes(options.min_bytes, options.max_bytes)
+    if bench.rank == 0:
+        judge(list(table(bench.measure, sizes)), options, report)
+        if bench.ranks == 1:
+            report.findings.append(
+                warning("ranks", "only one, so nothing was sent", "start it with torchrun")
+            )
+    else:
+        while (size := next(sizes, None)) is not None and bench.measure(size):
+            pass
+    bench.close()
+
+
+def _free_memory_bytes() -> int:
+    """Return what the container may still take, by its control group and by the machine."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return min(free, limit - used)
+
+
+def _local_ranks() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def _size(text: str) -> int:
+    unit = text[-1:].upper() if text[-1:].isalpha() else ""
+    number = int(text[: len(text) - len(unit)]) * _UNITS[unit] if unit in _UNITS else 0
+    if number < _ITEM_BYTES or number % _ITEM_BYTES:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no multiple of {_ITEM_BYTES} bytes - write for example 8, 64K or 1G"
+        )
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("--min-bytes", type=_size, required=True, help="smallest message")
+    parser.add_argument("--max-bytes", type=_size, required=True, help="largest message")
+    parser.add_argument("--pass-busbw-gb-s", type=float, help="least busbw that passes")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument(
+        "--timeout-seconds", type=float, default=300.0, help="for one all-reduce (default 300)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("allreduce_bench", main, sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Checkpoints: whole ones, old ones, and their copies in S3."""

@@ -1,0 +1,288 @@
+"""What checkpoint_sync does: push, pull and verify, each whole or without effect."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.checkpoint.manifests import BadManifestError, Latest, Manifest
+from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far, publish
+from megatron_eks.programs.checkpoint.remote import Far, Remote
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.findings import Finding, Report, error, warning
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.s3_store import Store
+
+
+@dataclass(frozen=True)
+class Sync:
+    """The two ends, and where findings and facts go."""
+
+    directory: Path
+    remote: Remote
+    report: Report
+    part: int
+    """Least part size in bytes."""
+    threads: int
+    """That compute checksums at once."""
+
+    @property
+    def store(self) -> Store:
+        """Return where the objects are."""
+        return self.remote.store
+
+    def local(self) -> dict[int, Path]:
+        """Return the checkpoints of the directory that may be sent, by step, oldest first.
+
+        Without a manifest a save of a run is final when the tracker names it, or a later one.
+        """
+        if not self.directory.is_dir():
+            return {}
+        tracker = checkpoints.read_tracker(self.directory, whole.DEFAULT_FORMAT)
+        taken = tracker.checkpoint
+        named = manifests.iteration_of(taken.name) if taken is not None else None
+        others = checkpoints.imported(self.directory)
+        found = {}
+        for step, path in checkpoints.iterations(self.directory).items():
+            state = whole.by_sizes(path)
+            # Before a run's first save has come to its end there is no tracker.
+            imported = others is None or path.name in others
+            final = imported if named is None else step <= named
+            if state.kind == "whole" or (state.kind == "unverified" and final):
+                found[step] = path
+        return found
+
+    def note(self, fact: str, name: str) -> None:
+        """Add a checkpoint to a list of the summary."""
+        noted = self.report.facts.get(fact)
+        self.report.facts[fact] = [*noted, name] if isinstance(noted, list) else [name]
+
+
+def push(sync: Sync, name: str | None, *, every: bool) -> None:
+    """Send the newest whole checkpoint, every one, or the named one."""
+    local = sync.local()
+    chosen = {step: path for step, path in local.items() if name in (None, path.name)}
+    if not chosen:
+        raise _nothing_to_send(sync.directory, name)
+    newest = max(chosen)
+    for step, path in checkpoints.iterations(sync.directory).items():
+        if name is None and step not in chosen and (every or step > newest):
+            remedy = f"it is not sent; {chosen[newest].name} is the newest that is"
+            sync.report.findings.append(warning(path, _words(whole.by_sizes(path)), remedy))
+    for step in sorted(chosen)[0 if every else -1 :]:
+        try:
+            push_one(sync, chosen[step])
+        except StopError as problem:
+            # One that is not as its manifest says keeps no other one from being sent.
+            if not every or problem.code != program.EXIT_CHECK_FAILED:
+                raise
+            sync.report.findings.append(problem.finding)
+
+
+def push_one(sync: Sync, path: Path) -> None:
+    """Send one checkpoint and move `latest` to it; visible when all of it is there.
+
+    Raises StopError if it is damaged, changes or goes away meanwhile, or another writer has put
+    a different one of this name there.
+    """
+    step = manifests.iteration_of(path.name) or 0
+    try:
+        manifest = _manifest_of(sync, path, step)
+        sent = sync.remote.put(manifest, path)
+    except FileNotFoundError as problem:
+        raise StopError(
+            program.EXIT_CHECK_FAILED,
+            path,
+            f"{problem.filename} went away while it was sent",
+            "push the next checkpoint; retention removes old ones",
+        ) from problem
+    program.say(f"{path.name}: {'sent' if sent else 'already there'}, {manifest.size:,} bytes")
+    sync.note("pushed" if sent else "present", path.name)
+    newer = sync.remote.move_latest(Latest(path.name, step))
+    if newer:
+        sync.report.findings.append(
+            warning(
+                f"{sync.store.uri}/{manifests.LATEST}",
+                f"it names {newer.name}, newer than {path.name}, and stays",
+                "use another URI for another run",
+            )
+        )
+
+
+def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
+    """Fetch what `latest` names, or the named checkpoint, and make a run resume from it.
+
+    Where the newest is damaged, the next older one is fetched; a named one never is replaced.
+    """
+    manifest = None
+    for far in _wanted(sync, name):
+        try:
+            manifest = fetch_far(far, sync.directory, sync.store, sync.threads)
+            break
+        except DamagedCopyError as problem:
+            subject = f"{sync.store.uri}/{far.name}"
+            if name is not None:
+                remedy = "pull another one (ls lists them), or push it again from a whole copy"
+                raise StopError(
+                    program.EXIT_CHECK_FAILED, subject, str(problem), remedy
+                ) from problem
+            remedy = "an older one is fetched; push it again from a whole copy"
+            sync.report.findings.append(warning(subject, str(problem), remedy))
+    if manifest is None and allow_none and not sync.report.findings:
+        program.say(f"{sync.store.uri}: no checkpoint yet")
+        sync.report.facts.update(pulled=None)
+        return
+    if manifest is None and sync.report.findings:
+        found, remedy = "no checkpoint there is whole", "push one from a whole copy"
+        raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
+    if manifest is None:
+        _absent(sync, name)
+    sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
+    if not publish(sync.directory, manifest):
+        sync.report.findings.append(
+            warning(
+                sync.directory,
+                f"a newer whole checkpoint than {manifest.name} is there",
+                "nothing, a run resumes from the newer one",
+            )
+        )
+    program.say(f"{manifest.name}: whole in {sync.directory}")
+
+
+def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
+    """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything.
+
+    With `local` S3 may hold none: a run's first push is still to come.
+    """
+    remote = sync.remote
+    if every:
+        found = [each for each in remote.every().values() if not each.unfinished]
+    else:
+        found = [each for each in _wanted(sync, name) if not each.unfinished][:1]
+    if not found and not local:
+        _absent(sync, name)
+    for each in found:
+        problems = [each.damage] if each.damage else []
+        if each.manifest is not None:
+            problems += remote.problems(each.manifest)
+        copy = sync.directory / each.name
+        if local and copy.is_dir() and each.manifest is not None:
+            bad = manifests.differing(each.manifest, copy, threads=sync.threads)
+            problems += [f"{copy / path} differs" for path in bad]
+        _tell(sync.report, each.name, State("damaged", problems[0]) if problems else State("whole"))
+
+
+def verify_local(directory: Path, name: str | None, report: Report, known: frozenset[str]) -> None:
+    """Read the checkpoints of a directory; those of `known` were compared with S3.
+
+    Beside these an unfinished one is most likely the save that goes on, and no failure.
+    """
+    there = checkpoints.iterations(directory) if directory.is_dir() else {}
+    chosen = [path for path in there.values() if name in (None, path.name)]
+    if not chosen and not known:
+        raise StopError(
+            program.EXIT_NOT_FOUND,
+            directory / (name or ""),
+            "no checkpoint there",
+            "correct the directory or the name (ls lists what is there)",
+        )
+    for path in chosen:
+        if path.name not in known:
+            state = whole.by_bytes(path)
+            is_saving = bool(known) and state.kind == "unfinished"
+            _tell(report, path.name, state, warning if is_saving else error)
+
+
+def _tell(
+    report: Report, name: str, state: State, finding: Callable[[str, str, str], Finding] = error
+) -> None:
+    if not state.loadable:
+        remedy = "push it again from a whole copy, pull one, or remove it"
+        report.findings.append(finding(name, _words(state), remedy))
+    kind = "verified" if state.kind == "whole" else state.kind
+    noted = report.facts.get(kind)
+    report.facts[kind] = [*noted, name] if isinstance(noted, list) else [name]
+    program.say(f"{name}: {_words(state)}")
+
+
+def _words(state: State) -> str:
+    return f"{state.kind}: {state.why}" if state.why else state.kind
+
+
+def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
+    """Return the manifest of a checkpoint to send; one without is read first."""
+    links = manifests.links_in(path)
+    if links:
+        found, remedy = "it is no file of the checkpoint, and is not followed", "replace it by one"
+        raise StopError(program.EXIT_CHECK_FAILED, links[0], found, remedy)
+    state = whole.by_sizes(path)
+    if state.kind == "unverified":
+        others = checkpoints.imported(path.parent)
+        own = others is not None and path.name not in others
+        state = whole.seal(path) if own else whole.by_bytes(path, threads=sync.threads)
+    if not state.loadable:
+        raise StopError(
+            program.EXIT_CHECK_FAILED, path, _words(state), "push another one; this is not sent"
+        )
+    # S3 compares what arrives with the checksums in the manifest.
+    known = manifests.read(path)
+    return known or manifests.of_directory(path, step, part=sync.part, threads=sync.threads)
+
+
+def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
+    """Yield the named checkpoint, or what `latest` names and then the others, newest first."""
+    if name is not None:
+        far = sync.remote.look(name)
+        if far is not None and not far.unfinished:
+            yield far
+        return
+    try:
+        latest = sync.remote.latest()
+    except BadManifestError as problem:
+        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        remedy = "the newest whole checkpoint is taken; the next push mends it"
+        sync.report.findings.append(warning(subject, str(problem), remedy))
+        latest = None
+    named = sync.remote.look(latest.name) if latest else None
+    if named is not None:
+        yield named
+    elif latest is not None:
+        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        remedy = "the newest whole checkpoint is taken; the next push mends it"
+        found = f"it names {latest.name}, which is not there"
+        sync.report.findings.append(warning(subject, found, remedy))
+    # A first push may have ended between the manifest and the pointer.
+    for far in reversed(sync.remote.every().values()):
+        if not far.unfinished and (latest is None or far.name != latest.name):
+            yield far
+
+
+def _nothing_to_send(directory: Path, name: str | None) -> StopError:
+    path = directory / (name or "")
+    there = checkpoints.iterations(directory).values() if directory.is_dir() else ()
+    states = {each.name: whole.by_sizes(each) for each in there if name in (None, each.name)}
+    bad = [
+        f"{each}: {'its save may still go on' if state.loadable else _words(state)}"
+        for each, state in states.items()
+        if name or state.kind == "damaged"
+    ]
+    if bad:
+        remedy = "push another one; meks ckpt ls says what each is"
+        return StopError(program.EXIT_CHECK_FAILED, directory, "; ".join(bad), remedy)
+    return StopError(
+        program.EXIT_NOT_FOUND,
+        path,
+        "no whole checkpoint",
+        "wait for the save to end, or correct the directory",
+    )
+
+
+def _absent(sync: Sync, name: str | None) -> NoReturn:
+    raise StopError(
+        program.EXIT_NOT_FOUND,
+        f"{sync.store.uri}/{name or ''}",
+        "no whole checkpoint there",
+        "push one, or correct the URI (ls lists what is there)",
+    )

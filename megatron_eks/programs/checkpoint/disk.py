@@ -1,0 +1,184 @@
+"""What keeps a program from writing to a file system, and what an earlier start left there."""
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from megatron_eks.programs.checkpoint import checkpoints, manifests
+from megatron_eks.programs.checkpoint.whole import DEFAULT_FORMAT
+
+_MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
+_LOST = (
+    "the file system fails",
+    "see that FSx is AVAILABLE, and the node's dmesg for its client; start again on another node",
+)
+_REFUSALS = {
+    errno.EROFS: (
+        "mounted read-only",
+        "see the node's dmesg for errors, mount it for writing, or choose another directory",
+    ),
+    errno.ESTALE: (
+        "replaced or mounted anew while it was open",
+        "start the pod again, so that it opens the file system anew",
+    ),
+    errno.EFBIG: ("a file may not become so large", "raise the limit: ulimit -f"),
+    **dict.fromkeys(
+        (errno.EIO, errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ENODEV), _LOST
+    ),
+}
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+# What a save and its removal leave, whoever was killed in the middle; nobody ever reads it.
+_UNFINISHED = (".saving-*", ".deleting-*", f".{checkpoints.TRACKER}-*")
+_PROBE = ".write-check-"
+_PULL, _PULL_LOCK = ".pull-*", ".pull.lock"
+# Another node's probe lives for less than a second.
+_OLD_SECONDS = 600.0
+_SHARE_THAT_COUNTS = 0.02
+
+
+def probe(directory: Path) -> OSError | None:
+    """Create a directory and write a file in it; return what the system says against it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=directory, prefix=_PROBE)
+        try:
+            # A block: an empty file takes no space on most file systems.
+            os.write(descriptor, b"x" * 4096)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+    except OSError as problem:
+        return problem
+    return None
+
+
+def system_error(problem: BaseException | None) -> OSError | None:
+    """Return the system's own error behind an exception, of whatever rank it is."""
+    seen: list[BaseException] = []
+    waiting = [problem]
+    while waiting:
+        each = waiting.pop(0)
+        if each is None or each in seen:
+            continue
+        if isinstance(each, OSError) and each.errno:
+            return each
+        seen.append(each)
+        # torch.distributed.checkpoint.api.CheckpointException: exception and stack by rank.
+        failures = getattr(each, "failures", {})
+        waiting += [failure[0] for failure in failures.values()]
+        waiting += [each.__cause__, each.__context__]
+    return None
+
+
+def explain(directory: Path, problem: OSError, needed: int = 0) -> tuple[str, str]:
+    """Return what is wrong and what to do; `needed` are the bytes of the next checkpoint."""
+    said = problem.strerror or str(problem)
+    if problem.errno == errno.ENOSPC:
+        return _full(directory, said, needed)
+    if problem.errno == errno.EDQUOT:
+        remedy = f"{_MAKE_ROOM}, or raise the quota: lfs quota -u {os.getuid()} {directory}"
+        return f"quota used up ({said}){_takes(needed)}", remedy
+    if problem.errno in _REFUSALS:
+        found, remedy = _REFUSALS[problem.errno]
+        return f"{found} ({said})", remedy
+    return said, f"give user {os.getuid()} the right to write, or choose another directory"
+
+
+def is_full(problem: OSError | None) -> bool:
+    """Tell whether room would help."""
+    return problem is not None and problem.errno in _NO_SPACE
+
+
+def free_leftovers(root: Path, *, all_of_them: bool) -> Iterator[Path]:
+    """Remove what unfinished work of earlier starts left in a run's own directory.
+
+    `all_of_them`, which room is wanted for: also a save of Megatron's that never came to its end,
+    and a pull that was given up, which another pull would go on with. No checkpoint that could be
+    loaded is touched.
+    """
+    # What cannot be read is told by the probe that comes next.
+    with suppress(OSError):
+        for pattern in _UNFINISHED:
+            yield from _removed(root.glob(pattern))
+        old = time.time() - _OLD_SECONDS
+        probes = root.glob(f"{_PROBE}*")
+        yield from _removed(path for path in probes if path.stat().st_mtime < old)
+        if not all_of_them:
+            return
+        if _nobody_pulls(root):
+            yield from _removed(root.glob(_PULL))
+        yield from _removed(path for path in _iterations(root) if _never_ended(path))
+
+
+def gigabytes(size: int) -> str:
+    """Write a size in bytes for people."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"  # noqa: PLR2004 -- 0.1 GB
+
+
+def _full(directory: Path, said: str, needed: int) -> tuple[str, str]:
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    state = os.statvfs(there)
+    free, total = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize
+    remedy = f"{_MAKE_ROOM}, or enlarge the file system"
+    if state.f_files and not state.f_favail:
+        return f"file system full ({said}): it can hold no more files", remedy
+    found = f"file system full ({said}): {gigabytes(free)} free of {gigabytes(total)}"
+    if free > max(needed, _SHARE_THAT_COUNTS * total):
+        # Lustre fills a file's own storage target, and df shows the sum of all.
+        remedy += "; lfs df -h shows whether one storage target alone is full"
+    return found + _takes(needed), remedy
+
+
+def _takes(needed: int) -> str:
+    return f", and the next checkpoint takes about {gigabytes(needed)}" if needed else ""
+
+
+def _removed(paths: Iterator[Path]) -> Iterator[Path]:
+    for path in [*paths]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
+        if not path.exists():
+            yield path
+
+
+def _nobody_pulls(root: Path) -> bool:
+    """Tell whether no `checkpoint_sync pull` is at work here: it holds a lock."""
+    try:
+        descriptor = os.open(root / _PULL_LOCK, os.O_RDWR)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _iterations(root: Path) -> Iterator[Path]:
+    """Yield the run's own saves that are newer than what the tracker file names."""
+    tracker, others = checkpoints.read_tracker(root, DEFAULT_FORMAT), checkpoints.imported(root)
+    named = manifests.iteration_of(tracker.checkpoint.name) if tracker.checkpoint else None
+    if others is None or (named is None and tracker.state != "absent"):
+        return
+    for number, path in checkpoints.iterations(root).items():
+        if number > (named or 0) and path.name not in others:
+            yield path
+
+
+def _never_ended(directory: Path) -> bool:
+    """Tell whether it holds parts of a save alone: the files that every format writes last lack."""
+    names = {path.name for path in directory.iterdir()}
+    return all(name.endswith(".distcp") or name == "common.pt" for name in names)

@@ -1,0 +1,1 @@
+"""What the checks of nodes and file systems read."""

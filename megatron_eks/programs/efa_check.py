@@ -1,0 +1,173 @@
+"""Counts the EFA devices that this pod can use, and what NCCL needs to use them.
+
+efa_check --expect N
+
+Looks at the devices of /sys/class/infiniband whose node in /dev/infiniband the pod has been
+given, at libfabric's own list (fi_info), at the NCCL plugin where the loader looks for it, at
+GPUDirect RDMA, huge pages and the limit on locked memory. Without EFA, NCCL falls back to TCP
+without an error and is some fifty times slower.
+
+Exit codes: 0 as expected, 2 the command line is wrong, 4 not as expected.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from megatron_eks.programs import program
+from megatron_eks.programs.checks import efa_system
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.findings import Finding, Report, error, warning
+
+_SMALL_MEMLOCK_BYTES = 64 * 2**20
+
+
+def check_devices(system: System, expect: int, facts: dict[str, object]) -> Iterator[Finding]:
+    """Compare the devices that the pod can open with what it should have."""
+    devices = system.devices()
+    usable = [device for device in devices if device.usable]
+    facts["devices"] = len(usable)
+    facts["devices_of_node"] = len(devices)
+    program.say(f"{'device':<16} {'node':<10} {'usable':<8} {'state':<10} GPUDirect RDMA")
+    for device in devices:
+        can = "yes" if device.usable else "no"
+        program.say(
+            f"{device.name:<16} {device.node or '-':<10} {can:<8} {device.state:<10} {device.peer}"
+        )
+    found = f"{len(usable)} EFA devices are usable in this pod, {expect} expected"
+    if len(usable) > expect:
+        yield warning("EFA devices", found, "correct --expect, or ask for fewer devices")
+    elif len(usable) < expect and len(devices) > len(usable):
+        yield error(
+            "EFA devices",
+            f"{found}; the node has {len(devices)}",
+            f"request vpc.amazonaws.com/efa: {expect} in the pod, and see that its user can read "
+            "and write /dev/infiniband/uverbs*",
+        )
+    elif len(usable) < expect:
+        yield error(
+            "EFA devices",
+            f"{found}, and the node has no more",
+            "compare the launch template's interfaces with the instance type, and look whether "
+            "the node's efa driver is loaded (lsmod)",
+        )
+    for device in usable:
+        if device.state not in {"ACTIVE", "unknown"}:
+            yield error(
+                device.name,
+                f"its port is {device.state}",
+                "the EFA security group must allow all traffic to itself both ways; else replace "
+                "the node",
+            )
+    if usable and all(device.peer == efa_system.NO_PEER for device in usable):
+        yield warning(
+            "GPUDirect RDMA",
+            "the driver names no peer memory, so only DMA-BUF is left",
+            "right for g5, g6 and g6e; else see that the node runs NVIDIA's open kernel modules",
+        )
+
+
+def check_libfabric(system: System, expect: int, facts: dict[str, object]) -> Iterator[Finding]:
+    """Compare libfabric's list with what is expected."""
+    listed = system.libfabric_domains()
+    if listed is None:
+        yield warning("fi_info", "not installed here", "libfabric itself was not asked")
+        return
+    facts["libfabric_devices"] = len(listed)
+    if len(listed) < expect:
+        yield error(
+            "libfabric",
+            f"fi_info -p efa -t FI_EP_RDM lists {len(listed)} devices, {expect} expected",
+            "use a libfabric with the efa provider (AWS's EFA installer), and run fi_info by hand",
+        )
+
+
+def check_plugin(system: System, facts: dict[str, object]) -> Iterator[Finding]:
+    """Look for the plugin by which NCCL reaches libfabric."""
+    wanted = system.environment.get("NCCL_NET_PLUGIN", "")
+    if wanted == "none":
+        yield error("NCCL_NET_PLUGIN", "'none' switches EFA off", "remove it")
+        return
+    plugin = system.nccl_plugin()
+    facts["nccl_plugin"] = str(plugin) if plugin else None
+    if plugin is None:
+        names = " or ".join(system.plugin_names())
+        yield error(
+            "NCCL plugin",
+            f"no {names} in {', '.join(map(str, system.library_directories()))}",
+            "install aws-ofi-nccl (AWS's EFA installer) and put its directory in LD_LIBRARY_PATH",
+        )
+    elif "ofi" not in plugin.name and plugin.name != efa_system.PLUGIN:
+        yield error(
+            "NCCL_NET_PLUGIN",
+            f"{wanted!r} makes NCCL load {plugin}, which knows no EFA",
+            "set it to 'ofi', or unset it",
+        )
+    network = system.environment.get("NCCL_NET", "")
+    if network == "Socket":
+        yield error("NCCL_NET", "'Socket' makes NCCL use TCP", "remove it")
+
+
+def check_memory(system: System, facts: dict[str, object]) -> Iterator[Finding]:
+    """Look at what EFA pins: huge pages, and the limit on locked memory."""
+    pages = system.huge_pages()
+    facts["huge_pages_free"] = pages.free
+    facts["huge_pages_limit_bytes"] = pages.limit_bytes
+    if pages.total == 0 or pages.limit_bytes == 0:
+        found = "the node has none" if pages.total == 0 else "the pod may use none"
+        yield warning(
+            "huge pages of 2 MiB",
+            found,
+            "request hugepages-2Mi in the pod; libfabric works without, with more overhead",
+        )
+    limit = system.locked_memory_bytes()
+    facts["memlock_bytes"] = limit
+    if limit is not None and limit < _SMALL_MEMLOCK_BYTES:
+        yield error(
+            "locked memory",
+            f"the limit is {limit} bytes, so buffers cannot be registered",
+            "raise the container runtime's LimitMEMLOCK, or give the pod IPC_LOCK",
+        )
+    elif limit is not None:
+        yield warning("locked memory", f"the limit is {limit} bytes", "unlimited is usual")
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Check, print the table and say what to do."""
+    options = _parser().parse_args(argv)
+    root: Path = options.root
+    system = System(root, os.environ)
+    expect: int = options.expect
+    report.facts.update(expected=expect, host=os.uname().nodename)
+    report.collect(check_devices(system, expect, report.facts))
+    if expect == 0:
+        program.say(
+            "no EFA is expected on this instance type: ranks on several nodes talk over TCP, "
+            "about 1 to 10 GB/s"
+        )
+        return
+    report.collect(check_libfabric(system, expect, report.facts))
+    report.collect(check_plugin(system, report.facts))
+    report.collect(check_memory(system, report.facts))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("--expect", type=_count, required=True, help="devices the pod should have")
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("efa_check", main, sys.argv[1:]))

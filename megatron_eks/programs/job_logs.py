@@ -1,0 +1,203 @@
+"""Prints what record has kept of a job's ranks, each line with its rank.
+
+job_logs DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--most-bytes N]
+            [--objects]
+
+DIR holds a folder for each start of the job. Of each rank its newest output is printed; what it
+printed before its container started again instead of that, or as well. Before all that, --objects
+prints what job_objects has kept of the job: itself, its pods and its events, a line for each.
+
+Most lines have no time of their own: --since begins with the first one in which the program wrote a
+later time, and leaves out ranks that have not lived since. At most --most-bytes are printed in all,
+the last ones of each rank.
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 no such logs, 130 interrupted.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from megatron_eks.programs import program, record
+from megatron_eks.programs.findings import Report, warning
+from megatron_eks.programs.printable import log_line
+from megatron_eks.programs.program import StopError
+
+_NAME = re.compile(r"rank-(\d+)\.log")
+_AFTER = re.compile(rb"record: start .*, after (\d+)")
+# What Megatron and our programs write at the beginning of lines.
+_TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
+_HEAD_BYTES = 200
+# The kubelet keeps 10 MiB of a container's log, with 50 bytes of its own in each line.
+_MOST_BYTES = 6 * 2**20
+_LONGEST_BYTES = 64 * 1024
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Print the lines, and in the end how many there were and their checksum."""
+    options = _parser().parse_args(argv)
+    objects = _objects(options.directory) if options.objects else []
+    found = _chosen(options.directory, options.rank, needed=not objects)
+    since = time.time() - options.since if options.since else None
+    lines = checksum = cut = 0
+
+    def write(text: str) -> None:
+        nonlocal lines, checksum
+        sys.stdout.write(f"{text}\n")
+        lines, checksum = lines + 1, zlib.crc32(text.encode(), checksum)
+
+    for each in objects:
+        write(f"[object] {json.dumps(each)}")
+    width = len(str(max(found, default=0)))
+    for rank, folders in found.items():
+        # The container before the last one, the last one, or both in their order.
+        of = folders[1:] if options.before else folders[:1]
+        of = folders[::-1] if options.both else of
+        parts = [part for folder in of for part in record.parts(folder, rank)]
+        if not parts or (since and parts[-1].stat().st_mtime < since):
+            continue
+        kept, dropped = _last(_lines(parts, since), options.tail, options.most_bytes // len(found))
+        cut += dropped
+        for line in kept:
+            write(f"[{rank:{width}}] {log_line(line)}")
+    report.facts.update(directory=str(options.directory), ranks=list(found), lines=lines)
+    report.facts.update(crc32=checksum, left_out=cut)
+    if cut:
+        report.findings.append(
+            warning(
+                options.directory,
+                f"{cut} earlier lines are left out, so that the rest comes whole",
+                "choose a --rank, or copy the files: meks shell",
+            )
+        )
+
+
+def _objects(directory: Path) -> list[Any]:
+    """Return what is kept of the newest job of the name, unless it has started after that."""
+    kept = max(directory.glob(record.OBJECTS), key=_modified, default=None)
+    if kept is None or _modified(kept) < _begun(directory):
+        return []
+    content = json.loads(kept.read_text())
+    return [content["job"], *content["pods"].values(), *content["events"].values()]
+
+
+def _begun(directory: Path) -> float:
+    """Return when the newest start began."""
+    for start in record.starts(directory)[-1:]:
+        for rank in _ranks(directory / start)[:1]:
+            with (directory / start / f"rank-{rank:05}.log").open("rb") as file:
+                return _moment(file.readline()) or 0
+    return 0
+
+
+def _modified(file: Path) -> float:
+    return file.stat().st_mtime
+
+
+def _chosen(directory: Path, wanted: int | None, *, needed: bool) -> dict[int, list[Path]]:
+    """Return the folders of each rank: that of its newest output, and of the container before.
+
+    The newest start may lack ranks that had failed for good. They are in the one before it, if that
+    was of the same pods; else that is of an earlier job of the name.
+    """
+    names = record.starts(directory) if directory.is_dir() else []
+    folders = [directory / each for each in reversed(names) if _ranks(directory / each)]
+    found: dict[int, list[Path]] = {}
+    for newest in folders[:1]:
+        found = {rank: [newest, *_before(newest, rank)] for rank in _ranks(newest)}
+    linked = {folder for each in found.values() for folder in each[1:]}
+    for folder in sorted(linked, reverse=True):
+        for rank in _ranks(folder):
+            found.setdefault(rank, [folder, *_before(folder, rank)])
+    chosen = {rank: found[rank] for rank in sorted(found) if wanted in (None, rank)}
+    if needed and not chosen:
+        there = f"no rank {wanted}, ranks are 0 to {max(found)}" if found else "no record of a job"
+        remedy = "see that name and rank are right, and that the job started within its keep_days"
+        raise StopError(program.EXIT_NOT_FOUND, directory, there, remedy)
+    return chosen
+
+
+def _ranks(folder: Path) -> list[int]:
+    return [int(match[1]) for each in folder.iterdir() if (match := _NAME.fullmatch(each.name))]
+
+
+def _before(folder: Path, rank: int) -> list[Path]:
+    """Return the folder of the container before, of which the first line tells."""
+    with (folder / f"rank-{rank:05}.log").open("rb") as file:
+        after = _AFTER.match(file.readline())
+    before = folder.with_name(after[1].decode()) if after else folder
+    return [before] if after and (before / f"rank-{rank:05}.log").exists() else []
+
+
+def _lines(parts: Sequence[Path], since: float | None) -> Iterator[bytes]:
+    """Yield the lines of files; with `since` from the first later time on, if they have times."""
+    timed = since is not None and any(_moment(line) is not None for line in _whole(parts))
+    for line in _whole(parts):
+        if timed and since is not None:
+            timed = (_moment(line) or 0) < since
+        if not timed:
+            yield line.rstrip(b"\r\n")[:_LONGEST_BYTES]
+
+
+def _whole(parts: Sequence[Path]) -> Iterator[bytes]:
+    """Yield the lines of files, and how much is no longer between them."""
+    end = 0
+    for part in parts:
+        begin = record.place(part)
+        if begin > end:
+            yield f"record: {begin - end} bytes are left out here".encode()
+        with part.open("rb") as file:
+            yield from file
+            end = begin + file.tell()
+
+
+def _moment(line: bytes) -> float | None:
+    found = _TIME.search(line[:_HEAD_BYTES])
+    if found is None:
+        return None
+    try:
+        # Containers have UTC.
+        moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC).timestamp()
+
+
+def _last(lines: Iterator[bytes], tail: int | None, most: int) -> tuple[list[bytes], int]:
+    """Return the last lines within a number and a size, and how many the size left out."""
+    kept: deque[bytes] = deque(maxlen=tail)
+    size = cut = 0
+    for line in lines:
+        if kept and len(kept) == tail:
+            size -= len(kept[0]) + 1
+        kept.append(line)
+        size += len(line) + 1
+        while size > most and len(kept) > 1:
+            size -= len(kept.popleft()) + 1
+            cut += 1
+    return list(kept) if tail != 0 else [], cut
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("directory", type=Path, metavar="DIR", help="a job's logs")
+    parser.add_argument("--rank", type=int, help="of this rank alone")
+    parser.add_argument("--tail", type=int, help="the last lines of each rank")
+    parser.add_argument("--since", type=int, metavar="SECONDS", help="from so long ago on")
+    parser.add_argument("--before", action="store_true", help="before its last restart")
+    parser.add_argument("--both", action="store_true", help="before and after it")
+    parser.add_argument("--objects", action="store_true", help="what Kubernetes said, too")
+    parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("job_logs", main, sys.argv[1:]))

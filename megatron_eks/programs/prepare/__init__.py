@@ -1,0 +1,1 @@
+"""Texts to token data sets as Megatron reads them."""

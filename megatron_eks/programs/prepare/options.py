@@ -1,0 +1,170 @@
+"""The command line of prepare_data, read and checked."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from megatron_eks.programs.prepare.job import MIB, Options, Shard, usage
+
+_COMMIT_SECONDS = 30.0
+_LINE_MIB = 64
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of all options."""
+    found = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_data(found.add_argument_group("data"))
+    _add_work(found.add_argument_group("work"))
+    _add_verify(found.add_argument_group("verification"))
+    return found
+
+
+def options(words: argparse.Namespace, environment: Mapping[str, str]) -> Options:
+    """Return what to prepare; raise PrepareError where the command line does not say it."""
+    for name in ("input", "output_prefix", "tokenizer"):
+        if not getattr(words, name):
+            raise usage(f"--{name.replace('_', '-')}", "it is missing", "give it, see --help")
+    keys = tuple(dict.fromkeys(words.json_key or ["text"]))
+    if any("/" in key or not key for key in keys):
+        raise usage("--json-key", "a key becomes part of a file name", "take one without `/`")
+    if words.merge and words.shards == 1:
+        raise usage("--merge", "there is nothing to join", "give the number of parts by --shards")
+    return Options(
+        inputs=tuple(name for names in words.input for name in names),
+        output_prefix=words.output_prefix,
+        tokenizer=words.tokenizer,
+        json_keys=keys,
+        append_eod=words.append_eod,
+        add_bos=words.add_bos,
+        on_bad_line=words.on_bad_line,
+        backend=words.backend,
+        workers=words.workers,
+        max_line_bytes=words.max_line_mib * MIB,
+        commit_seconds=words.commit_seconds,
+        resume=words.resume,
+        shard=_shard(words, environment),
+        shards=words.shards,
+        merge=words.merge,
+    )
+
+
+def _shard(words: argparse.Namespace, environment: Mapping[str, str]) -> Shard | None:
+    if words.shards == 1 or words.merge:
+        return None
+    word = words.shard_index or environment.get("JOB_COMPLETION_INDEX", "")
+    if not word.isdecimal() or int(word) >= words.shards:
+        raise usage(
+            "--shard-index",
+            f"{word!r}, with --shards {words.shards}",
+            f"give 0 to {words.shards - 1}, or JOB_COMPLETION_INDEX as an Indexed Job does",
+        )
+    return Shard(int(word), words.shards)
+
+
+def _add_data(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--input",
+        action="append",
+        nargs="+",
+        metavar="FILE",
+        help="JSON lines: files, patterns, folders, s3:// names; in this order",
+    )
+    group.add_argument("--output-prefix", metavar="P", help="output is P_KEY_document.bin and .idx")
+    group.add_argument(
+        "--tokenizer", type=Path, metavar="DIR", help="folder with tokenizer.json of Hugging Face"
+    )
+    group.add_argument(
+        "--json-key",
+        action="append",
+        metavar="KEY",
+        help="key of the text, or of a list of texts; may be repeated (default text)",
+    )
+    group.add_argument(
+        "--append-eod", action="store_true", help="end each document with the tokenizer's EOS"
+    )
+    group.add_argument(
+        "--add-bos",
+        action="store_true",
+        help="begin each text with the tokenizer's BOS, as Megatron from 0.17 on does by default "
+        "with a tokenizer that is set up for it",
+    )
+    group.add_argument(
+        "--on-bad-line",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what to do with a line that gives no document; skipped ones are listed",
+    )
+    group.add_argument(
+        "--max-line-mib",
+        type=_positive,
+        default=_LINE_MIB,
+        metavar="N",
+        help="longer lines are bad; bounds the memory (default %(default)s)",
+    )
+
+
+def _add_work(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--workers",
+        type=_positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="processes that tokenize (default %(default)s)",
+    )
+    group.add_argument(
+        "--backend",
+        choices=("auto", "gigatoken", "tokenizers"),
+        default="auto",
+        help="auto takes gigatoken where it gives the same tokens as `tokenizers`",
+    )
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on where an interrupted run was; do nothing if all is done",
+    )
+    group.add_argument(
+        "--commit-seconds",
+        type=float,
+        default=_COMMIT_SECONDS,
+        metavar="S",
+        help="how much work a crash may cost (default %(default)s)",
+    )
+    group.add_argument(
+        "--shards", type=_positive, default=1, metavar="N", help="parts that N processes do"
+    )
+    group.add_argument("--shard-index", metavar="I", help="the part of this process, from 0 on")
+    group.add_argument(
+        "--merge", action="store_true", help="only join the parts, which the last one does as well"
+    )
+
+
+def _add_verify(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--verify", metavar="PREFIX", help="read a data set back instead of writing one"
+    )
+    for name in ("--global-batch-size", "--sequence-length", "--train-iters"):
+        group.add_argument(name, type=_positive, metavar="N", help="for the number of epochs")
+    group.add_argument(
+        "--split",
+        type=_shares,
+        default=(98.0, 2.0, 0.0),
+        metavar="A,B,C",
+        help="shares of training, validation and test (default 98,2,0)",
+    )
+
+
+def _positive(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{word} is less than 1")
+    return number
+
+
+def _shares(word: str) -> tuple[float, ...]:
+    shares = tuple(float(part) for part in word.split(","))
+    if len(shares) > 3 or min(shares) < 0 or sum(shares) <= 0:  # noqa: PLR2004 -- as Megatron's
+        raise argparse.ArgumentTypeError(f"{word!r} is not up to three shares")
+    return (*shares, *(0.0,) * (3 - len(shares)))

@@ -1,0 +1,120 @@
+"""Reads the inputs of one process from end to end, as numbered blocks for the workers."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from megatron_eks.programs.prepare.blocks import Block, blocks, count_lines, line_start
+from megatron_eks.programs.prepare.inputs import LocalFile, Source, compression
+from megatron_eks.programs.prepare.job import Shard, failure
+from megatron_eks.programs.prepare.streams import unpacked
+
+
+@dataclass(frozen=True)
+class Span:
+    """What this process reads of one input: whole lines; of a packed input all or nothing."""
+
+    source: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """A block, where it comes from, and how far the reading is."""
+
+    span: int
+    block: Block
+    stored: int
+    """Stored bytes of all spans that were read so far."""
+
+
+def spans(sources: Sequence[Source], packing: Sequence[str | None], shard: Shard) -> list[Span]:
+    """Divide the stored bytes of all inputs evenly; the parts, in order, are the whole.
+
+    A line belongs to the shard in which it begins. There is no way into the middle of a packed
+    input, so one belongs to the shard in which its first byte is.
+    """
+    total = sum(source.size for source in sources)
+    low = total * shard.index // shard.count
+    high = total * (shard.index + 1) // shard.count
+    found = []
+    begin = 0
+    for number, source in enumerate(sources):
+        if packing[number] is None:
+            start, end = (
+                line_start(source, min(max(limit - begin, 0), source.size)) for limit in (low, high)
+            )
+            if start < end:
+                found.append(Span(number, start, end))
+        elif low <= begin < high:
+            found.append(Span(number, 0, source.size))
+        begin += source.size
+    return found
+
+
+class Reader:
+    """The spans of one process, cut into blocks."""
+
+    def __init__(self, sources: Sequence[Source], shard: Shard | None, max_line_bytes: int) -> None:
+        self.sources = sources
+        self.packing = [compression(source) for source in sources]
+        self.spans = spans(sources, self.packing, shard or Shard(0, 1))
+        self.sha256: dict[int, str] = {}
+        """Of the stored bytes of each input that this process read as a whole."""
+        self._max_line_bytes = max_line_bytes
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of all spans."""
+        return sum(span.end - span.start for span in self.spans)
+
+    def before(self, number: int, offset: int) -> int:
+        """Return the stored bytes before a place; a packed input counts once it is through."""
+        done = sum(span.end - span.start for span in self.spans[:number])
+        if offset and self.packing[self.spans[number].source] is None:
+            done += offset - self.spans[number].start
+        return done
+
+    def tasks(self, number: int, offset: int) -> Iterator[Task]:
+        """Yield the blocks from a place on: a span's number and an offset in its input."""
+        for place in range(number, len(self.spans)):
+            yield from self._span(place, max(offset, self.spans[place].start))
+            offset = 0
+
+    def lines_before(self, number: int) -> int:
+        """Count the lines before a span, which a shard needs to know for a bad line alone."""
+        span = self.spans[number]
+        return count_lines(self.sources[span.source].raw(0, span.start))
+
+    def _span(self, number: int, offset: int) -> Iterator[Task]:
+        span = self.spans[number]
+        source = self.sources[span.source]
+        packing = self.packing[span.source]
+        whole = (span.start, span.end) == (0, source.size) and isinstance(source, LocalFile)
+        total = hashlib.sha256()
+        done = self.before(number, 0)
+
+        def watch(stored: bytes) -> None:
+            nonlocal done
+            done += len(stored)
+            if whole:
+                total.update(stored)
+
+        if packing is None:
+            if whole:
+                # A resumed run reads what is done once more, for the checksum.
+                for stored in source.raw(0, offset):
+                    total.update(stored)
+            done = self.before(number, offset)
+        chunks = unpacked(source, packing, offset, span.end, watch)
+        path = source.name if isinstance(source, LocalFile) and packing is None else None
+        for block in blocks(chunks, offset, self._max_line_bytes):
+            if path is not None and not block.too_long:
+                # A worker reads it once more, which is cheaper than to send it there.
+                block = replace(block, data=None, path=path)  # noqa: PLW2901 -- the same block
+            yield Task(number, block, done)
+        if isinstance(source, LocalFile) and LocalFile.at(source.name) != source:
+            raise failure(source.name, "it was changed while it was read", "start again")
+        if whole:
+            self.sha256[span.source] = total.hexdigest()

@@ -1,0 +1,190 @@
+"""The steps of a preparation: what is there already, the run, its sidecars, the join of shards."""
+
+from typing import Any
+
+from megatron_eks.programs.findings import Report, usage_error, warning
+from megatron_eks.programs.prepare import inputs as prepare_inputs
+from megatron_eks.programs.prepare import shards
+from megatron_eks.programs.prepare import sidecar as prepare_sidecar
+from megatron_eks.programs.prepare import tokenizer as prepare_tokenizer
+from megatron_eks.programs.prepare.job import Options, PrepareError, Shard, digest, failure, usage
+from megatron_eks.programs.prepare.output import SKIPPED, Store
+from megatron_eks.programs.prepare.reader import Reader
+from megatron_eks.programs.prepare.run import Run
+from megatron_eks.programs.prepare.tokenizer import Tokenizer
+
+
+class Steps:
+    """One call of the program."""
+
+    def __init__(self, options: Options, report: Report) -> None:
+        self._options = options
+        self._report = report
+        self.run: Run | None = None
+        """What a signal has to stop, once it is under way."""
+
+    def prepare(self) -> None:
+        """Do what is left to do, and put the summary's facts into the report."""
+        options = self._options
+        self._tokenizer = prepare_tokenizer.load(options.tokenizer, options.backend)
+        self._check_tokens(self._tokenizer)
+        self._sources = prepare_inputs.find(options.inputs)
+        self._recipe = prepare_sidecar.recipe(options, self._sources, self._tokenizer)
+        whole = digest(self._recipe)
+        resumed = options.resume or options.merge
+        if resumed and self._is_done(options.output_prefix, whole):
+            self._summarise(options.output_prefix, already=True)
+        elif options.shard is None and not options.merge:
+            self._one(whole)
+            self._summarise(options.output_prefix)
+        else:
+            if options.shard is not None:
+                self._shard(options.shard)
+            self._join()
+
+    def _shard(self, shard: Shard) -> None:
+        own = shards.shard_recipe(self._recipe, shard)
+        if self._options.resume and self._is_done(self._options.prefix, own):
+            self._summarise(self._options.prefix, already=True)
+            return
+        self._one(own)
+        self._summarise(self._options.prefix)
+
+    def _one(self, recipe: str) -> None:
+        """Prepare a whole, or one shard."""
+        options = self._options
+        store = self._store(options.prefix)
+        with store.locked():
+            if not options.resume:
+                store.clear()
+            state = store.load(recipe)
+            if state is not None and state.get("publishing"):
+                store.finish()
+                return
+            reader = Reader(self._sources, options.shard, options.max_line_bytes)
+            run = Run(options, reader, self._tokenizer, recipe, store)
+            if state is not None:
+                run.restore(state)
+            self.run = run
+            run.run()
+            self._publish(reader, run, recipe)
+
+    def _publish(self, reader: Reader, run: Run, recipe: str) -> None:
+        state = run.state()
+        if self._options.shard is None and not any(count.documents for count in run.counts):
+            run.store.commit(state)
+            skipped = prepare_sidecar.skipped(f"{run.store.directory}/{SKIPPED}")
+            self._report.facts["skipped"] = skipped
+            raise failure(
+                self._options.output_prefix,
+                "the inputs hold no document",
+                "correct --input or --json-key",
+            )
+        sidecars = {
+            key: prepare_sidecar.build(
+                recipe,
+                self._recipe,
+                key,
+                prepare_sidecar.inputs(reader.sources, reader.packing, run.counts, number),
+                self._tokenizer,
+                files=run.store.write_index(key),
+            )
+            for number, key in enumerate(self._options.json_keys)
+        }
+        run.store.publish(state, sidecars)
+
+    def _join(self) -> None:
+        """Join the shards if they are all there; a process that comes second finds it done."""
+        options = self._options
+        whole = digest(self._recipe)
+        store = self._store(options.output_prefix)
+        missing = shards.missing(options, self._recipe)
+        if missing:
+            if options.merge:
+                names = ", ".join(map(str, missing))
+                raise failure(options.output_prefix, f"no shard {names}", "run them first")
+            if self._is_there(options.output_prefix, whole):
+                # Another process has joined them already, this one's with them.
+                self._summarise(options.output_prefix)
+            return
+        # No block is at hand: a signal ends the wait at once.
+        self.run = None
+        with store.locked(wait=True):
+            state = store.load(whole)
+            if state is not None and state.get("publishing"):
+                store.finish()
+            # Whoever held the lock before may have joined them.
+            if not self._is_there(options.output_prefix, whole):
+                shards.merge(options, self._recipe, self._tokenizer, store)
+            shards.remove(options)
+        self._summarise(options.output_prefix)
+
+    def _is_done(self, prefix: str, recipe: str) -> bool:
+        """Tell whether there is nothing left to do, after removing what an earlier run left."""
+        store = self._store(prefix)
+        if self._is_there(prefix, recipe):
+            if store.has_leftovers:
+                with store.locked(wait=True):
+                    store.clear()
+            return True
+        if self._whole(prefix) is None or store.directory.exists():
+            return False
+        raise usage(
+            prefix,
+            "the data set that is there has other inputs, another tokenizer or other options",
+            "start without --resume to replace it, or take another --output-prefix",
+        )
+
+    def _is_there(self, prefix: str, recipe: str) -> bool:
+        """Tell whether a data set is there already; it takes no lock, so its holder may ask."""
+        sidecars = self._whole(prefix)
+        return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
+
+    def _whole(self, prefix: str) -> list[dict[str, Any]] | None:
+        """Return the sidecars of a data set of which every file is there."""
+        sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
+        if sidecars is None or not prepare_sidecar.are_whole(prefix, sidecars):
+            return None
+        return sidecars
+
+    def _store(self, prefix: str) -> Store:
+        return Store(prefix, self._options.json_keys, self._tokenizer.token_type.str)
+
+    def _check_tokens(self, tokenizer: Tokenizer) -> None:
+        """Refuse what the tokenizer cannot do, and say what may surprise."""
+        options = self._options
+        problems = [
+            usage_error(
+                option,
+                f"the tokenizer names no {name}",
+                f'set "{name}" in {options.tokenizer / "tokenizer_config.json"}',
+            )
+            for option, name, wanted, token in (
+                ("--append-eod", "eos_token", options.append_eod, tokenizer.eod),
+                ("--add-bos", "bos_token", options.add_bos, tokenizer.bos),
+            )
+            if wanted and token is None
+        ]
+        if problems:
+            raise PrepareError(*problems)
+        if tokenizer.adds and not options.add_bos:
+            self._warn(
+                "BOS",
+                f"Megatron from 0.17 on writes {tokenizer.adds!r} for 'a' with this tokenizer",
+                "give --add-bos if the model was trained with BOS",
+            )
+        if tokenizer.refused:
+            self._warn("gigatoken", tokenizer.refused, "`tokenizers` does the work, slower")
+
+    def _warn(self, subject: str, found: str, remedy: str) -> None:
+        self._report.findings.append(warning(subject, found, remedy))
+
+    def _summarise(self, prefix: str, *, already: bool = False) -> None:
+        """Put into the report what the sidecars say."""
+        keys = self._options.json_keys
+        sidecars = prepare_sidecar.read(prefix, keys) or []
+        self._report.facts |= {
+            **prepare_sidecar.summary(prefix, keys, sidecars),
+            "already_done": already,
+            "backend": self._tokenizer.backend,
+        }

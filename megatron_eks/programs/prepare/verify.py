@@ -1,0 +1,229 @@
+"""Reads a data set back: is it what its sidecar says, can its tokenizer have written it."""
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from megatron_eks.programs.findings import Finding, error, usage_error, warning
+from megatron_eks.programs.prepare.indexed_data import check_prefix
+from megatron_eks.programs.prepare.job import file_sha256
+from megatron_eks.programs.prepare.output import HEADER, ROWS, read_json, running_sums
+
+_AGAIN = "prepare the data set again"
+# indexed_dataset.py, DType; 6 and 7 are no token numbers.
+_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
+
+Facts = dict[str, object]
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a training run takes from the data set."""
+
+    global_batch_size: int | None
+    sequence_length: int | None
+    train_iters: int | None
+    split: tuple[float, ...]
+
+
+class Index:
+    """An index and its tokens as the file system holds them, a part in memory at a time."""
+
+    def __init__(self, prefix: str) -> None:
+        path = Path(f"{prefix}.idx")
+        head = struct.calcsize(HEADER)
+        with path.open("rb") as file:
+            *_, code, sequences, boundaries = struct.unpack(HEADER, file.read(head))
+        self.documents: int = boundaries - 1
+        self.token_type = np.dtype(_TYPES[code])
+        at = head + 4 * sequences
+        self.lengths = np.memmap(path, "<i4", "r", head, (sequences,))
+        self.pointers = np.memmap(path, "<i8", "r", at, (sequences,))
+        self.boundaries = np.memmap(path, "<i8", "r", at + 8 * sequences, (boundaries,))
+        tokens = Path(f"{prefix}.bin").stat().st_size // self.token_type.itemsize
+        self.tokens = np.memmap(f"{prefix}.bin", self.token_type, "r") if tokens else np.empty(0)
+
+    def rows(self, array: Array) -> Iterator[Array]:
+        """Yield an array in parts."""
+        for place in range(0, len(array), ROWS):
+            yield array[place : place + ROWS]
+
+    def check(self) -> str | None:
+        """Return what contradicts itself."""
+        sums = running_sums(self.rows(self.lengths), self.token_type.itemsize)
+        for lengths, pointers, expected in zip(
+            self.rows(self.lengths), self.rows(self.pointers), sums, strict=True
+        ):
+            if lengths.min() < 0:
+                return "a sequence has a negative length"
+            if not np.array_equal(pointers, expected[:-1]):
+                return "a sequence does not begin where the one before it ends"
+        last = 0
+        for boundaries in self.rows(self.boundaries):
+            if boundaries[0] < last or (np.diff(boundaries) < 0).any():
+                return "a document ends before it begins"
+            last = boundaries[-1]
+        return None
+
+    def document_ends(self) -> Iterator[tuple[Array, Array]]:
+        """Yield the first and the end of the tokens of documents, in parts."""
+        total = len(self.tokens)
+        for place in range(0, self.documents, ROWS):
+            rows = self.boundaries[place : min(place + ROWS, self.documents) + 1]
+            inside = np.minimum(rows, len(self.pointers) - 1)
+            starts = self.pointers[inside] // self.token_type.itemsize
+            starts = np.where(rows < len(self.pointers), starts, total)
+            yield starts[:-1], starts[1:]
+
+    def part(self, first: int, end: int) -> int:
+        """Return how many tokens a range of sequences has."""
+        return sum(int(row.sum(dtype="<i8")) for row in self.rows(self.lengths[first:end]))
+
+
+def check(
+    prefix: str, tokenizer: Path | None, training: Training, facts: Facts
+) -> Iterator[Finding]:
+    """Read both files to the end; facts are what was found, findings what is wrong."""
+    facts |= {"documents": 0, "tokens": 0}
+    structure = list(check_prefix(prefix, []))
+    yield from structure
+    if structure:
+        return
+    index = Index(prefix)
+    problem = index.check()
+    if problem:
+        yield error(f"{prefix}.idx", problem, _AGAIN)
+        return
+    if not len(index.tokens):
+        yield error(f"{prefix}.bin", "it holds no token", _AGAIN)
+        return
+    facts |= {
+        "documents": index.documents,
+        "sequences": len(index.lengths),
+        "tokens": len(index.tokens),
+        "longest": max(int((ends - starts).max()) for starts, ends in index.document_ends()),
+        "token_type": index.token_type.name,
+        "smallest_token": min(int(row.min()) for row in index.rows(index.tokens)),
+        "largest_token": max(int(row.max()) for row in index.rows(index.tokens)),
+    }
+    sidecar = read_json(Path(f"{prefix}.json"))
+    if sidecar is None and Path(f"{prefix}.json").exists():
+        yield error(f"{prefix}.json", "it is no sidecar of prepare_data", _AGAIN)
+    elif sidecar is None:
+        yield warning(f"{prefix}.json", "no sidecar", "what went in cannot be told")
+    else:
+        yield from _compare(prefix, sidecar, facts)
+        yield from _check_ends(prefix, index, sidecar)
+    yield from _check_vocabulary(prefix, tokenizer, sidecar, facts)
+    yield from _check_training(prefix, index, training, facts)
+
+
+def _compare(prefix: str, sidecar: Mapping[str, Any], facts: Facts) -> Iterator[Finding]:
+    for name in ("documents", "sequences", "tokens", "longest", "token_type"):
+        if sidecar[name] != facts[name]:
+            yield error(prefix, f"{facts[name]} {name}, its sidecar says {sidecar[name]}", _AGAIN)
+    for kind in ("bin", "idx"):
+        if file_sha256(Path(f"{prefix}.{kind}")) != sidecar[kind]["sha256"]:
+            yield error(f"{prefix}.{kind}", "its SHA-256 is not the sidecar's", _AGAIN)
+
+
+def _check_ends(prefix: str, index: Index, sidecar: Mapping[str, Any]) -> Iterator[Finding]:
+    """Look whether documents begin and end with the tokens that were asked for."""
+    wrong = {"bos": 0, "eod": 0}
+    for starts, ends in index.document_ends():
+        filled = ends > starts
+        if sidecar["bos"]:
+            first = index.tokens[starts[filled]]
+            wrong["bos"] += int((first != sidecar["bos"]["id"]).sum())
+        if sidecar["eod"]:
+            last = index.tokens[ends[filled] - 1]
+            wrong["eod"] += int((last != sidecar["eod"]["id"]).sum())
+    for name, count in wrong.items():
+        if count:
+            token = sidecar[name]["token"]
+            yield error(prefix, f"{count} documents without {token} as {name.upper()}", _AGAIN)
+
+
+def _check_vocabulary(
+    prefix: str, tokenizer: Path | None, sidecar: Mapping[str, Any] | None, facts: Facts
+) -> Iterator[Finding]:
+    if tokenizer is not None:
+        try:
+            data = (tokenizer / "tokenizer.json").read_bytes()
+            vocabulary = _numbers(json.loads(data))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
+            yield usage_error("--tokenizer", f"cannot be read: {problem}", "name its folder")
+            return
+        if sidecar and hashlib.sha256(data).hexdigest() != sidecar["tokenizer"]["sha256"]:
+            yield error(
+                prefix,
+                f"prepared with another tokenizer than {tokenizer}",
+                f"train with that of {sidecar['tokenizer']['directory']}, or {_AGAIN}",
+            )
+    elif sidecar:
+        vocabulary = sidecar["tokenizer"]["vocabulary"]
+    else:
+        yield warning(prefix, "no sidecar and no --tokenizer", "the vocabulary is not checked")
+        return
+    facts["vocabulary"] = vocabulary
+    smallest, largest = facts["smallest_token"], facts["largest_token"]
+    if not (int(str(smallest)) >= 0 and int(str(largest)) < vocabulary):
+        yield error(
+            prefix,
+            f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}",
+            "train with the tokenizer that it was prepared with",
+        )
+
+
+def _check_training(
+    prefix: str, index: Index, training: Training, facts: Facts
+) -> Iterator[Finding]:
+    """Count what each part of the split holds, and the epochs as Megatron does.
+
+    blended_megatron_dataset_builder.py and gpt_dataset.py: sequences, not tokens, are split.
+    """
+    sequences = len(index.lengths)
+    limits = [0.0]
+    for share in training.split:
+        limits.append(limits[-1] + share / sum(training.split))
+    parts = {}
+    for name, low, high in zip(("train", "valid", "test"), limits, limits[1:], strict=False):
+        first, end = round(low * sequences), round(high * sequences)
+        parts[name] = {"sequences": end - first, "tokens": index.part(first, end)}
+        if high > low and first == end:
+            yield warning(prefix, f"the {name} part of the split is empty", "take a larger share")
+    facts["split"] = parts
+    wanted = (training.global_batch_size, training.sequence_length, training.train_iters)
+    batch, length, iterations = wanted
+    if not (batch and length and iterations):
+        if any(wanted):
+            yield usage_error(
+                "epochs",
+                "not all of batch, sequence length and iterations",
+                "give --global-batch-size, --sequence-length and --train-iters together",
+            )
+        return
+    tokens = parts["train"]["tokens"]
+    if not tokens:
+        yield error(prefix, "the train part of the split is empty", "take a larger share")
+        return
+    read = batch * length * iterations + 1
+    facts["epochs"] = round(read / tokens, 3)
+    # The last epoch is begun, not finished: Megatron builds its index for whole ones.
+    facts["megatron_epochs"] = math.ceil(read / tokens)
+
+
+def _numbers(content: Mapping[str, Any]) -> int:
+    """Return one more than the largest token number of a tokenizer.json."""
+    vocabulary = content["model"]["vocab"]
+    model = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+    added = [int(token["id"]) for token in content.get("added_tokens", [])]
+    return 1 + max([*map(int, model), *added])

@@ -1,0 +1,98 @@
+"""Turns JSON lines into the .bin and .idx files that Megatron trains on.
+
+prepare_data --input FILE... --output-prefix P --tokenizer DIR [--append-eod] [--resume]
+prepare_data --verify P_text_document [--tokenizer DIR]
+
+Inputs are files, patterns, folders or s3:// names, plain or packed with gzip or zstd. For each JSON
+key there come P_KEY_document.bin, .idx and .json, the last with what went in. The bytes are those
+of Megatron's tools/preprocess_data.py, whatever the workers, shards and interruptions.
+
+With --shards N each process does one part, which is --shard-index or the JOB_COMPLETION_INDEX of
+an Indexed Job; the process that finds all parts done joins them.
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 4 --verify found something, 130 ended by
+a signal (continue with --resume). The last line on stdout is one JSON object.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import FrameType
+
+from megatron_eks.programs.findings import EXIT_USAGE, Report, error, warning
+from megatron_eks.programs.prepare import options as prepare_options
+from megatron_eks.programs.prepare.job import Options, PrepareError
+from megatron_eks.programs.printable import guarded
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+@guarded()
+def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the program and return its exit code."""
+    begin = time.monotonic()
+    words = prepare_options.parser(__doc__).parse_args(argv)
+    report = Report()
+    head: dict[str, object] = {"program": "prepare_data"}
+    if words.verify is not None:
+        code = _verify(words, report)
+    else:
+        head |= {"documents": 0, "tokens": 0, "skipped": []}
+        code = _prepare(words, environment, report)
+    report.facts["seconds"] = round(time.monotonic() - begin, 3)
+    report.write_findings()
+    report.write_summary(head)
+    return code
+
+
+def _prepare(words: argparse.Namespace, environment: Mapping[str, str], report: Report) -> int:
+    try:
+        _work(prepare_options.options(words, environment), report)
+    except PrepareError as problem:
+        report.findings.extend(problem.findings)
+        wrong = any(finding.usage for finding in problem.findings)
+        return EXIT_USAGE if wrong else EXIT_FAILED
+    except OSError as problem:
+        found = problem.strerror or str(problem)
+        place = problem.filename or "the system"
+        report.findings.append(error(place, found, "see to it, and continue with --resume"))
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        report.findings.append(warning("a signal", "ended the work", "continue with --resume"))
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _work(options: Options, report: Report) -> None:
+    # Imported here: --help and --verify need no tokenizer.
+    from megatron_eks.programs.prepare.steps import Steps  # noqa: PLC0415 -- see above
+
+    steps = Steps(options, report)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        # The first signal waits for the block at hand, so that nothing is done twice.
+        if steps.run is None or steps.run.stopping:
+            raise KeyboardInterrupt
+        steps.run.stopping = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    steps.prepare()
+
+
+def _verify(words: argparse.Namespace, report: Report) -> int:
+    from megatron_eks.programs.prepare.verify import Training, check  # noqa: PLC0415 -- needs numpy, --help does not
+
+    training = Training(
+        words.global_batch_size, words.sequence_length, words.train_iters, words.split
+    )
+    report.collect(check(words.verify, words.tokenizer, training, report.facts))
+    return report.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,100 @@
+"""How a program here ends: its exit code, its JSON line, and an orderly end on a signal."""
+
+import argparse
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from megatron_eks.programs import findings, printable
+from megatron_eks.programs.findings import Report, error
+
+EXIT_FAILED = 1
+EXIT_USAGE = findings.EXIT_USAGE
+EXIT_CHECK_FAILED = findings.EXIT_CHECK_FAILED
+EXIT_NOT_FOUND = 3
+EXIT_NOT_REACHABLE = 5
+EXIT_INTERRUPTED = 130
+
+_STATUS = {
+    0: "done",
+    EXIT_FAILED: "failed",
+    EXIT_USAGE: "usage",
+    EXIT_NOT_FOUND: "not found",
+    EXIT_CHECK_FAILED: "check failed",
+    EXIT_NOT_REACHABLE: "not reachable",
+    EXIT_INTERRUPTED: "interrupted",
+}
+
+
+class StopError(Exception):
+    """The program cannot go on; the exit code says which kind of reason it is."""
+
+    def __init__(self, code: int, subject: object, found: str, remedy: str) -> None:
+        super().__init__(f"{subject}: {found} - {remedy}")
+        self.code = code
+        self.finding = error(subject, found, remedy)
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is the module's docstring as it stands."""
+    return argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def say(message: str) -> None:
+    """Write one line for people."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+@printable.guarded()
+def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence[str]) -> int:
+    """Run a program; whatever ends it, stderr says why and stdout ends with the JSON line.
+
+    `main` puts its facts and findings into the report. SIGTERM, which Kubernetes and torchrun
+    send, unwinds it as Ctrl-C does, so that its `finally` blocks clean up.
+    """
+    # SIGINT too: a shell starts what runs in the background with Ctrl-C ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    report = Report()
+    code: int | None = None
+    try:
+        main(argv, report)
+    except StopError as stop:
+        report.findings.append(stop.finding)
+        code = stop.code
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except SystemExit as problem:  # argparse has said what is wrong, or printed the help
+        if not problem.code:
+            return 0
+        code = EXIT_USAGE
+    except OSError as problem:
+        place = problem.filename or name
+        found = problem.strerror or str(problem)
+        report.findings.append(error(place, found, "see to it, then start again"))
+        code = EXIT_FAILED
+    except Exception as problem:  # noqa: BLE001 -- the JSON line has to come, whatever happened
+        traceback.print_exc()
+        found = f"{type(problem).__name__}: {problem}"
+        report.findings.append(error(name, found, "read the traceback on stderr"))
+        code = EXIT_FAILED
+    code = report.exit_code if code is None else code
+    report.write_findings()
+    # Under torchrun the ranks of a node share stdout.
+    if os.environ.get("RANK", "0") == "0":
+        try:
+            report.write_summary({"program": name, "status": _STATUS[code]})
+        except OSError as problem:
+            say(f"cannot write the result: {problem}")
+            printable.drop(sys.stdout)
+            return code or EXIT_FAILED
+    return code
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt

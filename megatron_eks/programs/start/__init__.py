@@ -1,0 +1,1 @@
+"""What every training program does before and beside its training."""

@@ -1,0 +1,246 @@
+"""A job's blocks as values of a Megatron-Bridge configuration, and how they get into one.
+
+Names: megatron/bridge/training/config.py of Megatron-Bridge 0.6, and the classes of Megatron core
+0.19 that it builds on.
+"""
+
+import dataclasses
+import difflib
+import enum
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from megatron_eks.catalog.models import PRESETS
+from megatron_eks.programs.findings import Finding, usage_error
+
+Values = dict[str, Any]
+
+_SAME: dict[str, dict[str, tuple[str, ...]]] = {
+    "parallelism": {
+        "tensor": ("model.tensor_model_parallel_size",),
+        "pipeline": ("model.pipeline_model_parallel_size",),
+        "virtual_pipeline": ("model.virtual_pipeline_model_parallel_size",),
+        "context": ("model.context_parallel_size",),
+        "expert": ("model.expert_model_parallel_size",),
+        "expert_tensor": ("model.expert_tensor_parallel_size",),
+        "distributed_optimizer": (
+            "ddp.use_distributed_optimizer",
+            "optimizer.use_distributed_optimizer",
+        ),
+    },
+    "training": {
+        "micro_batch_size": ("train.micro_batch_size",),
+        "global_batch_size": ("train.global_batch_size",),
+        "sequence_length": ("model.seq_length", "dataset.seq_length"),
+        "train_iters": ("train.train_iters",),
+        "learning_rate": ("optimizer.lr",),
+        "min_learning_rate": ("optimizer.min_lr",),
+        "lr_schedule": ("scheduler.lr_decay_style",),
+        "warmup_iters": ("scheduler.lr_warmup_iters",),
+        "decay_iters": ("scheduler.lr_decay_iters",),
+        "weight_decay": (
+            "optimizer.weight_decay",
+            "scheduler.start_weight_decay",
+            "scheduler.end_weight_decay",
+        ),
+        "adam_beta1": ("optimizer.adam_beta1",),
+        "adam_beta2": ("optimizer.adam_beta2",),
+        "clip_grad": ("optimizer.clip_grad",),
+        "recompute_method": ("model.recompute_method",),
+        "recompute_layers": ("model.recompute_num_layers",),
+        "seed": ("rng.seed", "dataset.random_seed"),
+        "eval_interval": ("validation.eval_interval",),
+        "eval_iters": ("validation.eval_iters",),
+        "log_interval": ("logger.log_interval",),
+    },
+    "data": {
+        "cache_dir": ("dataset.path_to_cache",),
+        "num_workers": ("dataset.num_workers",),
+    },
+    "checkpoint": {
+        "directory": ("checkpoint.save", "checkpoint.load"),
+        "pretrained": ("checkpoint.pretrained_checkpoint",),
+        "interval": ("checkpoint.save_interval",),
+        "format": ("checkpoint.ckpt_format",),
+        "async_save": ("checkpoint.async_save",),
+    },
+    "runtime": {"distributed_timeout_minutes": ("dist.distributed_timeout_minutes",)},
+}
+# Read below, because one value becomes several, or another.
+_OTHER: dict[str, set[str]] = {
+    "parallelism": {"sequence_parallel"},
+    "training": {"precision", "recompute"},
+    "data": {"prefix", "blend", "split", "tokenizer"},
+    "checkpoint": {"keep_last", "s3_uri"},
+    "runtime": set(),
+}
+_BLOCKS = {*_SAME, "model", "overrides"}
+_PRECISIONS = {"bf16": "bf16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
+_PRECISION = "mixed_precision"
+_COMPARED = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")
+
+
+def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
+    """Return the values by dotted name, the job's overrides last, and what cannot be read."""
+    found = [_unknown(name, name, _BLOCKS) for name in job if name not in _BLOCKS]
+    values: Values = {}
+    for block, names in _SAME.items():
+        given: Mapping[str, Any] = job.get(block) or {}
+        for name, value in given.items():
+            for place in names.get(name, ()):
+                if value is not None:
+                    values[place] = value
+            if name not in names and name not in _OTHER[block]:
+                found.append(_unknown(f"{block}.{name}", name, {*names, *_OTHER[block]}))
+    parallelism = job.get("parallelism") or {}
+    values["model.sequence_parallel"] = parallelism.get("tensor", 1) > 1 and parallelism.get(
+        "sequence_parallel", True
+    )
+    values.update(_training(job.get("training") or {}))
+    values.update(_data(job.get("data") or {}))
+    if "checkpoint.save" in values:
+        # The recipes' own place is below the working directory, which pods may not write.
+        values["logger.tensorboard_dir"] = f"{values['checkpoint.save']}/tensorboard"
+        # It would count damaged ones; retention removes old checkpoints.
+        values["checkpoint.most_recent_k"] = -1
+    # SIGTERM, which an eviction sends, saves a checkpoint.
+    values["train.exit_signal_handler"] = True
+    overrides = job.get("overrides") or {}
+    # Else a checkpoint of another schedule is refused, and more iterations are another one.
+    kept = bool(overrides.get("scheduler.use_checkpoint_opt_param_scheduler"))
+    values["scheduler.override_opt_param_scheduler"] = not kept
+    values.update(overrides)
+    return values, found
+
+
+def apply(
+    config: Any,  # noqa: ANN401 -- a recipe's configuration
+    values: Mapping[str, object],
+    precision: Callable[[str], object] | None = None,
+) -> Iterator[Finding]:
+    """Set every value that has a place of its kind; yield the others.
+
+    A recipe or a job names its precision by a word; `precision` makes the values behind it, for
+    where one of them is to be set.
+    """
+    if precision and any(name.startswith(f"{_PRECISION}.") for name in values):
+        config.mixed_precision = precision(str(values.get(_PRECISION, config.mixed_precision)))
+        values = {name: value for name, value in values.items() if name != _PRECISION}
+    for name, value in values.items():
+        yield from _set(config, name, value)
+
+
+def compare_model(config: Any, model: object) -> Iterator[Finding]:  # noqa: ANN401 -- as above
+    """Compare the model that the recipe builds with the one that the job names."""
+    own: Mapping[str, object] = model if isinstance(model, Mapping) else {"preset": model}
+    preset = PRESETS.get(str(own.get("preset")))
+    for name in _COMPARED:
+        has, wanted = getattr(config.model, name, None), own.get(name, getattr(preset, name, None))
+        if None not in (wanted, has) and has != wanted:
+            yield usage_error(
+                "--recipe",
+                f"its model has {name} {has}, and the job's model {wanted}",
+                "name the recipe of this model, or correct the job's model",
+            )
+
+
+def _training(training: Mapping[str, Any]) -> Values:
+    values: Values = {}
+    if "precision" in training:
+        name = training["precision"]
+        values["mixed_precision"] = _PRECISIONS.get(name, name)
+    if "recompute" in training:
+        granularity = training["recompute"]
+        values["model.recompute_granularity"] = None if granularity == "none" else granularity
+    return values
+
+
+def _data(data: Mapping[str, Any]) -> Values:
+    values: Values = {}
+    weights: list[float] | None = None
+    if data.get("blend"):
+        prefixes = [part["prefix"] for part in data["blend"]]
+        weights = [part["weight"] for part in data["blend"]]
+    else:
+        prefixes = [data["prefix"]] if data.get("prefix") else []
+    if prefixes:
+        values["dataset.blend"] = (prefixes, weights)
+    if data.get("split"):
+        values["dataset.split"] = ",".join(f"{part:g}" for part in data["split"])
+    if data.get("tokenizer"):
+        values["tokenizer.tokenizer_type"] = "HuggingFaceTokenizer"
+        values["tokenizer.tokenizer_model"] = data["tokenizer"]
+        # A recipe's placeholder; the tokenizer knows.
+        values["tokenizer.vocab_size"] = None
+    return values
+
+
+def _set(config: Any, name: str, value: object) -> Iterator[Finding]:  # noqa: ANN401 -- as above
+    *path, last = name.split(".")
+    place = config
+    for depth, part in enumerate(path, 1):
+        if part not in _fields(place):
+            yield _unknown(".".join(path[:depth]), part, _fields(place))
+            return
+        place = getattr(place, part)
+        if place is None:
+            found = f"{'.'.join(path[:depth])} is not used by this recipe"
+            yield usage_error(name, found, "remove the override")
+            return
+    if last not in _fields(place):
+        yield _unknown(name, last, _fields(place))
+        return
+    now = getattr(place, last)
+    kinds = _enumerations(place, last)
+    if kinds and isinstance(value, str):
+        members = {name: member for kind in kinds for name, member in kind.__members__.items()}
+        if value not in members:
+            remedy = f"write one of {', '.join(members)}"
+            yield usage_error(name, f"{value!r} is no member of {kinds[0].__name__}", remedy)
+            return
+        value = members[value]
+    elif not _fits(now, value):
+        found = f"{value!r} is {type(value).__name__}, and the recipe has {now!r}"
+        yield usage_error(name, found, f"write a value of type {type(now).__name__}")
+        return
+    setattr(place, last, value)
+
+
+def _enumerations(place: object, name: str) -> list[type[enum.Enum]]:
+    """Return the enumerations that a value is of, or is declared to be of where it is None."""
+    declared: list[object] = [type(getattr(place, name))]
+    for field in dataclasses.fields(place) if dataclasses.is_dataclass(place) else ():
+        if field.name == name and not isinstance(field.type, str):
+            declared += [field.type, *typing.get_args(field.type)]
+    kinds = [each for each in declared if isinstance(each, type) and issubclass(each, enum.Enum)]
+    return [] if str in declared else kinds
+
+
+def _fields(place: object) -> set[str]:
+    """Return the names that can be set: a wrong one would be set too, and change nothing."""
+    if dataclasses.is_dataclass(place):
+        return {field.name for field in dataclasses.fields(place)}
+    return {name for name in getattr(place, "__dict__", {}) if not name.startswith("_")}
+
+
+def _fits(now: object, value: object) -> bool:
+    """Tell whether a value is of the kind that is there; None tells no kind."""
+    if now is None or value is None:
+        return True
+    if isinstance(now, bool) or isinstance(value, bool):
+        return isinstance(now, bool) and isinstance(value, bool)
+    if isinstance(now, int):
+        return isinstance(value, int)
+    if isinstance(now, float):
+        return isinstance(value, int | float)
+    if isinstance(now, str | enum.Enum):
+        return isinstance(value, type(now))
+    return True
+
+
+def _unknown(place: str, name: str, known: set[str]) -> Finding:
+    close = difflib.get_close_matches(name, known, n=1)
+    names = ", ".join(sorted(known)[:12])
+    remedy = f"did you mean {close[0]!r}?" if close else f"known are {names}"
+    return usage_error(place, "no such field", remedy)

@@ -1,0 +1,195 @@
+"""What looks after a training's checkpoints: their copies in S3, their manifests, old ones."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints
+from megatron_eks.programs.checkpoint.copies import Copies as State
+from megatron_eks.programs.findings import Finding, error, usage_error, warning
+from megatron_eks.programs.start import guard
+from megatron_eks.programs.start.companion import Companion, ended
+from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds, wants_cpu
+
+_SYNC = (sys.executable, "-m", "megatron_eks.programs.checkpoint_sync")
+_RETENTION = (sys.executable, "-m", "megatron_eks.programs.checkpoint.retention")
+
+_CHECK_SECONDS = 30.0
+# A role's rights reach all of S3 within seconds of being given.
+_SPREAD_SECONDS = 5.0
+
+# Hashing and sending 100 MB/s take several percent of a core, a request that is not answered none.
+_STALLED_SECONDS = 120.0
+_TELL_SECONDS = 30.0
+_LAST_ATTEMPTS = 2
+_FINDING = re.compile(r"(error|warning) (.*?): (.*) - (.*)", re.DOTALL)
+
+
+class Copies:
+    """checkpoint_sync in a process of its own. Raises OSError if it cannot be started."""
+
+    def __init__(self, save: Path, uri: str, keep_last: int) -> None:
+        self._save, self._uri = save, uri
+        self._push = [*_SYNC, "push", str(save), uri, f"--keep-last={keep_last}"]
+        self._watcher = Companion(
+            f"copies to {uri}",
+            [*self._push, "--watch", f"--parent={os.getpid()}"],
+            # Its JSON line is none of the training's.
+            stdout=sys.stderr.fileno(),
+            # It has to outlive the training, whose last checkpoint is the one that matters.
+            start_new_session=True,
+        )
+
+    def finish(self) -> State:
+        """Wait until the last checkpoint is sent: the container ends with the training.
+
+        As long as something moves: GPUs are idle meanwhile.
+        """
+        # A rank that waits computes nothing, and is not to be ended for it.
+        guard.leave()
+        moving = _Moving(self._uri)
+        code = moving.wait(self._watcher.end())
+        why = ""
+        for _ in range(_LAST_ATTEMPTS):
+            # It ends with 0 where all is there; by a signal, or before it watched, it did not try.
+            if code in {0, None} or not self._has_checkpoints():
+                break
+            try:
+                last = subprocess.Popen(  # noqa: S603 -- as above
+                    self._push, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+                )
+            except OSError as problem:
+                why = str(problem)
+                break
+            code = moving.wait(last)
+            why = _reason(last) if code else ""
+        if code == 0 or not self._has_checkpoints():
+            state = State(self._uri, "whole", "all that was saved last is there")
+        else:
+            found = why or f"nothing has moved for {_STALLED_SECONDS:.0f} s, so it is given up"
+            state = State(
+                self._uri,
+                "missing",
+                f"the last checkpoint is in {self._save} alone: {found} - meks ckpt push JOB "
+                "sends it",
+            )
+            state.last_word()
+        state.say()
+        state.keep(self._save)
+        return state
+
+    def _has_checkpoints(self) -> bool:
+        try:
+            return bool(checkpoints.iterations(self._save))
+        except OSError:
+            return False
+
+
+class Retention:
+    """The retention in a process of its own. Raises OSError if it cannot be started."""
+
+    def __init__(self, save: Path, keep_last: int, ckpt_format: str) -> None:
+        self._words = [
+            *(*_RETENTION, f"--directory={save}"),
+            *(f"--keep-last={keep_last}", f"--format={ckpt_format}"),
+        ]
+        self._beside = Companion(f"retention in {save}", [*self._words, f"--parent={os.getpid()}"])
+
+    def finish(self) -> None:
+        """Look after the last checkpoint, which is read once for its manifest."""
+        guard.leave()
+        self._beside.end().wait()
+        with suppress(OSError):
+            subprocess.run([*self._words, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- as above
+
+
+class _Moving:
+    """Waits for programs as long as they do something, and says so."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._begun = time.monotonic()
+        self._told = -_TELL_SECONDS
+
+    def wait(self, process: "subprocess.Popen[bytes]") -> int | None:
+        """Return the exit code; None if it had to be given up."""
+        progress = Progress(_STALLED_SECONDS)
+        while True:
+            now = time.monotonic()
+            if now - self._told >= _TELL_SECONDS:
+                self._told = now
+                waited = f"{now - self._begun:.0f} s for the last checkpoint"
+                State(self._uri, "waiting", waited).say()
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(1.0)
+            if wants_cpu(process.pid):
+                # It runs at low priority: on a busy node it waits for a core, not for S3.
+                progress = Progress(_STALLED_SECONDS)
+            used = cpu_seconds(process.pid)
+            if used is not None and progress.is_blocked(process.pid, used, now):
+                process.kill()
+                return None
+
+
+def check_copies(save: Path, uri: str) -> Iterator[Finding]:
+    """Ask S3 for what copies need, before GPUs work: list, write, read and remove below the URI.
+
+    What surely loses the copies is an error where nothing has been saved yet; a run that has begun
+    goes on. S3 that does not answer may do so later.
+    """
+    found = _ask(save, uri)
+    if found is not None and found.level == "error" and not found.usage:
+        time.sleep(_SPREAD_SECONDS)
+        found = _ask(save, uri)
+    if found is None:
+        return
+    begun = save.is_dir() and bool(checkpoints.iterations(save))
+    if found.level == "error" and not begun:
+        yield found
+        return
+    State(uri, "failing", f"{found.found} - {found.remedy}").say()
+    yield warning(found.subject, found.found, f"training goes on; {found.remedy}")
+
+
+def _ask(save: Path, uri: str) -> Finding | None:
+    words = [*_SYNC, "check", str(save), uri]
+    try:
+        done = subprocess.run(  # noqa: S603 -- as above
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CHECK_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        remedy = "see that S3 can be reached (network policy, endpoint, proxy)"
+        return warning(uri, f"no answer in {_CHECK_SECONDS:.0f} s", remedy)
+    subject, found, remedy = _parts(done.stdout, done.returncode)
+    if done.returncode in {0, program.EXIT_NOT_REACHABLE}:
+        return warning(subject, found, remedy) if found else None
+    kind = usage_error if done.returncode == program.EXIT_USAGE else error
+    return kind(subject or uri, found or f"its check {ended(done.returncode)}", remedy)
+
+
+def _reason(process: "subprocess.Popen[bytes]") -> str:
+    """Return what a program that has ended says of its failure in its JSON line."""
+    out = process.stdout.read() if process.stdout else b""
+    _, found, _ = _parts(out, process.returncode)
+    return found or f"its program {ended(process.returncode)}"
+
+
+def _parts(out: bytes, code: int) -> tuple[str, str, str]:
+    """Return the parts of the last finding of a program's JSON line."""
+    try:
+        texts = json.loads(out.splitlines()[-1])["findings"]
+    except (ValueError, IndexError, KeyError, TypeError):
+        texts = []
+    found = _FINDING.fullmatch(str(texts[-1])) if texts else None
+    return (found[2], found[3], found[4]) if found else ("", "", f"exit code {code}")

@@ -1,0 +1,134 @@
+"""What all training programs have in common at their start: EFA is counted, a watcher starts."""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.start.companion import Companion
+
+_DEFAULT_TIMEOUT_MINUTES = 10.0
+# torch's and Megatron's own.
+_MARGIN_SECONDS = 60.0
+# The other ranks wait for rank 0 in their first collective.
+_READING_SHARE = 0.6
+_LEAVE_SECONDS = 5.0
+_watchers: list[Companion] = []
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that the plan fills in for a job on several nodes."""
+    group = parser.add_argument_group("start-up guard")
+    group.add_argument(
+        "--expect-efa",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="EFA devices that this pod must have, and NCCL must use; 0, the default, is for jobs "
+        "on one node and for instances without EFA, and checks nothing",
+    )
+    group.add_argument(
+        "--expect-gpu-direct",
+        action="store_true",
+        help="warn if NCCL reaches other nodes without GPUDirect RDMA",
+    )
+    group.add_argument(
+        "--heartbeats",
+        type=Path,
+        metavar="DIR",
+        help="directory on shared storage by which the nodes notice that one of them was lost, "
+        "so that all start again; without it the collectives' timeout has to end them",
+    )
+    group.add_argument(
+        "--watch",
+        choices=("stop", "warn", "off"),
+        default="stop",
+        help="what becomes of ranks with a wrong network, a lost node or no progress: they end "
+        "(default), go on after a warning, or nobody looks (see watch.py)",
+    )
+
+
+def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:
+    """Count the EFA devices that the pod can use.
+
+    Ranks without a GPU talk over gloo, which uses TCP wherever it runs: nothing is expected then.
+    """
+    expected: int = options.expect_efa
+    if not expected:
+        return
+    if not any((system.root / "dev").glob("nvidia[0-9]*")):
+        options.expect_efa = 0
+        found = f"no GPU is in this pod, so none of {expected} is looked for"
+        yield warning("EFA devices", found, "right for a trial on CPUs")
+        return
+    usable = sum(device.usable for device in system.devices())
+    if usable < expected:
+        level = warning if options.watch == "warn" else error
+        found = f"{usable} are usable in this pod, {expected} expected"
+        yield level("EFA devices", found, "run efa_check on this node, which says why")
+
+
+def start(
+    options: argparse.Namespace, environment: Mapping[str, str], timeout_minutes: float | None
+) -> Iterator[Finding]:
+    """Count EFA devices and start the watcher, on the first rank of a node; others do nothing.
+
+    Call it first: the other nodes' watchers wait for this one's. `timeout_minutes` is how long a
+    collective may take.
+    """
+    if options.watch == "off" or environment.get("LOCAL_RANK", "0") != "0":
+        return
+    yield from check_efa(options, System(Path("/"), environment))
+    seconds = 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
+    words = [
+        f"--rank={os.getpid()}",
+        f"--node={environment.get('GROUP_RANK', '0')}",
+        f"--nodes={environment.get('GROUP_WORLD_SIZE', '1')}",
+        # For the other nodes a watcher that died and was started again is the same one.
+        f"--start={uuid.uuid4().hex}",
+        f"--expect-efa={options.expect_efa}",
+        f"--watch={options.watch}",
+        f"--start-seconds={seconds}",
+        f"--idle-seconds={seconds + _MARGIN_SECONDS}",
+    ]
+    if options.expect_gpu_direct:
+        words.append("--expect-gpu-direct")
+    if options.heartbeats is not None:
+        words.append(f"--heartbeats={options.heartbeats}")
+    try:
+        watcher = Companion(
+            "watch",
+            [sys.executable, "-m", "megatron_eks.programs.start.watch", *words],
+            # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
+            start_new_session=True,
+        )
+    except OSError as problem:
+        yield warning("watch", str(problem), "training goes on unwatched")
+        return
+    _watchers.append(watcher)
+
+
+def leave() -> None:
+    """End the watcher: the training is over, and a rank that only waits is not to be ended."""
+    while _watchers:
+        with suppress(subprocess.TimeoutExpired):
+            _watchers.pop().end().wait(_LEAVE_SECONDS)
+
+
+def reading_deadline(timeout_minutes: float | None) -> float:
+    """Return until when, on the monotonic clock, rank 0 may read what the run resumes from."""
+    return time.monotonic() + _READING_SHARE * 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number

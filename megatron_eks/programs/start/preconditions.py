@@ -1,0 +1,289 @@
+"""What has to be true before GPUs start to work: data, tokenizer, directories and checkpoints."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, whole
+from megatron_eks.programs.checkpoint.checkpoints import Choice, Tracker
+from megatron_eks.programs.checkpoint.whole import State
+from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.prepare.indexed_data import (
+    DataSet,
+    blend_prefixes,
+    check_prefix,
+    check_split,
+)
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
+
+_DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+# Base weights are bf16, 2 bytes a parameter; a checkpoint has 14: fp32 weights and both Adam
+# moments besides.
+_CHECKPOINT_PER_BASE = 7
+_CHECKPOINTS_NEEDED = 2
+_POLL_SECONDS = 0.5
+_ROUNDS = 6
+
+
+def check_data(words: MegatronArguments, good: list[DataSet]) -> Iterator[Finding]:
+    """Check every data set that is named; the good ones are appended to `good`."""
+    split = words.value("--split")
+    for option in _DATA_OPTIONS:
+        prefixes, misread = blend_prefixes(words.values(option))
+        yield from misread
+        for prefix in dict.fromkeys(prefixes):
+            known = len(good)
+            yield from check_prefix(prefix, good)
+            if split:
+                for data_set in good[known:]:
+                    yield from check_split(split, data_set)
+
+
+def check_tokenizer(words: MegatronArguments) -> Iterator[Finding]:
+    """Check that the tokenizer is there."""
+    model = words.value("--tokenizer-model")
+    if model is None:
+        return
+    path = Path(model)
+    if words.value("--tokenizer-type") == "HuggingFaceTokenizer":
+        if not path.is_absolute():
+            yield warning(
+                model, "not a path, so every rank asks Hugging Face for it", "download it once"
+            )
+        elif not path.is_dir():
+            yield error(model, "no such directory", "download the tokenizer, or correct the path")
+        elif not any((path / name).is_file() for name in _TOKENIZER_FILES):
+            names = ", ".join(_TOKENIZER_FILES)
+            yield error(model, f"none of {names} is in it", "download the tokenizer again")
+    elif not path.exists():
+        yield error(model, "no such file", "download the tokenizer, or correct the path")
+
+
+def check_program(program: Path) -> Iterator[Finding]:
+    """Check that Megatron is where it should be."""
+    if not program.is_file():
+        yield error(program, "no such file", "set MEGATRON_LM to a checkout of Megatron-LM")
+
+
+def check_writable(directory: Path) -> Iterator[Finding]:
+    """Create a directory and write a file in it."""
+    problem = disk.probe(directory)
+    if problem is not None:
+        yield _unwritable(directory, problem)
+
+
+def check_save(
+    save: Path, pretrained: Path | None, ckpt_format: str, least: int = 0
+) -> Iterator[Finding]:
+    """Make room of what earlier starts left here, then check that a checkpoint can be written.
+
+    `least` is what one takes at least, in bytes, where none tells.
+    """
+    yield from _freed(save, all_of_them=False)
+    problem = disk.probe(save)
+    needed = max(least, _checkpoint_size(save, pretrained, ckpt_format)) if save.is_dir() else 0
+    if disk.is_full(problem) or (needed and shutil.disk_usage(save).free < needed):
+        yield from _freed(save, all_of_them=True)
+        problem = _probe_again(save)
+    if problem is not None:
+        yield _unwritable(save, problem, needed)
+
+
+def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Create the directories that environment variables name; NCCL and torch do not."""
+    directories = []
+    if "TRITON_CACHE_DIR" in environment:
+        directories.append(Path(environment["TRITON_CACHE_DIR"]))
+    for name in ("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+        # NCCL puts host and process for %h and %p, so such a directory cannot be known here.
+        parent = Path(environment.get(name, "")).parent
+        if parent.is_absolute() and "%" not in str(parent):
+            directories.append(parent)
+    for directory in dict.fromkeys(directories):
+        yield from check_writable(directory)
+
+
+def resume(
+    load: Path, ckpt_format: str, facts: dict[str, object], *, own: bool, deadline: float
+) -> Iterator[Finding]:
+    """Find what the run resumes from, read all of it, and let the tracker name it.
+
+    A directory that the run does not save in is only looked at. Reading ends at the deadline of
+    the monotonic clock.
+    """
+    if not load.is_dir():
+        return
+    judge = partial(whole.by_bytes, deadline=deadline)
+    choice = checkpoints.choose(load, ckpt_format, judge)
+    if choice.takes is None:
+        yield from _nothing_whole(load, choice)
+    else:
+        for name, state in choice.rejected:
+            if (load / name).exists():
+                yield _rejected(load / name, state, choice.takes, own=own)
+        if choice.state.why:
+            yield warning(choice.takes, choice.state.why, "it is resumed from")
+        facts["start"] = str(choice.takes)
+        if choice.takes != choice.tracker.checkpoint:
+            yield from _point(load, choice, own=own)
+    if own and choice.takes is not None:
+        try:
+            checkpoints.forget_newer(load, choice.takes)
+        except OSError as problem:
+            yield warning(load, *disk.explain(load, problem))
+
+
+def note_imported(save: Path) -> Iterator[Finding]:
+    """Write down which checkpoints others put there, at the first start; see checkpoints.py."""
+    try:
+        checkpoints.note_imported(save)
+    except OSError as problem:
+        found, remedy = disk.explain(save, problem)
+        yield warning(save, f"{found}, so saves get no manifests", remedy)
+
+
+def _nothing_whole(load: Path, choice: Choice) -> Iterator[Finding]:
+    """Refuse to begin anew where there was a checkpoint."""
+    others = checkpoints.imported(load)
+    own_rest = all(others is not None and name not in others for name, _ in choice.rejected)
+    if choice.lost or not own_rest:
+        yield error(*checkpoints.lost(load, choice))
+        return
+    for name, _ in choice.rejected:
+        found = "the run's first save, which did not come to its end"
+        yield warning(load / name, found, "the run begins anew")
+
+
+def _rejected(path: Path, state: State, takes: Path, *, own: bool) -> Finding:
+    """Say that a checkpoint is not resumed from; over a newer damaged one the run would write.
+
+    It loses its manifest then, and would pass for a save that has none yet.
+    """
+    ours, newer = (manifests.iteration_of(each.name) or 0 for each in (takes, path))
+    remedy = "it is not resumed from"
+    if own and newer > ours and state.kind == "damaged":
+        try:
+            remedy = f"it is now {checkpoints.set_aside(path)}; remove it yourself"
+        except OSError as problem:
+            remedy = f"{remedy}; {disk.explain(path, problem)[0]}"
+    return warning(path, state.why, remedy)
+
+
+def _point(load: Path, choice: Choice, *, own: bool) -> Iterator[Finding]:
+    """Let the tracker name what is taken; Megatron takes nothing else."""
+    assert choice.takes is not None  # noqa: S101 -- the caller looked
+    file, found = load / checkpoints.TRACKER, _describe(choice.tracker)
+    if choice.tracker.state == "good":
+        found = f"{choice.takes.name} was finished after it was written"
+    if not own:
+        number = manifests.iteration_of(choice.takes.name)
+        yield error(file, found, f"write {number} into it, the newest that can be loaded")
+        return
+    try:
+        checkpoints.point_to(load, choice.takes)
+    except OSError as problem:
+        yield error(file, f"{found}, and: {problem.strerror}", "repair it by hand")
+        return
+    yield warning(file, found, f"set to {choice.takes.name}, the newest that can be loaded")
+
+
+def wait_for_repair(root: Path, ckpt_format: str, seconds: float) -> Iterator[Finding]:
+    """Wait until rank 0 has repaired the tracker; the file's state is the only signal."""
+    deadline = time.monotonic() + seconds
+    while not (tracker := checkpoints.read_tracker(root, ckpt_format)).usable:
+        if time.monotonic() > deadline:
+            yield error(
+                root / checkpoints.TRACKER,
+                f"{_describe(tracker)}, and rank 0 did not repair it in {seconds:.0f} s",
+                "read the messages of rank 0",
+            )
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+def check_base(
+    pretrained: Path | None, ckpt_format: str, facts: dict[str, object], deadline: float
+) -> Iterator[Finding]:
+    """Check what a run without a checkpoint of its own starts from: base weights, or nothing."""
+    if "start" in facts:
+        return
+    facts["start"] = "random weights"
+    if pretrained is None:
+        return
+    base = checkpoints.read_tracker(pretrained, ckpt_format)
+    found = _describe(base)
+    if base.state == "good" and base.checkpoint is not None:
+        state = whole.by_bytes(base.checkpoint, ckpt_format, deadline=deadline)
+        facts["start"] = str(base.checkpoint)
+        if state.loadable:
+            return
+        found = f"{base.checkpoint.name}: {state.why}"
+    yield error(
+        pretrained,
+        f"no base weights: {found}",
+        "convert the base weights, or correct --pretrained-checkpoint",
+    )
+
+
+def check_space(
+    save: Path, pretrained: Path | None, ckpt_format: str, least: int = 0
+) -> Iterator[Finding]:
+    """Warn when the next two checkpoints will not fit; `least` as for check_save."""
+    needed = _CHECKPOINTS_NEEDED * max(least, _checkpoint_size(save, pretrained, ckpt_format))
+    free = shutil.disk_usage(save).free
+    if free < needed:
+        yield warning(
+            save,
+            f"{disk.gigabytes(free)} free, and two checkpoints take about {disk.gigabytes(needed)}",
+            "remove what is not needed (`meks ckpt prune`), keep fewer checkpoints, or enlarge the "
+            "file system",
+        )
+
+
+def option_path(words: MegatronArguments, option: str) -> Path | None:
+    """Return a directory that Megatron is given."""
+    value = words.value(option)
+    return Path(value) if value else None
+
+
+def _checkpoint_size(save: Path, pretrained: Path | None, ckpt_format: str) -> int:
+    there = checkpoints.loadable(save, ckpt_format)
+    if there:
+        return checkpoints.size_bytes(there[max(there)])
+    base = checkpoints.read_tracker(pretrained, ckpt_format) if pretrained else None
+    if base is None or base.checkpoint is None or not base.usable:
+        return 0
+    return _CHECKPOINT_PER_BASE * checkpoints.size_bytes(base.checkpoint)
+
+
+def _describe(tracker: Tracker) -> str:
+    if tracker.state == "dangling":
+        name = tracker.checkpoint.name if tracker.checkpoint else ""
+        return f"it names {name}, which is missing or not whole"
+    if tracker.state == "torn":
+        return f"{tracker.text[:40]!r} is neither an iteration nor 'release'"
+    return f"no {checkpoints.TRACKER} in it"
+
+
+def _unwritable(directory: Path, problem: OSError, needed: int = 0) -> Finding:
+    found, remedy = disk.explain(directory, problem, needed)
+    return error(directory, f"cannot be written: {found}", remedy)
+
+
+def _freed(save: Path, *, all_of_them: bool) -> Iterator[Finding]:
+    for path in disk.free_leftovers(save, all_of_them=all_of_them):
+        yield warning(path, "left by work that was cut short, and removed", "nothing is to do")
+
+
+def _probe_again(save: Path) -> OSError | None:
+    """Write once more, for as long as another node may still be removing the same leftovers."""
+    for _ in range(_ROUNDS):
+        problem = disk.probe(save)
+        if not disk.is_full(problem):
+            break
+        time.sleep(_POLL_SECONDS)
+    return problem

@@ -1,0 +1,249 @@
+"""Watches the ranks of one node from beside them, and ends them where they cannot go on.
+
+python -m megatron_eks.programs.start.watch --rank PID --node N --nodes M [OPTIONS]
+
+Every training program starts it on the first rank of each node; it ends with that rank, or by
+SIGTERM once that rank only waits for S3. It ends the node's ranks, so that torchrun, the container
+and then the whole gang start again, when
+
+- NCCL's log shows TCP instead of EFA, fewer interfaces than expected, or nothing at all;
+- another node of the gang has lost its ranks, has started anew, or is silent: a rank that waits for
+  it inside a collective raises nothing until its timeout;
+- a rank uses no CPU time for longer than its collectives may take.
+
+The ranks end by SIGKILL, which torchrun and the container report as exit code 1. What happened is
+in the finding on stderr and in the JSON line on stdout.
+
+Exit codes: 0 the ranks ended by themselves, 2 the command line is wrong, 6 the network is not the
+expected one, 7 another node was lost, 8 a rank was blocked.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from megatron_eks.programs import program
+from megatron_eks.programs.findings import Finding, Report, error, warning
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.start import gang, nccl_log
+from megatron_eks.programs.start.rank_processes import Progress, Rank, cpu_seconds, end, started
+
+EXIT_NETWORK = 6
+EXIT_PEER_LOST = 7
+EXIT_BLOCKED = 8
+
+_ROUND_SECONDS = 1.0
+_SILENT_ROUNDS = 30
+# For what a rank that noticed too has to say. A container starts again at once and takes some
+# seconds to import torch: by then nobody of the last start may be left to meet.
+_GRACE_SECONDS = 1.0
+_LOG_BYTES = 4 * 2**20
+
+
+class NetworkWatch:
+    """NCCL's logs of the node's ranks, until they say which network was chosen."""
+
+    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        self._expected: int = options.expect_efa
+        self._gpu_direct: bool = options.expect_gpu_direct
+        self._window: float = options.start_seconds
+        self._pattern = environment.get("NCCL_DEBUG_FILE", "")
+        self._start = time.monotonic()
+        self._settled: set[int] = set()
+        self._said = False
+
+    def look(self, ranks: list[int]) -> Finding | None:
+        """Return what is wrong with the network of any rank."""
+        if not self._expected:
+            return None
+        seconds = time.monotonic() - self._start
+        over = seconds if seconds > self._window else None
+        for rank in ranks:
+            if rank in self._settled:
+                continue
+            network = nccl_log.read(self._text(rank))
+            state, finding = nccl_log.judge(
+                network, self._expected, gpu_direct=self._gpu_direct, silent_seconds=over
+            )
+            if state == "bad":
+                return finding
+            if state == "good" and (nccl_log.is_settled(network) or over is not None):
+                self._settled.add(rank)
+                if finding is not None and not self._said:
+                    self._said = True
+                    program.say(str(finding))
+        return None
+
+    def _text(self, rank: int) -> str:
+        pattern = Path(self._pattern.replace("%h", "*").replace("%p", str(rank)))
+        if not pattern.is_absolute():
+            return ""
+        # A container's next start has the same process numbers, and the logs of the last one.
+        since = started(rank)
+        for path in pattern.parent.glob(pattern.name):
+            if since is not None and path.stat().st_mtime >= since - 1:
+                with path.open("rb") as file:
+                    return file.read(_LOG_BYTES).decode(errors="replace")
+        return ""
+
+
+class GangWatch:
+    """The other nodes, through their files on shared storage."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._directory: Path = options.heartbeats
+        node, nodes = options.node, options.nodes
+        self._heart = gang.Heart(gang.path_of(self._directory, node), options.start)
+        others = range(1, nodes) if node == 0 else [0]
+        self._peers = [gang.Peer(other, options.silent_rounds) for other in others]
+        self._said = ""
+
+    def look(self) -> Finding | None:
+        """Show that this node lives, and return which other one was lost."""
+        try:
+            self._heart.beat()
+            for peer in self._peers:
+                lost = peer.look(gang.read(gang.path_of(self._directory, peer.node)))
+                if lost is not None:
+                    remedy = "all ranks start again from the newest checkpoint"
+                    return error(f"node {peer.node}", f"it {lost}", remedy)
+        except OSError as problem:
+            self._warn(problem)
+        return None
+
+    def leave(self, state: gang.State) -> None:
+        """Tell the others how this node ended."""
+        try:
+            self._heart.beat(state)
+        except OSError as problem:
+            self._warn(problem)
+
+    def _warn(self, problem: OSError) -> None:
+        if str(problem) != self._said:
+            self._said = str(problem)
+            remedy = "training goes on; a lost node is noticed by the collectives' timeout"
+            program.say(str(warning(self._directory, self._said, remedy)))
+
+
+class Watch:
+    """All that is watched on one node."""
+
+    def __init__(self, rank: Rank, options: argparse.Namespace) -> None:
+        self._rank, self._idle = rank, options.idle_seconds
+        self._network = NetworkWatch(options, os.environ)
+        self._gang = None
+        if options.heartbeats is not None and options.nodes > 1:
+            self._gang = GangWatch(options)
+        self._progress = Progress(options.idle_seconds)
+        self._only_warn = options.watch == "warn"
+        self._round: float = options.round_seconds
+        self._grace: float = options.grace_seconds
+
+    def run(self) -> tuple[int, Finding | None]:
+        """Watch until the ranks end, or have to; return an exit code, and why."""
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            self._leave("finished")
+            return 0, None
+
+    def _run(self) -> tuple[int, Finding | None]:
+        said: set[int] = set()
+        while not self._rank.wait(self._round):
+            for code, finding in self._look():
+                if not self._only_warn:
+                    # At once, so that all nodes end at the same time.
+                    self._leave("failed")
+                    if code == EXIT_PEER_LOST:
+                        self._rank.wait(self._grace)
+                    end(self._rank.siblings())
+                    return code, finding
+                if code not in said:
+                    said.add(code)
+                    program.say(str(warning(finding.subject, finding.found, finding.remedy)))
+        status = self._rank.exit_code()
+        self._leave("ended" if status is None else "failed" if status else "finished")
+        return 0, None
+
+    def _look(self) -> Iterator[tuple[int, Finding]]:
+        # First, because the others wait for this node's sign of life.
+        if self._gang is not None and (finding := self._gang.look()):
+            yield EXIT_PEER_LOST, finding
+        ranks = self._rank.siblings()
+        if finding := self._network.look(ranks):
+            yield EXIT_NETWORK, finding
+        now = time.monotonic()
+        for rank in ranks:
+            used = cpu_seconds(rank)
+            if used is not None and self._progress.is_blocked(rank, used, now):
+                found = f"it used no CPU time for {self._idle:.0f} s"
+                remedy = "all ranks start again; look at the node if it happens again"
+                yield EXIT_BLOCKED, error(f"process {rank}", found, remedy)
+
+    def _leave(self, state: gang.State) -> None:
+        if self._gang is not None:
+            self._gang.leave(state)
+
+
+@guarded()
+def main() -> int:
+    """Watch, and say what was done."""
+    options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        rank = Rank(options.rank)
+        watch = Watch(rank, options)
+    except ProcessLookupError:
+        return 0
+    except OSError as problem:
+        remedy = "training goes on unwatched"
+        program.say(str(warning(problem.filename or "watch", str(problem.strerror), remedy)))
+        return 0
+    code, finding = watch.run()
+    if finding is not None:
+        report = Report([finding], {"node": options.node, "exit_code": code})
+        report.write_findings()
+        report.write_summary({"program": "watch", "status": "ended the ranks"})
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("--rank", type=int, required=True, help="process to watch, and to end with")
+    parser.add_argument("--node", type=int, required=True, help="this node's number, from 0")
+    parser.add_argument("--nodes", type=int, required=True, help="nodes of the gang")
+    parser.add_argument("--heartbeats", type=Path, help="directory on shared storage")
+    parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
+    parser.add_argument("--expect-efa", type=int, default=0, help="EFA interfaces of the pod")
+    parser.add_argument("--expect-gpu-direct", action="store_true", help="see train_megatron")
+    parser.add_argument("--watch", choices=("stop", "warn"), default="stop", help="what to do")
+    parser.add_argument(
+        "--start-seconds", type=float, default=600.0, help="in which NCCL has to choose a network"
+    )
+    parser.add_argument(
+        "--idle-seconds",
+        type=float,
+        default=660.0,
+        help="without CPU time, after which a rank ends",
+    )
+    parser.add_argument(
+        "--round-seconds", type=float, default=_ROUND_SECONDS, help="between two looks"
+    )
+    parser.add_argument(
+        "--grace-seconds",
+        type=float,
+        default=_GRACE_SECONDS,
+        help="that ranks have to end by themselves after another node was lost",
+    )
+    parser.add_argument(
+        "--silent-rounds", type=int, default=_SILENT_ROUNDS, help="after which a node is lost"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

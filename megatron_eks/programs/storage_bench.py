@@ -1,0 +1,185 @@
+"""Measures a shared file system as checkpoints and data loading use it, and checks the content.
+
+storage_bench --directory DIR [--size-gib G] [--seconds S] [--pass-mb-s X]
+
+Several processes write a file each with O_DIRECT where the file system has it (else through the
+page cache), sync it, read it back past the cache and compare checksums; then they create, look
+up and remove small files for a few seconds. Throughput is the sum over the processes, in MB/s of
+10^6 bytes. What was written is removed, whatever ends the program.
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 no such directory, 4 below the mark,
+content that is not what was written, or too little space.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import active_children, get_context
+from pathlib import Path
+
+from megatron_eks.programs import program
+from megatron_eks.programs.checks import storage_files
+from megatron_eks.programs.checks.storage_files import FileResult
+from megatron_eks.programs.findings import Report, error, warning
+
+_PREFIX = ".storage-bench-"
+_SHARED = ("lustre", "nfs", "fuse")
+# No run takes that long, so what is older was left by one that was killed.
+_LEFTOVER_SECONDS = 24 * 3600.0
+
+
+def mount_of(directory: Path) -> tuple[str, str]:
+    """Return mount point and type of the file system that holds a directory."""
+    target = directory.resolve()
+    found = ("/", "unknown")
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, point, kind = line.split()[:3]
+        place = Path(point.replace("\\040", " "))
+        # The last line wins where a mount hides another.
+        if target.is_relative_to(place) and len(str(place)) >= len(found[0]):
+            found = (str(place), kind)
+    return found
+
+
+def throughput(results: Sequence[FileResult]) -> tuple[float, float]:
+    """Return write and read throughput in MB/s, from the first start to the last end."""
+    size = sum(result.bytes for result in results)
+    rates = []
+    for spans in (
+        [result.write for result in results],
+        [result.read for result in results],
+    ):
+        seconds = max(span.end for span in spans) - min(span.start for span in spans)
+        rates.append(size / seconds / 1e6)
+    return rates[0], rates[1]
+
+
+def measure(directory: Path, options: argparse.Namespace, report: Report) -> None:
+    """Measure in a directory of our own, and put the numbers into the report."""
+    numbers = range(options.processes)
+    size = int(options.size_gib * 2**30 / options.processes)
+    # A forked child would inherit the signal handlers and a half-written stdout.
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
+        try:
+            jobs = [pool.submit(storage_files.transfer, directory, n, size) for n in numbers]
+            results = [job.result() for job in jobs]
+            spans = [
+                pool.submit(storage_files.small_files, directory, n, options.seconds)
+                for n in numbers
+            ]
+            rates = [span.result() for span in spans]
+        except BaseException:
+            # The pool waits for its processes, and one may have gigabytes before it.
+            for child in active_children():
+                child.kill()
+            raise
+    judge(results, options.pass_mb_s, report)
+    totals = {name: round(sum(rate[name] for rate in rates)) for name in rates[0]}
+    program.say(", ".join(f"{name} {total:,}/s" for name, total in totals.items()))
+    report.facts.update(files_per_second=totals)
+
+
+def judge(results: Sequence[FileResult], mark: float | None, report: Report) -> None:
+    """Hold the throughput against the mark, and the content against what was written."""
+    write, read = throughput(results)
+    program.say(f"write {write:,.0f} MB/s, read {read:,.0f} MB/s, {len(results)} processes")
+    report.facts.update(
+        write_mb_s=round(write, 1), read_mb_s=round(read, 1), direct=results[0].direct
+    )
+    for result in results:
+        if not result.same:
+            report.findings.append(
+                error(
+                    f"file {result.number}",
+                    "what was read is not what was written",
+                    "do not train on this file system; run it again, then ask AWS support",
+                )
+            )
+    slowest = min(write, read)
+    if mark is not None and slowest < mark:
+        report.findings.append(
+            error(
+                "throughput",
+                f"{slowest:.0f} MB/s, the mark is {mark:g}",
+                "see that no other job uses the file system, then raise its throughput or size",
+            )
+        )
+    if not results[0].direct:
+        report.findings.append(
+            warning("O_DIRECT", "not supported here", "read numbers may be the page cache's")
+        )
+
+
+def check_directory(directory: Path, size_gib: float, report: Report) -> None:
+    """Say what file system this is, and refuse what cannot hold the files.
+
+    Raises StopError if the directory is missing.
+    """
+    if not directory.is_dir():
+        raise program.StopError(
+            program.EXIT_NOT_FOUND, directory, "no such directory", "mount the file system there"
+        )
+    point, kind = mount_of(directory)
+    free = shutil.disk_usage(directory).free
+    report.facts.update(mount_point=point, mount_type=kind, free_gib=round(free / 2**30, 1))
+    program.say(f"{directory}: {kind} mounted at {point}, {free / 2**30:,.1f} GiB free")
+    if not kind.startswith(_SHARED):
+        report.findings.append(
+            warning(directory, f"{kind} is no shared file system", "check the volume's mount path")
+        )
+    if free < 1.05 * size_gib * 2**30:
+        report.findings.append(
+            error(directory, f"{free / 2**30:.1f} GiB free", "use a smaller --size-gib")
+        )
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Measure in a directory that is gone afterwards."""
+    options = _parser().parse_args(argv)
+    directory: Path = options.directory
+    report.facts.update(directory=str(directory), processes=options.processes)
+    check_directory(directory, options.size_gib, report)
+    if report.exit_code:
+        return
+    remove_leftovers(directory)
+    place = Path(tempfile.mkdtemp(dir=directory, prefix=_PREFIX))
+    try:
+        measure(place, options, report)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what runs left that were killed outright."""
+    for path in directory.glob(f"{_PREFIX}*"):
+        if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def _processes(text: str) -> int:
+    return int(_positive(text))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="on the file system")
+    parser.add_argument("--size-gib", type=_positive, default=8.0, help="in all (default 8)")
+    parser.add_argument("--seconds", type=_positive, default=5.0, help="of small files (default 5)")
+    parser.add_argument("--processes", type=_processes, default=8, help="at once (default 8)")
+    parser.add_argument("--pass-mb-s", type=_positive, help="least rate that passes")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("storage_bench", main, sys.argv[1:]))

@@ -1,0 +1,207 @@
+"""Trains a Megatron-Bridge recipe on one GPU, after the checks that save GPU hours.
+
+torchrun -m megatron_eks.programs.train_bridge --recipe NAME --config FILE
+
+NAME is a recipe of megatron.bridge.recipes, such as llama31_8b_pretrain_config. FILE is JSON with
+the job file's blocks: model, parallelism, training, data, checkpoint, runtime, and overrides by
+dotted name ("ddp.overlap_grad_reduce": true), which come last. A field that the recipe's
+configuration does not have is an error.
+
+The recipe's model configuration is read from the tokenizer's directory where that holds a
+config.json (fetch --tokenizer brings it), so that no rank asks Hugging Face for it. Where
+checkpoint.s3_uri is given, checkpoint_sync copies whole checkpoints there meanwhile.
+
+Exit codes: 0 done, 1 failed, 2 the command line or FILE is wrong, 3 Megatron-Bridge or the recipe
+is not there, 4 a check failed, 130 interrupted.
+"""
+
+import argparse
+import difflib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import checkpoints, whole
+from megatron_eks.programs.findings import Finding, Report, warning
+from megatron_eks.programs.prepare.indexed_data import DataSet
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.start import bridge_config, companions, guard, preconditions
+from megatron_eks.programs.start.bridge_config import Values
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
+
+_WAIT_SECONDS = 300.0
+_KEEP_LAST = 3
+_INSTALL = "use an image with megatron-bridge, for example nvcr.io/nvidia/nemo"
+
+
+def guard_words(values: Values) -> MegatronArguments:
+    """Return the values in Megatron's words, which the guards read."""
+    prefixes, weights = values.get("dataset.blend") or ([], None)
+    blend = [str(each) for pair in zip(weights or (), prefixes, strict=False) for each in pair]
+    words = ["--data-path", *(blend or prefixes)]
+    if "dataset.split" in values:
+        words += ["--split", str(values["dataset.split"])]
+    tokenizer = values.get("tokenizer.tokenizer_model")
+    if tokenizer:
+        words += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", str(tokenizer)]
+    return MegatronArguments(words)
+
+
+def check(values: Values, environment: Mapping[str, str], report: Report, deadline: float) -> None:
+    """Check what this rank can check: all of it, whatever the first checks find."""
+    words = guard_words(values)
+    save, load, pretrained = (
+        Path(str(values[name])) if values.get(name) else None
+        for name in ("checkpoint.save", "checkpoint.load", "checkpoint.pretrained_checkpoint")
+    )
+    ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
+    report.collect(preconditions.check_environment(environment))
+    if int(environment.get("LOCAL_RANK", "0")) == 0:
+        data_sets: list[DataSet] = []
+        report.collect(preconditions.check_data(words, data_sets))
+        report.collect(preconditions.check_tokenizer(words))
+        if save is not None:
+            report.collect(preconditions.check_save(save, pretrained, ckpt_format))
+        report.facts["data"] = [asdict(data_set) for data_set in data_sets]
+    if int(environment.get("RANK", "0")) != 0:
+        if load is not None:
+            report.collect(preconditions.wait_for_repair(load, ckpt_format, _WAIT_SECONDS))
+        return
+    how = ckpt_format, report.facts
+    if load is not None:
+        report.collect(preconditions.resume(load, *how, own=load == save, deadline=deadline))
+        report.collect(_point_bridge(load, ckpt_format))
+    report.collect(preconditions.check_base(pretrained, *how, deadline))
+    if save is not None and save.is_dir():
+        report.collect(preconditions.note_imported(save))
+    if save is not None and save.is_dir():
+        report.collect(preconditions.check_space(save, pretrained, ckpt_format))
+
+
+def find_recipe(recipes: Any, name: str) -> Callable[[], Any]:  # noqa: ANN401 -- a module of Megatron-Bridge
+    """Return a recipe by name."""
+    recipe: Callable[[], Any] | None = getattr(recipes, name, None)
+    if callable(recipe):
+        return recipe
+    known = [each for each in dir(recipes) if each.endswith("_config")]
+    close = difflib.get_close_matches(name, known, n=3)
+    remedy = f"did you mean {', '.join(close)}?" if close else "see megatron.bridge.recipes"
+    raise StopError(program.EXIT_NOT_FOUND, name, "no such recipe", remedy)
+
+
+@contextmanager
+def configuration_from(bridge: Any, directory: Path | None) -> Iterator[None]:  # noqa: ANN401 -- Megatron-Bridge's class
+    """Let recipes read a model's configuration from a directory instead of from the hub."""
+    if directory is None or not (directory / "config.json").is_file():
+        yield
+        return
+    original = bridge.from_hf_pretrained
+    bridge.from_hf_pretrained = lambda _name, **words: original(str(directory), **words)
+    try:
+        yield
+    finally:
+        bridge.from_hf_pretrained = original
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Check, build the recipe's configuration with the job's values, and train."""
+    options = _parser().parse_args(argv)
+    report.facts.update(recipe=options.recipe)
+    job = _read(options.config)
+    values, found = bridge_config.values_of(job)
+    report.findings.extend(found)
+    timeout = values.get("dist.distributed_timeout_minutes")
+    minutes = float(str(timeout)) if timeout else None
+    report.collect(guard.start(options, os.environ, minutes))
+    check(values, os.environ, report, guard.reading_deadline(minutes))
+    uri, save = (job.get("checkpoint") or {}).get("s3_uri"), values.get("checkpoint.save")
+    if uri and save and os.environ.get("RANK", "0") == "0":
+        report.collect(companions.check_copies(Path(str(save)), uri))
+    if report.exit_code:
+        return
+    try:
+        from megatron.bridge import AutoBridge, recipes  # noqa: PLC0415 -- the checks come first
+        from megatron.bridge.training.gpt_step import forward_step  # noqa: PLC0415 -- as above
+        from megatron.bridge.training.mixed_precision import (  # noqa: PLC0415 -- as above
+            get_mixed_precision_config,
+        )
+        from megatron.bridge.training.pretrain import pretrain  # noqa: PLC0415 -- as above
+    except ImportError as problem:
+        raise StopError(
+            program.EXIT_NOT_FOUND, "Megatron-Bridge", f"cannot be imported: {problem}", _INSTALL
+        ) from problem
+    recipe = find_recipe(recipes, options.recipe)
+    tokenizer = values.get("tokenizer.tokenizer_model")
+    with configuration_from(AutoBridge, Path(str(tokenizer)) if tokenizer else None):
+        config = recipe()
+    report.findings.extend(bridge_config.apply(config, values, get_mixed_precision_config))
+    report.findings.extend(bridge_config.compare_model(config, job.get("model")))
+    if report.exit_code:
+        return
+    if os.environ.get("RANK", "0") == "0":
+        report.write_summary({"program": "train_bridge", "status": "starting"})
+    retention, copies = _start_companions(job.get("checkpoint") or {}, values, report)
+    pretrain(config=config, forward_step_func=forward_step)
+    if retention is not None:
+        retention.finish()
+    if copies is not None:
+        report.facts["copies"] = asdict(copies.finish())
+
+
+def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
+    tracker = checkpoints.read_tracker(load, ckpt_format)
+    if tracker.state == "good" and tracker.checkpoint is not None:
+        had = (load / "latest_train_state.pt").exists()
+        if checkpoints.point_bridge(load, tracker.checkpoint) and had:
+            name = tracker.checkpoint.name
+            yield warning(load, "its train state was another checkpoint's", f"set to {name}'s")
+
+
+def _start_companions(
+    checkpoint: Mapping[str, Any], values: Values, report: Report
+) -> tuple[companions.Retention | None, companions.Copies | None]:
+    """Start what looks after checkpoints; the training does without it if it has to."""
+    uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
+    if not save or os.environ.get("RANK", "0") != "0":
+        return None, None
+    directory, keep_last = Path(str(save)), checkpoint.get("keep_last", _KEEP_LAST)
+    ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
+    try:
+        retention = companions.Retention(directory, keep_last, ckpt_format)
+        return retention, companions.Copies(directory, uri, keep_last) if uri else None
+    except OSError as problem:
+        remedy = "copy the checkpoints with checkpoint_sync"
+        report.findings.append(warning(directory, str(problem), remedy))
+        return None, None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as problem:
+        raise StopError(
+            program.EXIT_USAGE, path, "no such file", "name the job's configuration"
+        ) from problem
+    except ValueError as problem:
+        raise StopError(program.EXIT_USAGE, path, f"no JSON: {problem}", "correct it") from problem
+    if not isinstance(content, dict):
+        raise StopError(program.EXIT_USAGE, path, "no JSON object", "write the job's blocks")
+    return content
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("--recipe", required=True, help="function of megatron.bridge.recipes")
+    parser.add_argument("--config", type=Path, required=True, help="JSON with the job's blocks")
+    guard.add_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("train_bridge", main, sys.argv[1:]))

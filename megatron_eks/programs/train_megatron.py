@@ -1,0 +1,185 @@
+"""Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
+
+torchrun -m megatron_eks.programs.train_megatron --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
+
+torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
+directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
+checkpoints. Then Megatron runs in this process, so signals and the exit code are Megatron's own.
+What runs beside it starts again when it dies, and rank 0 waits for the last checkpoint's copy.
+
+A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
+
+Exit codes of the checks: 2 the command line is wrong, or Megatron refuses its arguments, 4 a check
+failed. The last line on stdout before Megatron starts is one JSON object, from the first process of
+each node.
+
+Environment: MEGATRON_LM names the Megatron-LM checkout (default /opt/megatron-lm).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from megatron_eks.programs.checkpoint import whole
+from megatron_eks.programs.findings import Report, warning
+from megatron_eks.programs.prepare.indexed_data import DataSet
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.start import companions, guard, megatron_process, preconditions
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
+
+MEGATRON_LM = "/opt/megatron-lm"
+
+_WAIT_SECONDS = 300.0
+
+
+class Start:
+    """One process of the job: its options, its place among the ranks and Megatron's arguments."""
+
+    def __init__(
+        self, options: argparse.Namespace, words: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.options = options
+        self.keep_last: int = options.keep_last
+        self.s3_uri: str | None = options.s3_uri
+        self.wait_seconds: float = options.wait_seconds
+        self.words = MegatronArguments(words)
+        self.environment = environment
+        self.copies: companions.Copies | None = None
+        self.retention: companions.Retention | None = None
+        self.rank = int(environment.get("RANK", "0"))
+        self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
+        self.program = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
+        self.save = preconditions.option_path(self.words, "--save")
+        self.load = preconditions.option_path(self.words, "--load")
+        self.pretrained = preconditions.option_path(self.words, "--pretrained-checkpoint")
+        self.ckpt_format = self.words.value("--ckpt-format") or whole.DEFAULT_FORMAT
+
+    def check(self) -> Report:
+        """Run the checks of this process; all of them, whatever the first ones find."""
+        report = Report()
+        # First, because the other nodes' watchers wait for it.
+        minutes = self.words.value("--distributed-timeout-minutes")
+        timeout = float(minutes) if minutes else None
+        report.collect(guard.start(self.options, self.environment, timeout))
+        # These directories are the container's own, and another process may need them first.
+        report.collect(preconditions.check_environment(self.environment))
+        if self.first_of_node:
+            self._check_node(report)
+        if self.rank == 0:
+            self._check_job(report, guard.reading_deadline(timeout))
+        elif self.load is not None:
+            report.collect(
+                preconditions.wait_for_repair(self.load, self.ckpt_format, self.wait_seconds)
+            )
+        return report
+
+    def _check_node(self, report: Report) -> None:
+        """Check what may differ from node to node: the image, and how it sees shared storage."""
+        data_sets: list[DataSet] = []
+        report.collect(preconditions.check_program(self.program))
+        report.collect(preconditions.check_data(self.words, data_sets))
+        report.collect(preconditions.check_tokenizer(self.words))
+        tensorboard = preconditions.option_path(self.words, "--tensorboard-dir")
+        if self.save is not None:
+            kept = self.save, self.pretrained, self.ckpt_format
+            report.collect(preconditions.check_save(*kept))
+        if tensorboard is not None:
+            report.collect(preconditions.check_writable(tensorboard))
+        report.facts["data"] = [asdict(data_set) for data_set in data_sets]
+
+    def _check_job(self, report: Report, deadline: float) -> None:
+        """Check what is the same for all ranks: what the run starts from, and room to save."""
+        how = self.ckpt_format, report.facts
+        if self.load is not None:
+            own = self.load == self.save
+            report.collect(preconditions.resume(self.load, *how, own=own, deadline=deadline))
+        report.collect(preconditions.check_base(self.pretrained, *how, deadline))
+        if self.save is not None and self.save.is_dir():
+            report.collect(preconditions.note_imported(self.save))
+        if self.save is not None and self.s3_uri is not None:
+            report.collect(companions.check_copies(self.save, self.s3_uri))
+        if self.save is not None and self.save.is_dir():
+            report.collect(preconditions.check_space(self.save, self.pretrained, self.ckpt_format))
+
+    def start_companions(self, report: Report) -> None:
+        """Start what runs beside Megatron; the training does without it if it has to."""
+        try:
+            if self.rank == 0 and self.save is not None:
+                self.retention = companions.Retention(self.save, self.keep_last, self.ckpt_format)
+                report.facts["keep_last"] = self.keep_last
+                if self.s3_uri is not None:
+                    self.copies = companions.Copies(self.save, self.s3_uri, self.keep_last)
+                    report.facts["s3_uri"] = self.s3_uri
+        except OSError as problem:
+            report.findings.append(warning("retention and S3", str(problem), "read the pod's log"))
+
+
+@guarded()
+def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Start, list[str]]:
+    """Check and say what was found; return an exit code, and what is to be started if it is 0."""
+    parser = _parser()
+    own, separator, words = _split(argv)
+    options = parser.parse_args(own)
+    if not separator:
+        parser.error("no `--` before Megatron's arguments - write: OPTIONS -- MEGATRON ARGUMENTS")
+    if options.keep_last < 1:
+        parser.error(f"--keep-last is {options.keep_last} - keep at least 1 checkpoint")
+    start = Start(options, words, environment)
+    report = start.check()
+    refused = bool(report.exit_code)
+    if not refused:
+        start.start_companions(report)
+    report.write_findings()
+    if start.first_of_node:
+        status = "refused" if refused else "starting"
+        report.write_summary({"program": "train_megatron", "status": status, "rank": start.rank})
+    return report.exit_code, start, words
+
+
+def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Check, say what was found, and train; return the exit code."""
+    refused, start, words = prepare(argv, environment)
+    if refused:
+        return refused
+    code = megatron_process.run(str(start.program), words)
+    sys.stdout.flush()
+    if start.retention is not None and code == 0:
+        start.retention.finish()
+    if start.copies is not None and code == 0:
+        start.copies.finish()
+    return code
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+    words = list(argv)
+    if "--" not in words:
+        return words, False, []
+    place = words.index("--")
+    return words[:place], True, words[place + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
+    )
+    parser.add_argument(
+        "--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync"
+    )
+    parser.add_argument(
+        "--wait-seconds",
+        type=float,
+        default=_WAIT_SECONDS,
+        help="how long other ranks wait for rank 0's repair (default %(default)s)",
+    )
+    guard.add_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,1 @@
+"""The FSDP and DDP trainer."""

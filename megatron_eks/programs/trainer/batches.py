@@ -1,0 +1,161 @@
+"""What a rank trains on: batches of its samples, made ahead, each with the state after it."""
+
+import contextlib
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from megatron_eks.programs.trainer.config import Config
+from megatron_eks.programs.trainer.documents import open_documents
+from megatron_eks.programs.trainer.indexed import IndexedSamples
+from megatron_eks.programs.trainer.order import rank_samples
+from megatron_eks.programs.trainer.text import STREAMS, TextSamples
+from megatron_eks.programs.trainer.tokenizer import BadTokenizerError, Tokenizer
+
+_VALIDATION_SEQUENCES = 64
+_LOOK_SECONDS = 0.05
+# A read from the network may hang.
+_PATIENCE_SECONDS = 30
+
+
+class Samples(Protocol):
+    """Samples of a job by number, and what has to be kept to go on with them."""
+
+    def sample(self, number: int) -> Tensor:
+        """Return sequence length + 1 tokens."""
+
+    def validation(self, most: int) -> list[Tensor]:
+        """Return held-out sequences."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what a checkpoint kept."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The sequences of one step of one rank, on the CPU."""
+
+    sequences: Tensor
+    """Sequence length + 1 tokens each; every token is the label of the one before it."""
+    state: dict[str, Any]
+    """Of the samples, once this batch is used."""
+
+
+def open_samples(config: Config, vocabulary: int) -> Samples:
+    """Open the data set of a configuration.
+
+    Raises BadTokenizerError, BadDocumentError, ValueError and OSError, each with a text for people.
+    """
+    training, data = config.training, config.data
+    if is_indexed(data.dataset):
+        return IndexedSamples(data.dataset, training.sequence_length, training.seed)
+    tokenizer = Tokenizer(data.tokenizer)
+    if tokenizer.vocabulary > vocabulary:
+        raise BadTokenizerError(
+            f"{data.tokenizer}: {tokenizer.vocabulary} tokens, and the model knows {vocabulary} - "
+            "use the model's own tokenizer, or raise model.vocab_size"
+        )
+    documents = open_documents(data.dataset, data.configuration)
+    return TextSamples(documents, tokenizer, training.sequence_length)
+
+
+def is_indexed(dataset: str) -> bool:
+    """Tell whether a data set is named by the prefix of two files."""
+    return Path(f"{dataset}.idx").is_file()
+
+
+class Batches:
+    """The batches of one rank from a number of used samples on."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        *,
+        consumed: int,
+        per_rank: int,
+        rank: int,
+        ranks: int,
+        ahead: int,
+        vocabulary: int,
+    ) -> None:
+        self._samples = samples
+        self._consumed, self._per_rank = consumed, per_rank
+        self._rank, self._ranks = rank, ranks
+        self._vocabulary = vocabulary
+        if isinstance(samples, TextSamples):
+            turns = range(rank, STREAMS * ranks, ranks)
+            samples.expect({number % STREAMS for number in turns})
+        self._ready: queue.Queue[Batch | Exception] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        if ahead:
+            self._ready = queue.Queue(ahead)
+            self._thread = threading.Thread(target=self._fill, args=(self._ready,), daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread that makes batches ahead.
+
+        A thread that is inside PyTorch when Python ends takes the process down with SIGABRT, and a
+        job that is done would count as failed.
+        """
+        self._closed = True
+        if self._thread is None or self._ready is None:
+            return
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            # It may wait for room.
+            with contextlib.suppress(queue.Empty):
+                self._ready.get(timeout=_LOOK_SECONDS)
+
+    def next(self) -> Batch:
+        """Return the next batch; raises what reading and tokenizing raise."""
+        if self._ready is None:
+            return self._make()
+        batch = self._ready.get()
+        if isinstance(batch, Exception):
+            raise batch
+        return batch
+
+    def _fill(self, ready: "queue.Queue[Batch | Exception]") -> None:
+        try:
+            while not self._closed:
+                ready.put(self._make())
+        except Exception as problem:  # noqa: BLE001 -- raised again where the batch is asked for
+            ready.put(problem)
+
+    def _make(self) -> Batch:
+        numbers = rank_samples(self._consumed, self._per_rank, self._rank, self._ranks)
+        self._consumed += self._per_rank * self._ranks
+        tokens = torch.stack([self._samples.sample(number) for number in numbers])
+        # On a GPU this would end the process with a message about an assertion in a kernel.
+        if int(tokens.max()) >= self._vocabulary or int(tokens.min()) < 0:
+            raise ValueError(
+                f"a token is {int(tokens.max())}, and the model knows {self._vocabulary} - "
+                "prepare the data with the model's tokenizer, or raise model.vocab_size"
+            )
+        if torch.cuda.is_available():
+            tokens = tokens.pin_memory()
+        return Batch(tokens, self._samples.state())
+
+
+def validation_shares(samples: Samples, rank: int, ranks: int) -> list[Tensor | None]:
+    """Return this rank's held-out sequences; None where another rank has one more.
+
+    All ranks return equally many, because each forward pass is one of all ranks together.
+    """
+    every = samples.validation(_VALIDATION_SEQUENCES)
+    rounds = -(-len(every) // ranks)
+    return [
+        every[place] if (place := turn * ranks + rank) < len(every) else None
+        for turn in range(rounds)
+    ]

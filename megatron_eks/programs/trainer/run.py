@@ -1,0 +1,256 @@
+"""One rank of train_fsdp or train_ddp, from its command line to its exit code."""
+
+import argparse
+import faulthandler
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from megatron_eks.programs.findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.start import companions, guard
+from megatron_eks.programs.trainer.batches import Batches, open_samples
+from megatron_eks.programs.trainer.checkpoint import (
+    Checkpointer,
+    LostCheckpointsError,
+    NotSavedError,
+)
+from megatron_eks.programs.trainer.config import Checkpoint, Config, read_config
+from megatron_eks.programs.trainer.documents import BadDocumentError
+from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
+from megatron_eks.programs.trainer.metrics import Metrics
+from megatron_eks.programs.trainer.model import Decoder
+from megatron_eks.programs.trainer.optimizer import make_optimizer
+from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention, compile_layers
+from megatron_eks.programs.trainer.shape import Model, read_model
+from megatron_eks.programs.trainer.start import check_all
+from megatron_eks.programs.trainer.tokenizer import BadTokenizerError
+from megatron_eks.programs.trainer.weights import check_pretrained, initialize, load_pretrained
+
+EXIT_INTERRUPTED = 130
+
+Layout = Callable[[Decoder, torch.device, str, Weights], Parallel]
+_ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+
+
+@guarded()
+def main(program: str, description: str | None, layout: Layout, argv: Sequence[str]) -> int:
+    """Check, train and sum up; return the exit code."""
+    options = _parser(description).parse_args(argv)
+    if "RANK" not in os.environ:
+        # Started without torchrun: one process, on a port of its own choice.
+        os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    report = Report()
+    config = read_config(options.config, report.findings)
+    model = None
+    if config is not None:
+        pretrained = config.checkpoint.pretrained is not None
+        model = read_model(config.model, base_weights=pretrained, findings=report.findings)
+    decoder = None
+    if config is not None:
+        minutes = options.distributed_timeout_minutes or config.timeout_minutes
+        # What a blocked rank shows of itself before the watcher ends it.
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        report.collect(guard.start(options, os.environ, minutes))
+    if config is not None and model is not None:
+        report.collect(check_all(config, model, options.device))
+        if os.environ["RANK"] == "0":
+            report.collect(_check_copies(config.checkpoint))
+        with torch.device("meta"):
+            recompute = config.training.activation_checkpointing
+            decoder = Decoder(model.shape, recompute=recompute)
+        if config.checkpoint.pretrained is not None:
+            base = Path(config.checkpoint.pretrained)
+            report.collect(check_pretrained(decoder, model.shape, base))
+    if report.exit_code or config is None or model is None or decoder is None:
+        return _refuse(program, report)
+    copies = _start_copies(config.checkpoint, report) if os.environ["RANK"] == "0" else None
+    if os.environ["LOCAL_RANK"] == "0":
+        report.write_findings()
+    rank = _Rank(program, config, model, options)
+    code = rank.train(decoder, layout)
+    # Groups that live on in the model's tensors go with Python itself otherwise: a thread of theirs
+    # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
+    del decoder
+    gc.collect()
+    rank.sum_up(copies if code == 0 else None)
+    return code
+
+
+class _Rank:
+    """One process among the others."""
+
+    def __init__(
+        self, program: str, config: Config, model: Model, options: argparse.Namespace
+    ) -> None:
+        self.program, self.config, self.model, self.options = program, config, model, options
+        self.summary: dict[str, object] = {}
+        """What the first rank's JSON line says of a training that came to its end."""
+        self.rank = int(os.environ["RANK"])
+        self.ranks = int(os.environ["WORLD_SIZE"])
+        local = int(os.environ["LOCAL_RANK"])
+        on_gpu = options.device == "cuda"
+        self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+        minutes = options.distributed_timeout_minutes or config.timeout_minutes
+        self._start_group(timedelta(minutes=minutes))
+
+    def train(self, decoder: Decoder, layout: Layout) -> int:
+        """Train, and end together with the other ranks."""
+        try:
+            with attention():
+                status, summary = self._train(decoder, layout)
+        except LostCheckpointsError as problem:
+            if self.rank == 0:
+                self._say_error(str(problem))
+            dist.barrier()
+            return EXIT_CHECK_FAILED
+        except (NotFiniteError, BadDocumentError, BadTokenizerError, ValueError) as problem:
+            # All ranks may see it or this one alone, so nobody is waited for.
+            self._say_error(str(problem))
+            return EXIT_CHECK_FAILED
+        except (OSError, NotSavedError) as problem:
+            self._say_error(str(problem))
+            return 1
+        if self.rank == 0:
+            self.summary = {**summary, "status": status}
+        dist.destroy_process_group()
+        return 0 if status == "finished" else EXIT_INTERRUPTED
+
+    def sum_up(self, copies: companions.Copies | None) -> None:
+        """Wait for the last copy, and write the first rank's JSON line."""
+        if copies is not None:
+            self.summary["copies"] = asdict(copies.finish())
+        if self.summary:
+            sys.stdout.write(json.dumps(self.summary) + "\n")
+            sys.stdout.flush()
+
+    def _train(self, decoder: Decoder, layout: Layout) -> tuple[str, dict[str, object]]:
+        config, training = self.config, self.config.training
+        shape = self.model.shape
+        compile_layers(decoder, self.options.compile, self.device.type)
+        parallel = layout(decoder, self.device, training.sharding, self._first_weights)
+        optimizer = make_optimizer(parallel.model, training, self.device)
+        directory = Path(config.checkpoint.directory)
+        keep_last = config.checkpoint.keep_last
+        checkpointer = Checkpointer(directory, keep_last, parallel.model, optimizer)
+        resumed = checkpointer.resume() or {"step": 0, "consumed_samples": 0, "data": {}}
+        samples = open_samples(config, shape.vocab_size)
+        samples.restore(resumed["data"])
+        start = int(resumed["step"])
+        metrics = None
+        if self.rank == 0:
+            length = training.sequence_length
+            metrics = Metrics(
+                directory, resumed_at=start, shape=shape, length=length, ranks=self.ranks
+            )
+            metrics.measure_on(self.device)
+        dropout = max(shape.attention_dropout, shape.hidden_dropout) > 0
+        loop = Loop(config, parallel, optimizer, samples, self.device, has_dropout=dropout)
+        batches = Batches(
+            samples,
+            consumed=resumed["consumed_samples"],
+            per_rank=training.train_batch_size,
+            rank=self.rank,
+            ranks=self.ranks,
+            ahead=config.data.num_workers,
+            vocabulary=shape.vocab_size,
+        )
+        try:
+            status = loop.run(start, resumed["consumed_samples"], batches, checkpointer, metrics)
+        except NotFiniteError:
+            # What was saved before it is good, and all ranks are here.
+            checkpointer.finish()
+            raise
+        finally:
+            batches.close()
+            if metrics is not None:
+                metrics.close()
+        # The job counts as done when rank 0 ends: nobody may still be writing.
+        checkpointer.close()
+        return status, {"program": self.program, "resumed_from": start, **loop.last}
+
+    def _first_weights(self, model: torch.nn.Module) -> None:
+        if self.model.pretrained and self.config.checkpoint.pretrained is not None:
+            load_pretrained(model, Path(self.config.checkpoint.pretrained))
+        else:
+            initialize(model, self.model.shape, self.config.training.seed)
+
+    def _start_group(self, timeout: timedelta) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.set_float32_matmul_precision("high")
+            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timeout)
+        else:
+            # The ranks of a test share the machine.
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // self.ranks))
+            dist.init_process_group("gloo", timeout=timeout)
+
+    def _say_error(self, words: str) -> None:
+        report = Report([error(self.program, *_split(words))])
+        report.write_findings()
+        if self.rank == 0:
+            report.write_summary({"program": self.program, "status": "failed"})
+
+
+def _check_copies(checkpoint: Checkpoint) -> Iterator[Finding]:
+    if checkpoint.s3_uri is not None:
+        yield from companions.check_copies(Path(checkpoint.directory), checkpoint.s3_uri)
+
+
+def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies | None:
+    """Start what copies checkpoints to S3; the training does without it if it has to."""
+    if checkpoint.s3_uri is None:
+        return None
+    directory = Path(checkpoint.directory)
+    try:
+        return companions.Copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
+    except OSError as problem:
+        remedy = "copy the checkpoints with checkpoint_sync"
+        report.findings.append(warning(checkpoint.s3_uri, str(problem), remedy))
+        return None
+
+
+def _refuse(program: str, report: Report) -> int:
+    if os.environ["LOCAL_RANK"] == "0":
+        report.write_findings()
+    if os.environ["RANK"] == "0":
+        report.write_summary({"program": program, "status": "refused"})
+    return report.exit_code
+
+
+def _split(words: str) -> tuple[str, str]:
+    found, _, remedy = words.rpartition(" - ")
+    return (found, remedy) if found else (remedy, "read the lines above")
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, required=True, help="YAML or JSON file")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--compile",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="compile each layer; auto is on for GPUs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--distributed-timeout-minutes",
+        type=float,
+        help="a collective that takes longer ends the processes (default: the file's runtime "
+        "block, else 10)",
+    )
+    guard.add_options(parser)
+    return parser

@@ -1,0 +1,158 @@
+"""First weights of a model: random, or from Hugging Face safetensors; each rank makes its shard.
+
+No rank ever holds more than one whole tensor besides its own shards, and with base weights not
+even that: a slice is read from the file.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.programs.findings import Finding, error
+
+_INDEX = "model.safetensors.index.json"
+_RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight")
+
+
+def shard_rows(parameter: Tensor) -> tuple[Tensor, slice]:
+    """Return what this rank holds of a parameter, and which rows of the whole that is."""
+    if not isinstance(parameter, DTensor):
+        return parameter, slice(0, parameter.shape[0])
+    mesh = parameter.device_mesh
+    for axis, placement in enumerate(parameter.placements):
+        if isinstance(placement, Shard):
+            rows = math.ceil(parameter.shape[0] / mesh.size(axis))
+            first = min(rows * mesh.get_local_rank(axis), parameter.shape[0])
+            local = parameter.to_local()
+            return local, slice(first, first + local.shape[0])
+    return parameter.to_local(), slice(0, parameter.shape[0])
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, shape: ModelShape, seed: int) -> None:
+    """Draw first weights as Megatron does; they do not depend on the number of ranks.
+
+    Normal with `init_method_std`, divided by sqrt(2 x layers) where a layer writes into the
+    residual stream; norms 1, biases 0.
+    """
+    for name, parameter in model.named_parameters():
+        local, rows = shard_rows(parameter)
+        if parameter.dim() == 1:
+            local.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+            continue
+        narrow = math.sqrt(2 * shape.num_layers) if name.endswith(_RESIDUAL_OUTPUTS) else 1.0
+        generator = torch.Generator(device=local.device)
+        generator.manual_seed(_seed_of(name, seed))
+        whole = torch.empty(parameter.shape, device=local.device)
+        whole.normal_(0.0, shape.init_method_std / narrow, generator=generator)
+        local.copy_(whole[rows])
+
+
+@torch.no_grad()
+def load_pretrained(model: nn.Module, directory: Path) -> None:
+    """Copy base weights into a model; call it after `check_pretrained` found nothing."""
+    with _SafeTensors(directory) as files:
+        for name, parameter in model.named_parameters():
+            local, rows = shard_rows(parameter)
+            if local.shape[0]:
+                local.copy_(files.slice_of(name)[rows.start : rows.stop])
+
+
+def check_pretrained(model: nn.Module, shape: ModelShape, directory: Path) -> Iterator[Finding]:
+    """Compare names, shapes and the configuration beside the weights with the model."""
+    remedy = "correct checkpoint.pretrained, or download the weights again"
+    if not directory.is_dir():
+        yield error(directory, "no such directory", remedy)
+        return
+    try:
+        with _SafeTensors(directory) as files:
+            yield from _compare(model, files, directory)
+    except Exception as problem:  # noqa: BLE001 -- safetensors raises its own kind for a torn file
+        yield error(directory, f"no whole safetensors: {problem}", remedy)
+        return
+    yield from _check_config(shape, directory / "config.json")
+
+
+def _compare(model: nn.Module, files: "_SafeTensors", directory: Path) -> Iterator[Finding]:
+    missing = []
+    for name, parameter in model.named_parameters():
+        if name not in files:
+            missing.append(name)
+            continue
+        there, wanted = tuple(files.slice_of(name).get_shape()), tuple(parameter.shape)
+        if there != wanted:
+            yield error(f"{directory}: {name}", f"{there}, and the model has {wanted}", "fix model")
+    if missing:
+        found = f"{len(missing)} weights are missing, {missing[0]} for one"
+        yield error(directory, found, "use weights of this model, or correct model")
+
+
+def _check_config(shape: ModelShape, path: Path) -> Iterator[Finding]:
+    """Compare what the shapes of weights do not tell."""
+    if not path.is_file():
+        return
+    there = json.loads(path.read_text())
+    rope = there.get("rope_parameters") or there.get("rope_scaling") or {}
+    pairs: list[tuple[str, Any, Any]] = [
+        ("num_attention_heads", there.get("num_attention_heads"), shape.num_attention_heads),
+        ("norm_epsilon", there.get("rms_norm_eps"), shape.norm_epsilon),
+        ("rotary_base", there.get("rope_theta", rope.get("rope_theta")), shape.rotary_base),
+    ]
+    for name, written, ours in pairs:
+        if written is not None and not math.isclose(written, ours, rel_tol=1e-6):
+            yield error(path, f"{name} is {written}, and the model has {ours}", "correct model")
+    factor = shape.rope_scaling and shape.rope_scaling.factor
+    if rope.get("factor") != factor and shape.rotary_base:
+        found = f"rope scaling by {rope.get('factor')}, and the model's is {factor}"
+        yield error(path, found, "name the preset of these weights")
+
+
+class _SafeTensors:
+    """The safetensors files of a directory, opened when they are needed."""
+
+    def __init__(self, directory: Path) -> None:
+        from safetensors import safe_open  # noqa: PLC0415 -- only runs with base weights need it
+
+        self._open: Callable[[Path], Any] = lambda path: safe_open(path, framework="pt")
+        self._files: dict[Path, Any] = {}
+        index = directory / _INDEX
+        if index.is_file():
+            places = json.loads(index.read_text())["weight_map"]
+            self._places = {name: directory / file for name, file in places.items()}
+        else:
+            paths = sorted(directory.glob("*.safetensors"))
+            if not paths:
+                raise FileNotFoundError("no *.safetensors in it")
+            names = {path: self._file(path).keys() for path in paths}
+            self._places = {name: path for path, inside in names.items() for name in inside}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.clear()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def slice_of(self, name: str) -> Any:  # noqa: ANN401 -- safetensors has no types
+        """Return a tensor of which parts can be read."""
+        return self._file(self._places[name]).get_slice(name)
+
+    def _file(self, path: Path) -> Any:  # noqa: ANN401 -- safetensors has no types
+        if path not in self._files:
+            self._files[path] = self._open(path)
+        return self._files[path]
+
+
+def _seed_of(name: str, seed: int) -> int:
+    """Return a seed of its own for each parameter, so that the order of drawing has no meaning."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big") >> 1

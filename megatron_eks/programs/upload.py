@@ -1,0 +1,144 @@
+"""Sends files and folders to S3; what is there with the same bytes is not sent again.
+
+upload PATH... S3_URI
+
+A file becomes S3_URI/NAME, and the files of a folder S3_URI/FOLDER/...; a folder written with a
+slash at its end stands for its content. S3 checks every part on its arrival (SHA-256). Interrupted,
+the same command goes on with the first file that is not whole there.
+
+A link in a folder is followed to a file of this folder. What leads out of it, what is no file, and
+what cannot be read is left out and named (`left_out` in the JSON line); the program ends with 4
+when all else is sent.
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 nothing to send, 4 a check failed,
+5 S3 cannot be reached, 130 interrupted.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from megatron_eks.programs import inside, program, s3_store
+from megatron_eks.programs.findings import Report, error
+from megatron_eks.programs.inside import Entry
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.progress import TransferProgress
+from megatron_eks.programs.s3_store import Store
+
+_INSTEAD = "put the file itself there, or name it on the command line"
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Send everything that is named."""
+    parser = program.parser(__doc__)
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("uri", metavar="S3_URI", help="s3://BUCKET/PREFIX")
+    options = parser.parse_args(argv)
+    store = Store(options.uri)
+    files = _named(options.paths, report)
+    sizes = {key: status.st_size for key, (_, status) in files.items()}
+    there = {each.key: each.size for each in store.objects("")}
+    report.facts.update(uri=store.uri, files=len(files), bytes=sum(sizes.values()))
+    report.facts.update(sent=0, present=0, bytes_sent=0)
+    progress = TransferProgress(sum(sizes.values()), 0)
+    for key, (path, status) in files.items():
+        # The checksum of what is there already is asked for only where its size is right.
+        present = there.get(key) == sizes[key] and _is_there(store, key, path)
+        if not present:
+            _send(store, key, path, status, progress)
+            report.facts["bytes_sent"] = _number(report, "bytes_sent") + sizes[key]
+        fact = "present" if present else "sent"
+        report.facts[fact] = _number(report, fact) + 1
+    progress.close()
+
+
+def _named(words: Sequence[str], report: Report) -> dict[str, tuple[Path, os.stat_result]]:
+    """Return the files by their keys below the URI; what is left out goes into the report."""
+    found: dict[str, tuple[Path, os.stat_result]] = {}
+    left_out: list[dict[str, str]] = []
+    report.facts.update(left_out=left_out)
+    for word in words:
+        for base, each in _files(word):
+            if each.status is None:
+                left_out.append({"path": str(each.path), "why": each.refused})
+                report.findings.append(error(each.path, f"left out: {each.refused}", _INSTEAD))
+                continue
+            key = _key(each.path.relative_to(base))
+            if key in found and found[key][0] != each.path:
+                text = f"{each.path} and {found[key][0]} would both be {key}"
+                raise StopError(program.EXIT_USAGE, word, text, "send them apart")
+            found[key] = each.path, each.status
+    if not found and not left_out:
+        text, remedy = "no file in it", "name files, or folders with files"
+        raise StopError(program.EXIT_NOT_FOUND, ", ".join(words), text, remedy)
+    return found
+
+
+def _files(word: str) -> Iterator[tuple[Path, Entry]]:
+    """Yield what a word of the command line names, which may be a link, and what keys leave out."""
+    top = Path(word)
+    if top.is_file():
+        yield top.parent, Entry(top, status=top.stat())
+    elif top.is_dir():
+        base = top if word.endswith("/") or not top.name else top.parent
+        yield from ((base, each) for each in inside.walk(top))
+    else:
+        text, remedy = "no such file or folder", "correct the name"
+        raise StopError(program.EXIT_NOT_FOUND, word, text, remedy)
+
+
+def _key(path: Path) -> str:
+    try:
+        path.as_posix().encode()
+    except UnicodeEncodeError as problem:
+        shown = path.as_posix().encode(errors="backslashreplace").decode()
+        text, remedy = "its name is not UTF-8, and S3 has no other", "rename it"
+        raise StopError(program.EXIT_USAGE, shown, text, remedy) from problem
+    return path.as_posix()
+
+
+def _is_there(store: Store, key: str, path: Path) -> bool:
+    try:
+        _, checksum = store.describe(key)
+    except s3_store.GoneError:
+        return False
+    part = s3_store.part_bytes(path.stat().st_size)
+    return checksum == s3_store.checksum(path, part)
+
+
+def _send(
+    store: Store, key: str, path: Path, found: os.stat_result, progress: TransferProgress
+) -> None:
+    before, begin = path.stat(), progress.done
+    if not os.path.samestat(found, before):
+        text, remedy = "another file has taken its place", "send it again when nobody writes there"
+        raise StopError(program.EXIT_CHECK_FAILED, path, text, remedy)
+    lock = threading.Lock()
+    went = 0
+
+    def tell(count: int) -> None:
+        nonlocal went
+        with lock:
+            # A part that is sent again was counted already.
+            went = min(before.st_size, went + count)
+            progress.add(begin + went, 0, 0)
+
+    store.upload(path, key, s3_store.part_bytes(before.st_size), tell)
+    progress.add(begin + before.st_size, 0, 0)
+    after = path.stat()
+    same = os.path.samestat(after, before) and after.st_size == before.st_size
+    if not same or after.st_mtime_ns != before.st_mtime_ns:
+        text, remedy = "it changed while it was sent", "send it again when nobody writes to it"
+        raise StopError(program.EXIT_CHECK_FAILED, path, text, remedy)
+    progress.say(f"{key}: {before.st_size:,} bytes")
+
+
+def _number(report: Report, fact: str) -> int:
+    found = report.facts[fact]
+    return found if isinstance(found, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("upload", main, sys.argv[1:]))
