@@ -82,7 +82,7 @@ def shipped(name):
         words = [word for word in container["command"] if "--nproc-per-node" not in word]
         container["command"] = words
         if name in SCRIPTS:
-            container |= {"command": [*words[:4], "sh", "-c", SCRIPTS[name][0]], "args": []}
+            container |= {"command": [*words[:5], "sh", "-c", SCRIPTS[name][0]], "args": []}
     return [*(each for each in objects if each is not job), job]
 
 
