@@ -55,7 +55,7 @@ def test_checks_run_to_their_end_and_what_is_not_proven_fails(checked):
     assert finding["found"] == "it succeeded, and its log holds no result"
     (finding,) = report["efa-check-p4d"]["findings"]
     assert finding["code"] == "MEKS-0861"
-    assert "failed with exit code 2" in finding["found"]
+    assert "backoff limit" in finding["found"]
     assert "efa-check-p4d: failed" in said
 
 
