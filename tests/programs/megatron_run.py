@@ -16,7 +16,7 @@ from megatron_eks.plan.jobs.training import job_layout
 from megatron_eks.project import ROOT
 from tests.programs import prepare_files, trainer_files
 
-MEGATRON_LM = ROOT / "megatron_eks" / "local" / "megatron"
+MEGATRON_LM = ROOT / "megatron_eks" / "demo" / "megatron"
 PROGRAM = ROOT / "assets" / "programs" / "train_megatron.py"
 TRACKER = "latest_checkpointed_iteration.txt"
 ITERATIONS, INTERVAL = 24, 8
