@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from megatron_eks.cli.args import Reach, today
+from megatron_eks.cli.args import HERE, Reach, today
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.endings import INTERRUPTED
 
@@ -61,7 +61,7 @@ def with_console(act: Callable[[Console], int], *, yes: bool = False) -> int:
         raise explained(error) from error
 
 
-def opened(plan: "ClusterPlan", reach: Reach = Reach()) -> "Access":  # noqa: B008 -- frozen
+def opened(plan: "ClusterPlan", reach: Reach = HERE) -> "Access":
     """Open the way to the API server of a cluster. Raises Failure if there is none."""
     from megatron_eks.ops.kube import access
 

@@ -149,7 +149,7 @@ def check(
     """Check templates and manifests that this project rendered.
 
     meks check cdk.out dist            after a change by hand
-    meks check dist/training -o json
+    meks check dist/jobs -o json
 
     :param paths: files or folders
     """

@@ -4,7 +4,6 @@ import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from megatron_eks.catalog.instances import INSTANCES
@@ -17,7 +16,7 @@ from megatron_eks.config.job import AnyJob, MegatronBridgeJob, MegatronJob, Mega
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.programs import python_with
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.options.override_places import as_options
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
@@ -115,13 +114,11 @@ class Megatron:
 
 def _added(job: AnyJob) -> Iterator[_Added]:
     if isinstance(job, MegatronJob):
-        words = job.extra_args
-        starts = [index for index, word in enumerate(words) if word.startswith("--")]
-        for start, end in pairwise([*starts, len(words)]):
-            name = words[start].partition("=")[0]
+        for start, words in options_among(job.extra_args):
+            name = words[0].partition("=")[0]
             # Another option is one of a Megatron of one's own, and has a warning.
             if name in OPTIONS:
-                yield _Added(("extra_args", start), f"{name}: ", words[start:end])
+                yield _Added(("extra_args", start), f"{name}: ", words)
     elif isinstance(job, MegatronBridgeJob):
         for name, said in as_options(job):
             yield _Added(("overrides", name), "", said)

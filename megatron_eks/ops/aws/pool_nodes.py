@@ -2,7 +2,7 @@
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import room
-from megatron_eks.ops.kube.jobs import ENDED
+from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 
 
@@ -30,7 +30,7 @@ def job_pods(kubernetes: Client, pool: PoolPlan, namespace: str) -> list[str]:
         for pod in kubernetes.list("v1", "Pod", namespace)
         # What is ending already, as of a job that has failed, has nothing left to lose.
         if "deletionTimestamp" not in pod["metadata"]
-        and pod.get("status", {}).get("phase") not in ENDED
+        and not has_ended(pod)
         and (
             pod["spec"].get("nodeName") in nodes
             or pod["spec"].get("nodeSelector", {}).get(POOL_LABEL) == pool.name

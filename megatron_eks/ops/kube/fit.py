@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, readiness, room
+from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.ops.kube.preflight.facts import OPERATOR, SET_UP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
@@ -146,7 +147,7 @@ def _nodes(
         users = sorted(
             name
             for (_, name), found in jobs.by_job(pods).items()
-            if any(each["spec"].get("nodeName") in names and not _has_ended(each) for each in found)
+            if any(each["spec"].get("nodeName") in names and not has_ended(each) for each in found)
         )
         by = f" by {', '.join(users)}" if users else ""
         found = f"{where} has room for {places} of {wanted} pods; the rest of it is in use{by}"
@@ -166,10 +167,6 @@ def _nodes(
         yield Obstacle(found, "wait for a system node, or add one", is_final=False)
     elif len(usable) < needed:
         yield Obstacle(found, f"take them: meks scale {pool} {needed}", is_final=False)
-
-
-def _has_ended(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") in jobs.ENDED
 
 
 def _places(asked: room.Amounts, offered: room.Amounts) -> int:

@@ -9,7 +9,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, room
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import newest_step
-from megatron_eks.ops.kube.pods import moment
+from megatron_eks.ops.kube.pods import has_ended, moment
 from megatron_eks.ops.kube.run_log import Step
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -115,7 +115,7 @@ class _Reader:
             pod["spec"].get("nodeName", "")
             for found in self._pods.values()
             for pod in found
-            if pod.get("status", {}).get("phase") not in jobs.ENDED
+            if not has_ended(pod)
         }
         """Nodes that hold a pod which belongs to a job and has not ended."""
 
@@ -171,7 +171,7 @@ def _span(
     if pod is None:
         ended = _ended(job)
         return (_began(job), ended) if ended else (None, None)
-    if pod.get("status", {}).get("phase") not in jobs.ENDED:
+    if not has_ended(pod):
         return _started(pod), None
     ends = [
         each["state"]["terminated"]["finishedAt"]

@@ -32,7 +32,7 @@ _PHASES = {
     "Suspended": "Suspended",
     "Restarting": "Restarting",
 }
-ENDED = frozenset({"Failed", "Succeeded"})
+ENDED = pods.ENDED
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ def rank_of(job: RunningJob, pod: Object) -> int | None:
 def _age(pod: Object) -> tuple[str, bool]:
     """Order pods by age; of two that were made within a second, the one that goes on is newer."""
     metadata = pod["metadata"]
-    gone = "deletionTimestamp" in metadata or pod.get("status", {}).get("phase") in ENDED
+    gone = "deletionTimestamp" in metadata or pods.has_ended(pod)
     return str(metadata.get("creationTimestamp")), not gone
 
 

@@ -12,6 +12,15 @@ _LONGEST = 200
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
+ENDED = frozenset({"Failed", "Succeeded"})
+"""Phases that pods and jobs do not leave."""
+
+
+def has_ended(pod: Object) -> bool:
+    """Say whether a pod's containers run no more, and none of them starts again."""
+    return pod.get("status", {}).get("phase") in ENDED
+
+
 @dataclass(frozen=True)
 class PodState:
     """A pod in a few words."""

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.quantity import quantity
+from megatron_eks.ops.kube.pods import has_ended
 
 Amounts = dict[str, Fraction]
 
-_GONE = frozenset({"Succeeded", "Failed"})
 _KEEPS_PODS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -38,7 +38,7 @@ def rooms(nodes: Iterable[Object], pods: Iterable[Object]) -> list[NodeRoom]:
     used: dict[str, Amounts] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
-        if node and pod.get("status", {}).get("phase") not in _GONE:
+        if node and not has_ended(pod):
             _add(
                 used.setdefault(node, {"pods": Fraction(0)}),
                 {**requests(pod["spec"]), "pods": Fraction(1)},

@@ -21,8 +21,8 @@ from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import ERRORS, Access
-from megatron_eks.ops.kube.jobs import ENDED
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
+from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.ops.programs import Ended, Last, Tell, interruptible
 from megatron_eks.plan.jobs.pods import SHARED_APP
 from megatron_eks.project import ROOT, Project
@@ -120,7 +120,7 @@ def _is_forgotten(pod: Object, now: datetime) -> bool:
     machine, _, process = _annotation(pod).partition(" ")
     if machine == socket.gethostname() and process.isdecimal() and not _is_alive(int(process)):
         return True
-    if not _has_ended(pod):
+    if not has_ended(pod):
         return False
     ends = [
         each["state"]["terminated"]["finishedAt"]
@@ -191,7 +191,7 @@ def lines(client: Client, pod: Object, console: Console) -> Iterator[str]:
     query = {"container": pod["spec"]["containers"][0]["name"], "follow": "true"}
     read = 0
     while True:
-        is_last = _has_ended(_patiently(client, pod, console))
+        is_last = has_ended(_patiently(client, pod, console))
         try:
             for number, raw in enumerate(client.stream(path, query, _SILENCE_SECONDS)):
                 # After a cut the server begins anew; half a line comes again, whole.
@@ -217,14 +217,10 @@ def _now(client: Client, pod: Object) -> Object:
     found = client.find("v1", "Pod", name, namespace)
     if found is None or (
         found["metadata"]["uid"] != pod["metadata"]["uid"]
-        or ("deletionTimestamp" in found["metadata"] and not _has_ended(found))
+        or ("deletionTimestamp" in found["metadata"] and not has_ended(found))
     ):
         raise _lost(name, "somebody removed it, or its node was lost")
     return found
-
-
-def _has_ended(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") in ENDED
 
 
 def _patiently(client: Client, pod: Object, console: Console) -> Object:

@@ -17,6 +17,13 @@ Option = tuple[str, ...]
 _WSD_SHARE = 10
 
 
+def options_among(words: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield each option with what follows it, by the place at which it stands."""
+    starts = [index for index, word in enumerate(words) if word.startswith("--")]
+    for start, end in pairwise([*starts, len(words)]):
+        yield start, words[start:end]
+
+
 def megatron_arguments(
     job: MegatronRun, model: ModelShape, layout: Layout, log_directory: str
 ) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ Their values are Megatron's own parser's to judge: `ops/megatron.py` asks it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import pairwise
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
@@ -18,7 +17,7 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.config.scalars import as_text
 from megatron_eks.config.slips import of_text
-from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.options.foreign_options import of_other_program
@@ -116,16 +115,15 @@ def check_extra_arguments(
     So many copies of the model learn together, if that is known.
     """
     words, plan = job.extra_args, _planned(job)
-    starts = [index for index, word in enumerate(words) if word.startswith("--")]
-    if starts[:1] != [0]:
+    if not words[0].startswith("--"):
         found, remedy = f"{words[0]!r} follows no option", _stray(words[0]) or "start with --OPTION"
         yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, remedy)
     given: dict[int, Option] = {}
-    for start, end in pairwise([*starts, len(words)]):
-        name, equals, value = words[start].partition("=")
-        values = [value] if equals else words[start + 1 : end]
+    for start, (word, *rest) in options_among(words):
+        name, equals, value = word.partition("=")
+        values = [value] if equals else rest
         settings = {setting for _, setting, _ in given.values()}
-        problem = _unknown(words[start], name) or _without_fp8(name, job, cluster)
+        problem = _unknown(word, name) or _without_fp8(name, job, cluster)
         problem = problem or _of_plan(name, values, plan)
         if problem is None and OPTIONS[name] in settings:
             problem = f"{name} stands above too, and the last one wins", "keep one of the two"
@@ -210,11 +208,7 @@ def _planned(job: MegatronJob) -> dict[str, tuple[str, ...]]:
     """Return the settings of the plan alone, with their values."""
     alone = job.model_copy(update={"extra_args": ()})
     words = megatron_arguments(alone, model_shape(job.model), job_layout(job, 1), "")
-    starts = [index for index, word in enumerate(words) if word.startswith("--")]
-    return {
-        OPTIONS[words[start]]: tuple(words[start + 1 : end])
-        for start, end in pairwise([*starts, len(words)])
-    }
+    return {OPTIONS[word]: tuple(rest) for _, (word, *rest) in options_among(words)}
 
 
 def _similar(name: str) -> str:
