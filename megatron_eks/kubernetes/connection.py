@@ -92,7 +92,7 @@ class Connection:
         self._server_name = server_name
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._local = threading.local()
-        self._connections: list[http.client.HTTPSConnection] = []
+        self._idle: set[http.client.HTTPSConnection] = set()
         self._date: tuple[datetime, float] | None = None
         self.what_ended: Callable[[], GoneError | None] = lambda: None
         """Says what became of the server, where that can be known, once it gives no answer."""
@@ -121,10 +121,12 @@ class Connection:
         return other
 
     def close(self) -> None:
-        """Close the connections of all threads; their next requests open others."""
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
+        """Close the idle connections of all threads; their next requests open others.
+
+        One that waits for an answer is left to its thread, which would fail inside http.client.
+        """
+        while self._idle:
+            self._idle.pop().close()
         self._local = threading.local()
 
     def close_own(self) -> None:
@@ -132,7 +134,7 @@ class Connection:
         connection = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
-            self._connections.remove(connection)
+            self._idle.discard(connection)
             del self._local.connection
 
     def exchange(
@@ -233,6 +235,8 @@ class Connection:
             # Ctrl-C half way: the next request must not find the rest of this answer.
             connection.close()
             raise
+        finally:
+            self._idle.add(connection)
         return response.status, float(pause) if pause.isdecimal() else None, body
 
     def _note(self, date: str) -> None:
@@ -251,7 +255,7 @@ class Connection:
         if found is None:
             found = self._new(self._timeout)
             self._local.connection = found
-            self._connections.append(found)
+        self._idle.discard(found)
         return found, found.sock is None
 
     def _new(self, timeout: float) -> http.client.HTTPSConnection:

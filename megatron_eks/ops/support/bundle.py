@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import tarfile
-import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -141,22 +141,24 @@ def _whole(file: Path) -> Iterator[io.BufferedWriter]:
     """Give a file that gets its name only once all of it is on disk."""
     if file.exists():
         raise _not_written(file, "it exists", "name another file with --output")
+    # Its name is known before it is there: Ctrl-C may come as soon as it is.
+    partial_path = file.with_name(f".meks-support-{uuid.uuid4().hex}")
+    remedy = "name another place: --output"
     try:
-        number, name = tempfile.mkstemp(prefix=".meks-support-", dir=file.parent)
-    except OSError as error:
-        raise _not_written(file, str(error.strerror), "name another place: --output") from error
-    try:
-        with os.fdopen(number, "wb") as partial_file:
+        with open(partial_path, "xb", opener=_owners_alone) as partial_file:
+            remedy = "see to that, or name another place: --output"
             yield partial_file
             partial_file.flush()
-            os.fsync(number)
-        Path(name).replace(file)
+            os.fsync(partial_file.fileno())
+        partial_path.replace(file)
     except OSError as error:
-        raise _not_written(
-            file, str(error.strerror or error), "see to that, or name another place: --output"
-        ) from error
+        raise _not_written(file, str(error.strerror or error), remedy) from error
     finally:
-        Path(name).unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
+
+
+def _owners_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _not_written(file: Path, found: str, remedy: str) -> Failure:
