@@ -171,6 +171,8 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
 		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; fi
 	cp megatron_eks/demo/quick_start.pth .venv-programs/lib/python3.*/site-packages/
+	@# In an image PYTHONPATH names the package's folder.
+	cd .venv-programs/lib/python3.*/site-packages && echo "$(CURDIR)" >checkout.pth
 	@# Modules are compiled here, and not by every one of the ranks that start first, at once. What
 	@# cannot be imported, the tests tell.
 	@.venv-programs/bin/python -W ignore -m megatron_eks.programs.train_fsdp --help >/dev/null || :
