@@ -39,7 +39,8 @@ def _load_cdk() -> None:
         jsii.sget(type(name, (), {"__jsii_type__": f"aws-cdk-lib.{name}"}), constant)
 
 
-_cdk = node.load_in_background(_load_cdk)
+_node = [node.load_in_background(_load_cdk)]
+"""Threads that wait for Node."""
 
 # ruff: noqa: E402 -- Node starts before the imports that take as long
 from megatron_eks.cli import rendering
@@ -57,7 +58,7 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
 
     from stacks.compose import build, refused_by_schema  # noqa: PLC0415 -- as above
 
-    _cdk.join()
+    _node[0].join()
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
     # Without validation none is written, and that of an earlier synthesis would stay.
@@ -71,6 +72,7 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
             raise
         return refused_by_schema(outdir)
     templates = remove_stale(outdir)
+    _node.append(node.stop_in_background())
     return findings_for_templates({str(file): file.read_text() for file in templates})
 
 
@@ -95,8 +97,9 @@ def remove_stale(outdir: Path) -> list[Path]:
 if __name__ == "__main__":
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
     status = rendering.run(render, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
-    _cdk.join()
-    # One of these ends Node; a million objects the operating system frees faster than Python.
+    for thread in _node:
+        thread.join()
+    # A million objects the operating system frees faster than Python.
     atexit._run_exitfuncs()  # noqa: SLF001 -- os._exit, which frees nothing, would leave them out
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError):

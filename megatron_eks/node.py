@@ -30,3 +30,12 @@ def load_in_background(libraries: Callable[[], object]) -> Thread:
     thread = Thread(target=libraries)
     thread.start()
     return thread
+
+
+def stop_in_background() -> Thread:
+    """Let Node end while Python goes on. Nothing of a library can be called any more."""
+    jsii = import_module("jsii")
+    # jsii itself does this at the end of the process, and waits.
+    thread = Thread(target=jsii.kernel.provider._process.stop)  # noqa: SLF001
+    thread.start()
+    return thread
