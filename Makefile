@@ -49,7 +49,7 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 
 # The build needs no package, so it need not wait for any.
 control-plane: .venv/.python ## Build etcd, Kubernetes and the operator for this machine, once.
-	@$(BIN)/python -m annex.localcloud.kubernetes.build $(CONTROL_PLANE)
+	@$(BIN)/python -m megatron_eks.localcloud.kubernetes.build $(CONTROL_PLANE)
 
 # Downloads and the build, which take minutes the first time, wait for different things.
 demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.

@@ -55,7 +55,7 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
     # Not before the project is read, which is done while Node loads.
     import aws_cdk as cdk  # noqa: PLC0415 -- as above
 
-    from stacks.compose import build, refused_by_schema  # noqa: PLC0415 -- as above
+    from megatron_eks.stacks.compose import build, refused_by_schema  # noqa: PLC0415 -- as above
 
     _cdk.join()
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's

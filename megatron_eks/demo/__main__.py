@@ -7,11 +7,11 @@ import sys
 import time
 from types import FrameType
 
-from annex.localcloud.kubernetes.state import shared_files
 from megatron_eks.demo import picture
 from megatron_eks.demo.place import DemoError, Place
 from megatron_eks.demo.story import Story
 from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.localcloud.kubernetes.state import shared_files
 from megatron_eks.programs.printable import guarded
 from megatron_eks.project import ROOT
 

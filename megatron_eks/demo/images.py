@@ -4,9 +4,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
-from annex.localcloud.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
+from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.project import ROOT
 
 _MEGATRON = Path(__file__).with_name("megatron")

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from annex.localcloud.aws.limits import NOT_CHECKED
-from annex.localcloud.kubernetes import build
-from annex.localcloud.kubernetes.settings import Settings
-from annex.localcloud.kubernetes.state import (
+from megatron_eks.config.load import Json
+from megatron_eks.localcloud.aws.limits import NOT_CHECKED
+from megatron_eks.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes.settings import Settings
+from megatron_eks.localcloud.kubernetes.state import (
     LOG_FILE,
     SHARED,
     STATE_FILE,
@@ -25,7 +26,6 @@ from annex.localcloud.kubernetes.state import (
     read_state,
     shared_files,
 )
-from megatron_eks.config.load import Json
 from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured
 
