@@ -93,7 +93,7 @@ def _rendered(cluster_file: Path, claim: str, program: str, args: Sequence[str])
     )
     if done.returncode:
         sys.stderr.write(done.stderr.decode(errors="replace"))
-        found, remedy = "the pod cannot be rendered", "see above, and run: make setup"
+        found, remedy = "the pod cannot be rendered", "see above"
         raise Failure(Code.NOT_SYNTHESISED, found, remedy)
     manifest: Object = json.loads(done.stdout)
     return manifest
