@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs shells control-plane synth demo test test-all test-core test-local slips coverage lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs shells control-plane synth wheel demo test test-all test-core test-local slips coverage lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,9 +47,12 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/cdk8s synth --check-upgrade=false --output "$$folder/dist"
 	$(BIN)/meks plan
 
+wheel: setup ## Build the wheel, which installs without a checkout, in build/.
+	$(BIN)/python -m hatchling build -t wheel -d build
+
 # The build needs no package, so it need not wait for any.
 control-plane: .venv/.python ## Build etcd, Kubernetes and the operator for this machine, once.
-	@$(BIN)/python -m annex.localcloud.kubernetes.build $(CONTROL_PLANE)
+	@$(BIN)/python -m megatron_eks.localcloud.kubernetes.build $(CONTROL_PLANE)
 
 # Downloads and the build, which take minutes the first time, wait for different things.
 demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.
@@ -113,7 +116,7 @@ bench: setup-dev programs ## Time the project.
 
 lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade takes newer versions.
 	$(BIN)/python -m megatron_eks.catalog.pins > .venv/megatron.txt
-	$(UV_COMPILE) $(LOCK) -o requirements.txt requirements.in
+	$(UV_COMPILE) $(LOCK) -o requirements.txt pyproject.toml requirements.in
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
 	$(UV_COMPILE) $(LOCK) --config-file assets/images/fsdp/uv.toml -c .venv/megatron.txt -o requirements-programs.txt requirements-programs.in
 	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
@@ -137,7 +140,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m benchmarks.report
 
 clean: ## Remove what the other targets wrote, except the installed tools.
-	rm -rf cdk.out dist examples/*/cdk.out examples/*/dist *.egg-info build .coverage* \
+	rm -rf cdk.out dist examples/*/cdk.out examples/*/dist build .coverage* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path './.venv*' -prune -o -path ./node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
 

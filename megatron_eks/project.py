@@ -31,6 +31,16 @@ from megatron_eks.plan.jobs.validation import plan_validation
 from megatron_eks.plan.jobs.weights import check_sources
 
 ROOT = Path(__file__).resolve().parent.parent
+"""The checkout, or where this package is installed."""
+TEMPLATE = ROOT / "megatron_eks" / "template"
+"""Files of a project of its own, and the versions of the CDK's command line."""
+IN_CHECKOUT = (ROOT / "megatron_eks" / "stacks").is_symlink()
+"""Whether there are a Makefile, examples and docs; a wheel has files where a checkout has links."""
+SYNTH = "make synth" if IN_CHECKOUT else "meks synth"
+GET_PROGRAMS = "make programs" if IN_CHECKOUT else "uv tool install --python 3.12 'WHEEL[megatron]'"
+"""What installs PyTorch and Megatron on this machine."""
+GET_LOCAL = "make setup-dev" if IN_CHECKOUT else "uv tool install 'WHEEL[local]'"
+"""What installs the parts of a local AWS and its control plane."""
 
 TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
 """What is written beside a cluster file, for that cluster alone."""
@@ -187,7 +197,8 @@ def refuse_folder_of_another(project: Project, output: Path | None = None) -> No
 def synth_command(cluster_file: Path) -> str:
     """Return what writes templates and manifests of a cluster file."""
     shown = _shown(cluster_file)
-    return "make synth" if shown == DEFAULT_CLUSTER else f"make synth CLUSTER_CONFIG={quote(shown)}"
+    option = "CLUSTER_CONFIG=" if IN_CHECKOUT else "--cluster "
+    return SYNTH if shown == DEFAULT_CLUSTER else f"{SYNTH} {option}{quote(shown)}"
 
 
 def clusters_in(folder: Path) -> dict[Path, str]:

@@ -8,7 +8,11 @@ from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import AddonPlan
-from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role_of_managed_policies
+from megatron_eks.stacks.policies import (
+    POD_IDENTITY,
+    POD_IDENTITY_ACTIONS,
+    role_of_managed_policies,
+)
 
 # A node becomes ready with these; every other add-on becomes active on a ready node.
 _BEFORE_NODES = frozenset({"eks-pod-identity-agent", "kube-proxy", "vpc-cni"})

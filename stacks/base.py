@@ -11,7 +11,7 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.network import NetworkPlan
-from stacks.policies import account, document, partition, statement
+from megatron_eks.stacks.policies import account, document, partition, statement
 
 
 @dataclass(frozen=True)

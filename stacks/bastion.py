@@ -6,9 +6,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from megatron_eks.catalog.pins import BASTION_IMAGE, BASTION_INSTANCE_TYPE
-from stacks.base import Place
-from stacks.launch_template import metadata_options
-from stacks.policies import acknowledge, role_of_managed_policies
+from megatron_eks.stacks.base import Place
+from megatron_eks.stacks.launch_template import metadata_options
+from megatron_eks.stacks.policies import acknowledge, role_of_managed_policies
 
 _VOLUME_GIB = 10
 

@@ -8,12 +8,12 @@ import aws_cdk as cdk
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from stacks.base import existing_place
-from stacks.cluster import ClusterStack
-from stacks.images import ImagesStack
-from stacks.job_role import associate
-from stacks.network import NetworkStack
-from stacks.storage import StorageStack
+from megatron_eks.stacks.base import existing_place
+from megatron_eks.stacks.cluster import ClusterStack
+from megatron_eks.stacks.images import ImagesStack
+from megatron_eks.stacks.job_role import associate
+from megatron_eks.stacks.network import NetworkStack
+from megatron_eks.stacks.storage import StorageStack
 
 
 def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:

@@ -5,7 +5,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from constructs import Construct
 
-from stacks.base import Place
+from megatron_eks.stacks.base import Place
 
 _NFS = 2049
 # What NFS needs of the owner, and nobody else's business.

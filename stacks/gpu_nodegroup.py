@@ -10,8 +10,8 @@ from constructs import Construct
 from megatron_eks.catalog.node_repair import CONDITION, FATAL_REASONS
 from megatron_eks.plan.cluster.platform import GPU_TAINT
 from megatron_eks.plan.cluster.pools import NODE_GROUP_CEILING, NodeSetup, PoolPlan
-from stacks.launch_template import market, metadata_options, reservation, root_volume
-from stacks.user_data import gpu_user_data
+from megatron_eks.stacks.launch_template import market, metadata_options, reservation, root_volume
+from megatron_eks.stacks.user_data import gpu_user_data
 
 # EKS waits ten minutes for a broken GPU, and the job's other nodes with it; the API takes no zero.
 _REPAIR_AFTER_MINUTES = 1

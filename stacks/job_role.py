@@ -7,7 +7,7 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import PUSHED_DATA, BucketAccess
-from stacks.policies import (
+from megatron_eks.stacks.policies import (
     POD_IDENTITY,
     POD_IDENTITY_ACTIONS,
     Condition,

@@ -8,7 +8,7 @@ from aws_cdk import aws_fsx as fsx
 from constructs import Construct
 
 from megatron_eks.plan.cluster.lustre import LustrePlan
-from stacks.base import Place
+from megatron_eks.stacks.base import Place
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 _TCP = (("tcp", 988, 988), ("tcp", 1018, 1023))

@@ -17,7 +17,7 @@ from pathlib import Path
 import cdk8s
 import yaml
 
-from charts import composition
+from megatron_eks.charts import composition
 from megatron_eks.config.errors import Level
 from megatron_eks.project import ROOT, Project, check_files, job_files, load_project
 from tests import examples

@@ -4,8 +4,8 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import KUBE_SYSTEM, node_agent, quantity
 from megatron_eks.catalog import pins
+from megatron_eks.charts.pods import KUBE_SYSTEM, node_agent, quantity
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _NAME = "dcgm-exporter"

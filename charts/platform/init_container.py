@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from cdk8s_plus_27 import k8s
 
-from charts.pods import quantity
+from megatron_eks.charts.pods import quantity
 
 # Two hours, because the master's name resolves once its image is pulled, and images have 20 GB. A
 # container that gives up restarts, and each restart counts against the job's backoff limit.

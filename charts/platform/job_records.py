@@ -6,9 +6,9 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.network import addresses, policy, ports
-from charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
+from megatron_eks.charts.network import addresses, policy, ports
+from megatron_eks.charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
 

@@ -7,7 +7,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import CA_BUNDLE, count
+from megatron_eks.charts.pods import CA_BUNDLE, count
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import CA_FILE
 from megatron_eks.plan.cluster.platform import PlatformPlan, PriorityClassPlan, QuotaPlan

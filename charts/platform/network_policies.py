@@ -12,7 +12,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.network import addresses, dns, policy, ports
+from megatron_eks.charts.network import addresses, dns, policy, ports
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _EVERY_POD = k8s.LabelSelector()

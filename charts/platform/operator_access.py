@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.network import addresses, dns, policy, ports
+from megatron_eks.charts.network import addresses, dns, policy, ports
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"

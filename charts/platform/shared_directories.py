@@ -6,8 +6,8 @@ import json
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import quantity, unprivileged_container
 from megatron_eks.catalog import pins
+from megatron_eks.charts.pods import quantity, unprivileged_container
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import PlatformPlan
 

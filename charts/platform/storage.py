@@ -7,8 +7,8 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.platform.shared_directories import set_up_job
-from charts.pods import quantity
+from megatron_eks.charts.platform.shared_directories import set_up_job
+from megatron_eks.charts.pods import quantity
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION, Efs, Lustre, Outputs
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 

@@ -6,17 +6,17 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.platform.crd import PyTorchJobDefinition
-from charts.platform.init_container import MAX_TRIES, init_container_template
-from charts.platform.operator_access import OperatorNetwork, OperatorRights
-from charts.pods import (
+from megatron_eks.catalog import pins
+from megatron_eks.charts.platform.crd import PyTorchJobDefinition
+from megatron_eks.charts.platform.init_container import MAX_TRIES, init_container_template
+from megatron_eks.charts.platform.operator_access import OperatorNetwork, OperatorRights
+from megatron_eks.charts.pods import (
     CLUSTER_CRITICAL,
     leave_lost_node,
     quantity,
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.catalog import pins
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _NAME = "training-operator"

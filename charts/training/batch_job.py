@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import cdk8s
 from constructs import Construct
 
-from charts.training.objects import config_map, job_object, metadata, rank_policy
-from charts.training.pod import CONTAINER, job_pod
-from charts.training.pytorchjob import add_pytorch_job
+from megatron_eks.charts.training.objects import config_map, job_object, metadata, rank_policy
+from megatron_eks.charts.training.pod import CONTAINER, job_pod
+from megatron_eks.charts.training.pytorchjob import add_pytorch_job
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Workload
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdk8s_plus_27 import k8s
 
-from charts.pods import (
+from megatron_eks.charts.pods import (
     brought_mounts,
     brought_volumes,
     count,
@@ -17,8 +17,8 @@ from charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from charts.training.objects import file_mounts, file_volumes
-from charts.training.policy_wait import policy_wait
+from megatron_eks.charts.training.objects import file_mounts, file_volumes
+from megatron_eks.charts.training.policy_wait import policy_wait
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.jobs.job import MASTER_PORT, JobPlan, SecretFile

@@ -7,7 +7,7 @@ metadata service, which answers on every EC2 instance: while it takes connection
 
 from cdk8s_plus_27 import k8s
 
-from charts.pods import quantity, unprivileged_container
+from megatron_eks.charts.pods import quantity, unprivileged_container
 
 # EC2 User Guide, "Access instance metadata for an EC2 instance".
 _METADATA = ("169.254.169.254", 80)

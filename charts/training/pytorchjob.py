@@ -5,8 +5,8 @@ from functools import cache
 import cdk8s
 from constructs import Construct
 
-from charts.training.objects import job_object, rank_policy
-from charts.training.pod import job_pod
+from megatron_eks.charts.training.objects import job_object, rank_policy
+from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Rendezvous
 

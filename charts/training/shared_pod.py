@@ -1,6 +1,6 @@
 """Entry point of `meks`: the pod that reaches the shared file system, as one line of JSON.
 
-python -m charts.training.shared_pod CLAIM PROGRAM [ARGUMENT...]
+python -m megatron_eks.charts.training.shared_pod CLAIM PROGRAM [ARGUMENT...]
 
 It is what a job's pod is, alone: nothing else defines volumes, user and limits a second time.
 """
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     # jsii starts Node on import, so this comes first; tests import `pod` alone.
     node.use_bundled_node()
 
-from charts.training.pod import job_pod
+from megatron_eks.charts.training.pod import job_pod
 
 
 def pod(project: Project, claim: str, program: str, args: Sequence[str]) -> dict[str, Any]:

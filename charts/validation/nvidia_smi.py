@@ -4,14 +4,14 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import (
+from megatron_eks.catalog import pins
+from megatron_eks.charts.pods import (
     count,
     gpu_toleration,
     quantity,
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.catalog import pins
 from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY, PlatformPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 

@@ -82,6 +82,25 @@ def deploy(
     return on_aws(cluster, act, yes=yes)
 
 
+@command(CLUSTER, "COMMAND...")
+def cdk(
+    *words: Annotated[str, Parameter("COMMAND", allow_leading_hyphen=True)],
+    cluster: args.Cluster = args.DEFAULT,
+) -> int:
+    """Run the CDK's command line, in the version that this project is made for.
+
+    Installed without a checkout, it is fetched when it is first needed.
+
+    meks cdk diff
+    meks cdk deploy --all --outputs-file outputs.json
+
+    :param words: what `cdk` takes
+    """
+    from megatron_eks.ops.aws.cdk import run
+
+    return run(cluster, words)
+
+
 @command(CLUSTER)
 def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "table") -> int:
     """Write what AWS chose, and the digests of built images, to outputs.json.

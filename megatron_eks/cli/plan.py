@@ -129,6 +129,20 @@ def plan(
 
 
 @command(PLAN)
+def synth(*, cluster: args.Cluster = args.DEFAULT) -> int:
+    """Write the CloudFormation templates and the Kubernetes manifests.
+
+    They go to cdk.out/ and dist/ beside the cluster file, as `make synth` has it in a checkout.
+
+    meks synth
+    meks synth --cluster lab/cluster.yaml
+    """
+    from megatron_eks.synthesis import synthesise
+
+    return synthesise(cluster)
+
+
+@command(PLAN)
 def predict(file: Path, /, *, output: args.Output = "table") -> int:
     """Predict memory and speed of a run on hardware of your own.
 

@@ -7,13 +7,13 @@ import sys
 import time
 from types import FrameType
 
-from annex.localcloud.kubernetes.state import shared_files
 from megatron_eks.demo import picture
 from megatron_eks.demo.place import DemoError, Place
 from megatron_eks.demo.story import Story
 from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.localcloud.kubernetes.state import shared_files
 from megatron_eks.programs.printable import guarded
-from megatron_eks.project import ROOT
+from megatron_eks.project import IN_CHECKOUT, ROOT
 
 _FAILED, _INTERRUPTED = 1, 130
 _FAILURES = ApiError, DemoError, TimeoutError, OSError
@@ -39,6 +39,8 @@ def main(argv: list[str]) -> int:
     group.add_argument("--keep", action="store_true", help="leave all of it running at the end")
     group.add_argument("--down", action="store_true", help="end what --keep has left running")
     options = parser.parse_args(argv)
+    if not IN_CHECKOUT:
+        parser.error("it needs what `make demo` installs in a checkout of this project")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     place = Place()

@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
-from annex.localcloud.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.project import ROOT
+from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
+from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
+from megatron_eks.project import GET_PROGRAMS, IN_CHECKOUT, ROOT
 
 _MEGATRON = Path(__file__).with_name("megatron")
 _STAND_INS = Path(__file__).with_name("standins")
@@ -19,7 +19,8 @@ _PATH = f"{_OURS}/standins:{_OURS}/python/bin:/usr/local/bin:/usr/bin:/bin"
 def torch(repository: str, package: Path = ROOT / "megatron_eks") -> Image:
     """Return the layout of an image with PyTorch and our programs."""
     # At a path of its own, whatever the checkout's is: a pod's volume at /tmp would hide one there.
-    python = (ROOT / ".venv-programs").resolve()
+    # An extra of the installed package has what `make programs` installs for a checkout.
+    python = (ROOT / ".venv-programs").resolve() if IN_CHECKOUT else Path(sys.prefix)
     return Image(
         repository,
         mounts=(
@@ -32,7 +33,7 @@ def torch(repository: str, package: Path = ROOT / "megatron_eks") -> Image:
         environment={"PATH": _PATH, "HOME": "/tmp", "PYTHONPATH": _PACKAGES},  # noqa: S108 -- the container's own
         directory=_OURS,
         user=POD_UID,
-        remedy="run: make programs",
+        remedy=f"run: {GET_PROGRAMS}",
     )
 
 

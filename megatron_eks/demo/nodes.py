@@ -1,7 +1,7 @@
 """The nodes of a planned cluster, for a local one that has no node groups."""
 
-from annex.localcloud.kubernetes.nodes import Instance, eks_node
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.nodes import Instance, eks_node
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import GPU_TAINT
 from megatron_eks.plan.cluster.pools import PoolPlan

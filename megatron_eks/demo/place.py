@@ -13,15 +13,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from annex.localcloud.aws import keys
-from annex.localcloud.aws.server import LocalAws, merged
-from annex.localcloud.kubernetes.build import cache_folder
-from annex.localcloud.kubernetes.processes import free_port, listens
-from annex.localcloud.kubernetes.settings import Settings
-from annex.localcloud.kubernetes.state import SHARED, STATE_FILE, State, is_running, read_state
 from megatron_eks.demo.images import stand_in_images
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.localcloud.aws import keys
+from megatron_eks.localcloud.aws.server import LocalAws, merged
+from megatron_eks.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.processes import free_port, listens
+from megatron_eks.localcloud.kubernetes.settings import Settings
+from megatron_eks.localcloud.kubernetes.state import (
+    SHARED,
+    STATE_FILE,
+    State,
+    is_running,
+    read_state,
+)
 from megatron_eks.project import ROOT
 
 REGION = "us-east-2"

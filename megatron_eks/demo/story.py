@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from annex.localcloud.kubernetes.state import shared_files
 from megatron_eks.demo import corpus, curve, jobs
 from megatron_eks.demo.place import REGION, DemoError, Place
 from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.localcloud.kubernetes.state import shared_files
 from megatron_eks.project import ROOT
 
 _PYTHON = ROOT / ".venv-programs" / "bin" / "python"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from annex.localcloud.kubernetes.build import cache_folder
-from annex.localcloud.kubernetes.state import fall_at
+from megatron_eks.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.state import fall_at
 
 REMEDIES = {
     "local": "start it again, which keeps /shared: meks local up",

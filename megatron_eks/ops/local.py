@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -10,12 +11,17 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 
-from annex.localcloud.aws.limits import NOT_CHECKED
-from annex.localcloud.kubernetes import build
-from annex.localcloud.kubernetes.settings import Settings
-from annex.localcloud.kubernetes.state import (
+from megatron_eks import DEFAULT_CLUSTER
+from megatron_eks.config.codes import Code
+from megatron_eks.config.load import Json
+from megatron_eks.config.outputs import CLUSTER_ANNOTATION
+from megatron_eks.localcloud.aws.limits import NOT_CHECKED
+from megatron_eks.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes.settings import Settings
+from megatron_eks.localcloud.kubernetes.state import (
     LOG_FILE,
     SHARED,
     STATE_FILE,
@@ -25,7 +31,7 @@ from annex.localcloud.kubernetes.state import (
     read_state,
     shared_files,
 )
-from megatron_eks.config.load import Json
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured
 
@@ -76,7 +82,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     # These read and render; what is running is told without them.
     from megatron_eks.demo.images import stand_in_images  # noqa: PLC0415 -- as above
     from megatron_eks.demo.nodes import all_nodes  # noqa: PLC0415 -- as above
-    from megatron_eks.project import load_project  # noqa: PLC0415 -- as above
+    from megatron_eks.project import GET_LOCAL, TEMPLATE, load_project  # noqa: PLC0415 -- as above
     from megatron_eks.synthesis import SynthesisError, synthesise_manifests  # noqa: PLC0415 -- as above
 
     if is_running(folder):
@@ -84,8 +90,14 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         return _print_places(_wait(folder, None), output)
     if found := fall(folder):
         _say(f"the last one ended by itself: {found}")
+    if not find_spec("moto"):
+        found = "what plays AWS is not installed"
+        raise Failure(Code.PROGRAM_FAILED, found, f"run: {GET_LOCAL}")
+    # Any platform will do where the real one comes later, with a cluster file that is yet to be.
+    given = wish.cluster_file.exists() or not wish.empty
+    cluster_file = wish.cluster_file if given else TEMPLATE / DEFAULT_CLUSTER
     # Building the parts may take minutes; what is wrong with the files is known at once.
-    plan = load_project(wish.cluster_file, wish.today).cluster
+    plan = load_project(cluster_file, wish.today).cluster
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
         build.programs(os.environ, _say, simulator=not wish.nodes)
@@ -94,7 +106,9 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         if kept := shared_files(folder):
             _say(f"/shared of the last one is kept: {kept}")
         # What comes into an empty account is another file's to warn of.
-        synthesise_manifests(wish.cluster_file, folder / "manifests", quiet=wish.empty)
+        synthesise_manifests(cluster_file, folder / "manifests", quiet=wish.empty)
+        if not given:
+            _leave_to_any(folder / "manifests")
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
         return _FAILED
@@ -113,6 +127,13 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         process.terminate()
         raise
     return _print_places(state, output)
+
+
+def _leave_to_any(manifests: Path) -> None:
+    """Take the cluster's name off, so that any cluster may take the objects for its own."""
+    mark = re.compile(rf"^ *{CLUSTER_ANNOTATION}: .*\n", re.MULTILINE)
+    for file in manifests.rglob("*.yaml"):
+        file.write_text(mark.sub("", file.read_text()))
 
 
 def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | None:

@@ -21,6 +21,7 @@ from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.options.override_places import as_options
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
 from megatron_eks.plan.jobs.training import job_layout
+from megatron_eks.project import GET_PROGRAMS
 
 _PROGRAM = Path(__file__).with_name("megatron_answers.py")
 _REMEDY = "change it, or remove it"
@@ -82,7 +83,7 @@ class Megatron:
     def ask(self, question: object) -> str | None:
         """Return what Megatron says against arguments, as `megatron_answers.py` takes them."""
         if self.python is None:
-            self.not_asked = "it is not installed here; to install it: make programs"
+            self.not_asked = f"it is not installed here; to install it: {GET_PROGRAMS}"
         if self.not_asked or self.python is None:
             return None
         if self._process is None:

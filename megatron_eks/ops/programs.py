@@ -17,7 +17,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
-from megatron_eks.project import ROOT
+from megatron_eks.project import GET_PROGRAMS, ROOT
 
 _END_SECONDS = 60
 # What the environment of this command line does not have.
@@ -104,7 +104,8 @@ def _python(program: str) -> str:
     python = python_with(needed) if needed else sys.executable
     if python is None:
         found = f"{program} needs {needed}, which is not installed on this machine"
-        remedy = "make programs; or name files on the shared file system, where the image has it"
+        there = "or name files on the shared file system, where the image has it"
+        remedy = f"{GET_PROGRAMS}; {there}"
         raise Failure(Code.PROGRAM_FAILED, found, remedy)
     return python
 

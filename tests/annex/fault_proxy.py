@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from annex.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.kubernetes.client import Client, connect
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.certificates import certificate
 
 Forward = Callable[[], http.client.HTTPResponse]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from annex.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.build import cache_folder
 from tests import command
 
 

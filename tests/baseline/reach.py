@@ -95,11 +95,11 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        if not fullname.startswith(("annex", "charts", "megatron_eks", "stacks")):
+        if not fullname.startswith("megatron_eks"):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        origin = spec.origin if spec else None
-        if spec and origin and origin.removeprefix(f"{_ROOT}/") in _places:
+        origin = str(Path(spec.origin).resolve()) if spec and spec.origin else ""
+        if spec and origin.removeprefix(f"{_ROOT}/") in _places:
             spec.loader = _Loader(fullname, origin)
         return spec
 

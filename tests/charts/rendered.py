@@ -9,7 +9,7 @@ from typing import Any
 
 import cdk8s
 
-from charts import composition
+from megatron_eks.charts import composition
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job

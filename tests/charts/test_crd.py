@@ -7,7 +7,7 @@ from typing import Any
 import cdk8s
 import pytest
 
-from charts.platform import crd
+from megatron_eks.charts.platform import crd
 from tests.charts.validation import assert_valid
 from tests.upstream.pytorchjobs import generate
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from charts.platform.init_container import MAX_TRIES, init_container_template
 from megatron_eks.catalog import pins
+from megatron_eks.charts.platform.init_container import MAX_TRIES, init_container_template
 from megatron_eks.config.codes import Code
 from megatron_eks.guards.check import check_manifests
 from tests.charts.validation import assert_valid

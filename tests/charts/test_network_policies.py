@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from charts.training.policy_wait import script
+from megatron_eks.charts.training.policy_wait import script
 from tests.charts import rendered
 from tests.charts.network import Peer, Port, outside, reaches, side_allows
 from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster, only, pod

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from charts.training.policy_wait import script
+from megatron_eks.charts.training.policy_wait import script
 
 
 @pytest.fixture

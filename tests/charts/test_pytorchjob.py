@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from charts import composition
+from megatron_eks.charts import composition
 from megatron_eks.config.load import read_documents
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.resources import Resources

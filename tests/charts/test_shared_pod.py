@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from charts.training.shared_pod import pod
+from megatron_eks.charts.training.shared_pod import pod
 from megatron_eks.guards.check import check_manifests
 from megatron_eks.project import ROOT, Project
 from tests.charts import rendered
@@ -83,9 +83,9 @@ def test_an_image_with_a_digest_is_taken(made):
 def test_the_entry_point_prints_it_as_one_line(tmp_path):
     """Words of the program may look like options."""
     (tmp_path / "cluster.yaml").write_text((ROOT / "cluster.yaml").read_text())
-    words = ["-m", "charts.training.shared_pod", "claim", "job_logs", "/shared/logs/x", "--tail=2"]
+    words = ["claim", "job_logs", "/shared/logs/x", "--tail=2"]
     done = subprocess.run(  # noqa: S603 -- our own entry point
-        [sys.executable, *words],
+        [sys.executable, "-m", "megatron_eks.charts.training.shared_pod", *words],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "CLUSTER_CONFIG": str(Path(tmp_path, "cluster.yaml"))},
         capture_output=True,

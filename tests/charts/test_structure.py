@@ -3,7 +3,7 @@
 import cdk8s
 import pytest
 
-from charts import composition
+from megatron_eks.charts import composition
 from tests.charts import rendered
 from tests.charts.rendered import cluster, deployed, outputs, training_job
 from tests.charts.validation import assert_valid

@@ -8,7 +8,7 @@ import cdk8s
 import pytest
 import yaml
 
-from charts.platform.training_operator import TrainingOperator
+from megatron_eks.charts.platform.training_operator import TrainingOperator
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from tests.charts.rendered import Manifest, cluster, only, pod
 from tests.charts.validation import assert_valid

@@ -11,7 +11,7 @@ import kubernetes_validate
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 from jsonschema.protocols import Validator
 
-from charts.platform.crd import read_definition
+from megatron_eks.charts.platform.crd import read_definition
 
 Manifest = Mapping[str, Any]
 

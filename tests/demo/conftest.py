@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from annex.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes import build
 
 
 @pytest.fixture(scope="session")

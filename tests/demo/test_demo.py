@@ -12,11 +12,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from annex.localcloud.kubernetes.build import cache_folder
 from megatron_eks.demo import curve, jobs
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.localcloud.kubernetes.build import cache_folder
 from megatron_eks.project import ROOT
 from tests.integration.test_tutorial import pattern, shown
 

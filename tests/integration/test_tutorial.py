@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.build import cache_folder
 
 pytestmark = [pytest.mark.tools, pytest.mark.control_plane, pytest.mark.programs]
 

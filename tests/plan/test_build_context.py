@@ -87,7 +87,7 @@ def test_equal_contexts_have_equal_tags(tmp_path_factory, order, args):
     files = CONTEXT | OTHERS
     first = write(tmp_path_factory.mktemp("first"), files)
     second = write(tmp_path_factory.mktemp("second"), {name: files[name] for name in order})
-    for path in context_files(second, "megatron"):
+    for path in context_files(second, "megatron").values():
         os.utime(path, (0, 0))
     backwards = dict(reversed(args.items()))
     assert content_tag(first, "megatron", args) == content_tag(second, "megatron", backwards)
@@ -198,8 +198,8 @@ def test_what_is_staged_is_what_is_hashed(image, root, tmp_path):
     for source in (root, ROOT):
         folder = tmp_path / f"staged-{source.name}"
         stage(source, image, folder)
-        found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
-        assert found == {path.relative_to(source) for path in context_files(source, image)}
+        found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert found == context_files(source, image).keys()
         assert content_tag(folder, image, {}) == content_tag(source, image, {})
 
 

@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from annex.localcloud.kubernetes.build import cache_folder
-from annex.localcloud.kubernetes.processes import free_port
+from megatron_eks.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.processes import free_port
 from tests.programs.run_program import PROGRAMS, TORCHRUN, run
 
 pytestmark = pytest.mark.programs

@@ -20,10 +20,10 @@ from cfnlint import ManualArgs
 from cfnlint.config import ConfigMixIn
 from cfnlint.runner import Runner
 
-from annex.localcloud.kubernetes import build
-from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.operator import Operator
 from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
+from megatron_eks.localcloud.kubernetes.operator import Operator
 from tests import emitted
 from tests.charts.validation import assert_valid
 from tests.slips import population

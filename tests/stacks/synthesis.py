@@ -13,7 +13,7 @@ from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.plan.cluster.builds import PROGRAM
 from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
-from stacks.compose import build
+from megatron_eks.stacks.compose import build
 
 # A template or cluster file as JSON, which has no narrower type.
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from stacks.base import BaseStack
+from megatron_eks.stacks.base import BaseStack
 from tests.stacks.synthesis import ROOT, app_of, cluster_file, plan_of, write_sources
 
 # Resources whose loss costs data, images or the cluster's network. A changed id is a replacement:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from stacks.compose import refused_by_schema
+from megatron_eks.stacks.compose import refused_by_schema
 
 
 def test_a_value_on_many_resources_is_told_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Serves the local AWS: `python -m annex.localcloud.aws PORT KEYS [KUBECONFIG]`.
+"""Serves the local AWS: `python -m megatron_eks.localcloud.aws PORT KEYS [KUBECONFIG]`.
 
 KEYS is the file of the keys that it takes: arguments are for everybody to read.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import make_server
 
-from annex.localcloud.aws import keys
-from annex.localcloud.aws.application import application
+from megatron_eks.localcloud.aws import keys
+from megatron_eks.localcloud.aws.application import application
 
 
 def main(port: int, file: Path, kubeconfig: Path | None = None) -> None:

@@ -12,13 +12,13 @@ from xml.sax.saxutils import escape
 from botocore.exceptions import ClientError
 from botocore.loaders import JSONFileLoader
 
-from annex.localcloud.aws.keys import Keys
-from annex.localcloud.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
-from annex.localcloud.aws.signatures import RefusedError
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.keys import Keys
+from megatron_eks.localcloud.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
+from megatron_eks.localcloud.aws.signatures import RefusedError
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 if TYPE_CHECKING:
-    from annex.localcloud.aws.clients import Application
+    from megatron_eks.localcloud.aws.clients import Application
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,15 +41,15 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
         create_backend_app,
     )
 
-    from annex.localcloud.aws.clients import clients  # noqa: PLC0415 -- see above
-    from annex.localcloud.aws.cloudformation.regions import Regions  # noqa: PLC0415 -- see above
-    from annex.localcloud.aws.gate import Gate  # noqa: PLC0415 -- see above
-    from annex.localcloud.aws.services.api_server import (  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.clients import clients  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.cloudformation.regions import Regions  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.gate import Gate  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.services.api_server import (  # noqa: PLC0415 -- see above
         ApiServer,
         instances,
         review,
     )
-    from annex.localcloud.aws.services.install import install  # noqa: PLC0415 -- see above
+    from megatron_eks.localcloud.aws.services.install import install  # noqa: PLC0415 -- see above
 
     # moto looks through its folders at every request, a tenth of what a deployment takes here.
     folders = tuple(backends.list_of_moto_modules())

@@ -10,7 +10,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from annex.localcloud.aws.values import Value
+from megatron_eks.localcloud.aws.values import Value
 
 Application = Callable[..., Iterable[bytes]]
 """A WSGI application."""

@@ -9,11 +9,11 @@ from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
-from annex.localcloud.aws import signatures
-from annex.localcloud.aws.keys import Keys
-from annex.localcloud.aws.server import TOKENS_PATH
-from annex.localcloud.aws.signatures import RefusedError, Sent, Signature
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws import signatures
+from megatron_eks.localcloud.aws.keys import Keys
+from megatron_eks.localcloud.aws.server import TOKENS_PATH
+from megatron_eks.localcloud.aws.signatures import RefusedError, Sent, Signature
+from megatron_eks.localcloud.aws.values import Object
 
 # Beside AWS's own addresses: ours, and moto's.
 _INTERNAL = re.compile(r"/(local-aws|moto-api)(/.*)?")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from annex.localcloud.aws.keys import Keys
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
-from annex.localcloud.kubernetes.processes import Processes, listens
+from megatron_eks.localcloud.aws.keys import Keys
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.kubernetes.processes import Processes, listens
 
 NAME = "aws"
 _START_SECONDS = 60
@@ -115,7 +115,7 @@ def start(
     """
     local.keys.write(file)
     more = [kubeconfig] if kubeconfig else []
-    processes.start(NAME, python, "-m", "annex.localcloud.aws", str(local.port), file, *more)
+    processes.start(NAME, python, "-m", "megatron_eks.localcloud.aws", str(local.port), file, *more)
 
 
 def wait(processes: Processes, port: int) -> None:

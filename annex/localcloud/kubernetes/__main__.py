@@ -1,14 +1,14 @@
-"""Runs a local cluster: `python -m annex.localcloud.kubernetes SETTINGS`."""
+"""Runs a local cluster: `python -m megatron_eks.localcloud.kubernetes SETTINGS`."""
 
 import fcntl
 import os
 import sys
 from pathlib import Path
 
-from annex.localcloud.kubernetes import build, cluster, state
-from annex.localcloud.kubernetes.processes import ProcessError
-from annex.localcloud.kubernetes.settings import Settings
 from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.localcloud.kubernetes import build, cluster, state
+from megatron_eks.localcloud.kubernetes.processes import ProcessError
+from megatron_eks.localcloud.kubernetes.settings import Settings
 
 
 def main(file: str) -> int:

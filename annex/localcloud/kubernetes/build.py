@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from annex.localcloud.kubernetes import cache
+from megatron_eks.localcloud.kubernetes import cache
 
 _MODULES = Path(__file__).with_name("modules")
 

@@ -7,18 +7,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from annex.localcloud.aws import keys
-from annex.localcloud.aws import server as aws
-from annex.localcloud.kubernetes import nodes
-from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.joined import JoinedNodes
-from annex.localcloud.kubernetes.kubelet.fleet import Fleet
-from annex.localcloud.kubernetes.operator import Operator, operator_file
-from annex.localcloud.kubernetes.processes import free_port
-from annex.localcloud.kubernetes.settings import Settings
-from annex.localcloud.kubernetes.state import SHARED, State
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.localcloud.aws import keys
+from megatron_eks.localcloud.aws import server as aws
+from megatron_eks.localcloud.kubernetes import nodes
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
+from megatron_eks.localcloud.kubernetes.joined import JoinedNodes
+from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.localcloud.kubernetes.processes import free_port
+from megatron_eks.localcloud.kubernetes.settings import Settings
+from megatron_eks.localcloud.kubernetes.state import SHARED, State
 
 ADMINISTRATOR = "LocalAdmin"
 """The role that an empty account has."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from annex.localcloud.kubernetes import certificates, kubeconfigs
-from annex.localcloud.kubernetes.processes import Processes, free_port, listens
 from megatron_eks.kubernetes.client import Client, connect
+from megatron_eks.localcloud.kubernetes import certificates, kubeconfigs
+from megatron_eks.localcloud.kubernetes.processes import Processes, free_port, listens
 
 # Users and their groups; what they may do is for RBAC, whose built-in roles name the second and
 # third. KWOK plays every kubelet at once, which no role of one node allows.

@@ -5,13 +5,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from annex.localcloud.kubernetes import nodes
-from annex.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.localcloud.kubernetes import nodes
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 
 if TYPE_CHECKING:
-    from annex.localcloud.aws.server import LocalAws
-    from annex.localcloud.kubernetes.kubelet.fleet import Fleet
+    from megatron_eks.localcloud.aws.server import LocalAws
+    from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 
 _SECONDS = 1.0
 

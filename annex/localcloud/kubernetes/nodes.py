@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from annex.localcloud.kubernetes.control_plane import SIMULATED
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
 from megatron_eks.catalog.interfaces import max_pods
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.control_plane import SIMULATED
 
 # Layers of the network that EC2 tells of, by instance family; of others, such as g5 and g6, it
 # tells nothing, and their nodes have no such label (EC2 User Guide, "Prerequisites for Amazon EC2

@@ -11,11 +11,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annex.localcloud.kubernetes.processes import ProcessError
 from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.localcloud.kubernetes.processes import ProcessError
 
 if TYPE_CHECKING:
-    from annex.localcloud.kubernetes.control_plane import ControlPlane
+    from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 
 _NAME = "training-operator"
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet.images import Image
-from annex.localcloud.kubernetes.state import LOG_FILE
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.kubelet.images import Image
+from megatron_eks.localcloud.kubernetes.state import LOG_FILE
 
 _FILE = "settings.json"
 _PACKAGE = __package__ or ""

@@ -77,7 +77,7 @@ def run(
         uri = stack.outputs[f"{image.name.capitalize()}Image"]
         if not uri.endswith(f":{image.tag}"):
             tools.console.say(
-                f"note: this checkout makes {image.repository}:{image.tag}, and what is built is "
+                f"note: this version makes {image.repository}:{image.tag}, and what is built is "
                 f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
             )
         strategy = wishes.tag_strategy or image.tag_strategy

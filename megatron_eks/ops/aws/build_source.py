@@ -8,7 +8,7 @@ from megatron_eks.build_context import context_paths
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.images import REPOSITORIES
-from megatron_eks.project import ROOT
+from megatron_eks.project import IN_CHECKOUT, ROOT
 
 _SECONDS = 30
 _OURS = {path for image in REPOSITORIES for path in context_paths(image) if "assets" not in path}
@@ -56,6 +56,10 @@ def same_source(commit: str, image: str) -> bool:
 
 
 def _git(*words: str) -> str:
+    if not IN_CHECKOUT:
+        # A repository around the installed package would tell commits of its own.
+        found = "this is an installed package, and no checkout with commits"
+        raise Failure(Code.BUILD_FAILED, found, "use --tag-strategy auto or semantic")
     try:
         done = subprocess.run(  # noqa: S603 -- git, with words of our own
             ["git", "-C", str(ROOT), *words],  # noqa: S607 -- the user's own git

@@ -4,23 +4,36 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from megatron_eks.config.codes import Code
+from megatron_eks.localcloud.kubernetes.build import cache_folder
+from megatron_eks.node import bundled_folder
 from megatron_eks.ops.aws.session import Aws, if_there
 from megatron_eks.ops.aws.stacks import Template
 from megatron_eks.ops.failure import Failure
-from megatron_eks.project import ROOT
+from megatron_eks.project import TEMPLATE
+from megatron_eks.synthesis import templates_command
 
 _BOOTSTRAP_VERSION = "/cdk-bootstrap/hnb659fds/version"
 _SECONDS = 1800
 _TAIL_LINES = 4
+_QUIETLY = (
+    "--loglevel=error",
+    "--no-audit",
+    "--no-fund",
+    "--no-update-notifier",
+    "--ignore-scripts",
+)
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -35,12 +48,13 @@ class Cdk:
 
     def synth(self) -> None:
         """Write the cloud assembly that everything after this deploys."""
-        self._run("synth", "-q", "--output", str(self.folder))
+        self._run("synth", "-q", "--output", str(self.folder), "--app", self._app())
 
     def bootstrap(self, account: str) -> None:
         """Make what the CDK needs once in each account and region."""
         # It synthesises too, and must not do so into the checkout.
-        self._run("bootstrap", f"aws://{account}/{self.region}", "--output", str(self.folder))
+        place = f"aws://{account}/{self.region}"
+        self._run("bootstrap", place, "--output", str(self.folder), "--app", self._app())
 
     def prepare(self, stack: str, change_set: str, *, import_existing: bool) -> None:
         """Upload what a stack needs and make a change set, which nobody has executed yet.
@@ -74,26 +88,17 @@ class Cdk:
         for path in (assets, self.folder / "manifest.json"):
             path.write_text(path.read_text().replace(old, new))
 
+    def _app(self) -> str:
+        return shlex.join(templates_command(self.cluster_file))
+
     def _template_file(self, stack: str) -> Path:
         return self.folder / f"{stack}.template.json"
 
     def _run(self, *arguments: str) -> None:
-        beside = Path(sys.executable).with_name("cdk")
-        program = str(beside) if beside.exists() else shutil.which("cdk")
-        if program is None:
-            found = "the CDK's command line is not installed"
-            raise Failure(Code.CDK_FAILED, found, "run `make setup` in the checkout")
         done = subprocess.run(  # noqa: S603 -- the pinned command, with our own arguments
-            [program, *arguments, "--no-color"],
-            # Its cdk.json says how to synthesise.
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "AWS_REGION": self.region,
-                "CDK_DISABLE_CLI_TELEMETRY": "true",
-                "CDK_DISABLE_VERSION_CHECK": "true",
-                "CLUSTER_CONFIG": str(self.cluster_file.resolve()),
-            },
+            [*_command_line(), *arguments, "--no-color"],
+            cwd=_folder(self.cluster_file),
+            env={**_environment(self.cluster_file), "AWS_REGION": self.region},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -107,6 +112,78 @@ class Cdk:
                 "correct it and run `meks deploy` again: what is done stays done",
                 where=f"cdk {arguments[0]}",
             )
+
+
+def run(cluster_file: Path, words: Sequence[str]) -> int:
+    """Let the user talk to the CDK's command line, and return its exit code."""
+    app = (
+        ()
+        if "--app" in words or "-a" in words
+        else ("--app", shlex.join(templates_command(cluster_file)))
+    )
+    done = subprocess.run(  # noqa: S603 -- the pinned command; the words are the user's own
+        [*_command_line(), *words, *app],
+        cwd=_folder(cluster_file),
+        env=_environment(cluster_file),
+        check=False,
+    )
+    return done.returncode
+
+
+def _folder(cluster_file: Path) -> Path:
+    """Return where a cdk.json says how to synthesise: beside the cluster file, or ours."""
+    folder = cluster_file.resolve().parent
+    return folder if (folder / "cdk.json").exists() else TEMPLATE
+
+
+def _environment(cluster_file: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "CDK_DISABLE_VERSION_CHECK": "true",
+        "CLUSTER_CONFIG": str(cluster_file.resolve()),
+    }
+
+
+def _command_line() -> list[str]:
+    """Return the pinned command line: the checkout's, or one that is fetched when first needed."""
+    beside = Path(sys.executable).with_name("cdk")
+    if beside.exists():
+        return [str(beside)]
+    node = bundled_folder()
+    assert node is not None  # noqa: S101 -- this package depends on it
+    lock = (TEMPLATE / "package-lock.json").read_bytes()
+    place = cache_folder(os.environ) / "cdk" / hashlib.sha256(lock).hexdigest()[:20]
+    if not place.exists():
+        _fetch(node, place)
+    return [str(node / "bin" / "node"), str(place / "node_modules" / "aws-cdk" / "bin" / "cdk")]
+
+
+def _fetch(node: Path, place: Path) -> None:
+    """Install what the lock file names; it appears at its place as a whole."""
+    sys.stderr.write(f"fetching the CDK's command line, once, into {place}\n")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as name:
+        folder = Path(name, "whole")
+        folder.mkdir()
+        for file in ("package.json", "package-lock.json"):
+            shutil.copy(TEMPLATE / file, folder)
+        npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        done = subprocess.run(  # noqa: S603 -- the bundled npm
+            [node / "bin" / "node", npm, "ci", *_QUIETLY],
+            cwd=folder,
+            # Networks with an inspecting proxy need the machine's own certificates.
+            env={**os.environ, "NODE_USE_SYSTEM_CA": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            found = f"the CDK's command line cannot be fetched: {_reason(done.stderr.splitlines())}"
+            raise Failure(Code.CDK_FAILED, found, "see that npm's registry can be reached")
+        with suppress(OSError):  # another process has been faster
+            folder.rename(place)
 
 
 def is_bootstrapped(aws: Aws) -> bool:

@@ -1,6 +1,5 @@
 """`meks init`: a cluster file for this account, from what AWS knows and a few answers."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
@@ -15,6 +14,7 @@ from megatron_eks.config.errors import Finding, Level, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.ops import files
+from megatron_eks.ops.aws import project_files
 from megatron_eks.ops.aws.capacity import offers_of
 from megatron_eks.ops.aws.cluster_file import Answers, render
 from megatron_eks.ops.aws.console import Console
@@ -24,9 +24,8 @@ from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.cluster import check_cluster
-from megatron_eks.project import ROOT, clusters_in
+from megatron_eks.project import clusters_in
 
-_SCHEMA = "megatron_eks/config/schema/cluster.json"
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
 _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
 _CAPACITY = "on_demand"
@@ -66,7 +65,7 @@ def run(
         remedy = "name another one: --cluster NAME/cluster.yaml"
         raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
     _refuse_silence(wish, console)
-    schema = os.path.relpath(ROOT / _SCHEMA, wish.file.parent or ".")
+    schema = project_files.schema(wish.file)
 
     def checked(answers: Answers) -> list[Finding]:
         return _check(render(answers, schema), wish.file, today)
@@ -84,7 +83,8 @@ def run(
     files.replace(wish.file, text, "or name another with --cluster")
     for finding in findings:
         console.say(str(finding))
-    console.say(f"wrote {wish.file}; next: meks plan, then meks deploy")
+    written = (wish.file, *project_files.write(wish.file.parent))
+    console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
     return DONE
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from megatron_eks.build_context import stage
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.aws.build import Wishes, ended
@@ -89,10 +90,13 @@ class _LocalBuild:
     ) -> None:
         self._image, self._repository, self._engine = image, repository, engine
         self._folder, self._tools = folder, tools
+        self._source = folder / "source" / image.name
 
     def run(self, wishes: Wishes, *, push: bool) -> Failure | None:
         """Go through the steps; return why one failed."""
         environment = self._environment(wishes)
+        # As CodeBuild gets it: where this package is installed, there is no checkout to build from.
+        stage(ROOT, self._image.name, self._source)
         steps = ["check", "build", "test"]
         left = wishes.retries
         while steps or push:
@@ -138,8 +142,8 @@ class _LocalBuild:
         self._tools.console.say(f"{self._image.name}: {step}")
         tail: list[str] = []
         with subprocess.Popen(  # noqa: S603 -- this project's own program
-            [sys.executable, str(ROOT / PROGRAM), step],
-            cwd=ROOT,
+            [sys.executable, PROGRAM, step],
+            cwd=self._source,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -11,13 +11,13 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from annex.localcloud.aws.values import ACCOUNT as LOCAL_ACCOUNT
-from annex.localcloud.kubernetes.kubeconfigs import KUBECONFIG_NAME
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
+from megatron_eks.localcloud.aws.values import ACCOUNT as LOCAL_ACCOUNT
+from megatron_eks.localcloud.kubernetes.kubeconfigs import KUBECONFIG_NAME
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan

@@ -14,6 +14,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.programs.printable import plain
+from megatron_eks.project import SYNTH
 
 CLUSTER_LABEL = CLUSTER_ANNOTATION
 """On whatever `meks apply` has put into a cluster, so that it is found again and pruned."""
@@ -52,7 +53,7 @@ def key(manifest: Object) -> Key:
     return Key(group, manifest["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
-def read(paths: Sequence[Path], again: str = "make synth") -> list[Object]:
+def read(paths: Sequence[Path], again: str = SYNTH) -> list[Object]:
     """Read manifests from files and folders, in the order of application.
 
     `again` is the command that writes them.
@@ -86,7 +87,7 @@ def _read_file(file: Path) -> list[Object]:
         and "name" in (each["metadata"] or {})
     ]
     if len(named) < len(objects) or not named:
-        remedy = "write it again: make synth"
+        remedy = f"write it again: {SYNTH}"
         raise Failure(Code.NOT_SYNTHESISED, found, remedy, where=str(file), exit_code=USAGE)
     return named
 

@@ -20,7 +20,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
 from megatron_eks.ops.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
-from megatron_eks.project import OUTPUTS, Files, check_files, job_files
+from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
@@ -93,7 +93,7 @@ def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, st
         try:
             synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
         except SynthesisError as error:
-            remedy = "see the findings above, and run: make synth"
+            remedy = f"see the findings above, and run: {SYNTH}"
             raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
         return read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
 

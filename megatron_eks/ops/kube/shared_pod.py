@@ -84,7 +84,7 @@ class SharedPod:
 def _rendered(cluster_file: Path, claim: str, program: str, args: Sequence[str]) -> Object:
     """Ask the charts, in a process of their own: cdk8s starts a Node."""
     done = subprocess.run(  # noqa: S603 -- our own entry point
-        [sys.executable, "-m", "charts.training.shared_pod", claim, program, *args],
+        [sys.executable, "-m", "megatron_eks.charts.training.shared_pod", claim, program, *args],
         cwd=ROOT,
         env={**os.environ, "CLUSTER_CONFIG": str(cluster_file.resolve())},
         stdin=subprocess.DEVNULL,
@@ -93,7 +93,7 @@ def _rendered(cluster_file: Path, claim: str, program: str, args: Sequence[str])
     )
     if done.returncode:
         sys.stderr.write(done.stderr.decode(errors="replace"))
-        found, remedy = "the pod cannot be rendered", "see above, and run: make setup"
+        found, remedy = "the pod cannot be rendered", "see above"
         raise Failure(Code.NOT_SYNTHESISED, found, remedy)
     manifest: Object = json.loads(done.stdout)
     return manifest

@@ -15,7 +15,7 @@ BUILD_MACHINES: dict[Image, str] = {
 
 # CodeBuild's phases run steps of this program, which `meks build --local` runs as well.
 PROGRAM = "assets/codebuild/build_image.py"
-"""In a checkout, and in the copy of its files that CodeBuild gets."""
+"""In a checkout, and in the copy of its files that a build gets."""
 REPORTS = "/tmp/megatron-eks-build/reports"  # noqa: S108 -- a build machine is one build's
 REPORT_GROUP = "selftest"
 """CodeBuild puts the project's name before it."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from annex.localcloud.aws.server import LocalAws
+from megatron_eks.localcloud.aws.server import LocalAws
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from annex.localcloud.aws.server import LocalAws
+from megatron_eks.localcloud.aws.server import LocalAws
 
 ROOT = Path(__file__).parents[3]
 BIN = ROOT / ".venv" / "bin"

@@ -3,9 +3,9 @@
 import sys
 from contextlib import contextmanager
 
-from annex.localcloud.aws import keys, server
-from annex.localcloud.aws.server import FAILURES_PATH
-from annex.localcloud.kubernetes.processes import Processes, free_port
+from megatron_eks.localcloud.aws import keys, server
+from megatron_eks.localcloud.aws.server import FAILURES_PATH
+from megatron_eks.localcloud.kubernetes.processes import Processes, free_port
 
 
 @contextmanager

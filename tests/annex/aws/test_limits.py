@@ -3,7 +3,7 @@
 import json
 import re
 
-from annex.localcloud.aws.limits import NOT_CHECKED
+from megatron_eks.localcloud.aws.limits import NOT_CHECKED
 from tests import command
 from tests.annex.aws.commands import ROOT
 

@@ -14,9 +14,9 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from annex.localcloud.aws import keys
-from annex.localcloud.aws.keys import Key, Keys
-from annex.localcloud.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
+from megatron_eks.localcloud.aws import keys
+from megatron_eks.localcloud.aws.keys import Key, Keys
+from megatron_eks.localcloud.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
 from tests.annex.aws.running import fail_next
 
 REGION = "us-east-2"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from ipaddress import IPv4Address
 
-from annex.localcloud.kubernetes.kubelet import linux
+from megatron_eks.localcloud.kubernetes.kubelet import linux
 from megatron_eks.project import ROOT
 
 # linux/sockios.h and linux/if.h

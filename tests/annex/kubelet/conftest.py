@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.aws.keys import Keys
-from annex.localcloud.aws.server import LocalAws
-from annex.localcloud.kubernetes import nodes
-from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.kubelet.fleet import Fleet
-from annex.localcloud.kubernetes.kubelet.images import Image, interpreter
-from annex.localcloud.kubernetes.kubelet.rootfs import Mount
-from annex.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.demo.images import megatron, stand_in_images, torch
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
+from megatron_eks.localcloud.aws.keys import Keys
+from megatron_eks.localcloud.aws.server import LocalAws
+from megatron_eks.localcloud.kubernetes import nodes
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
+from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
+from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
+from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from tests.annex import jobs
 from tests.annex.kubelet import runs

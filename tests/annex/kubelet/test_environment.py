@@ -2,7 +2,7 @@
 
 import pytest
 
-from annex.localcloud.kubernetes.kubelet.environment import (
+from megatron_eks.localcloud.kubernetes.kubelet.environment import (
     ConfigError,
     command,
     expand,

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from annex.localcloud.kubernetes.processes import free_port
 from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import ApiError, Client, wait_for
 from megatron_eks.kubernetes.connection import Connection, Credentials, UnreachableError
+from megatron_eks.localcloud.kubernetes.processes import free_port
 
 pytestmark = pytest.mark.control_plane
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.aws import keys
+from megatron_eks.localcloud.aws import keys
 from megatron_eks.project import ROOT
 
 pytestmark = pytest.mark.control_plane

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from annex.localcloud.kubernetes.kubelet.names import Names
 from megatron_eks.kubernetes.watch import Change
+from megatron_eks.localcloud.kubernetes.kubelet.names import Names
 
 _HEADLESS = {"metadata": {"name": "job", "namespace": "ns"}, "spec": {"clusterIP": "None"}}
 _FIXED = {"metadata": {"name": "fixed", "namespace": "ns"}, "spec": {"clusterIP": "172.20.0.9"}}

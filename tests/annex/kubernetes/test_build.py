@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from annex.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes import build
 from megatron_eks.project import ROOT
 
 NAMES = {
@@ -75,7 +75,7 @@ def test_two_processes_do_not_build_twice(machine, tmp_path):
     """The second waits for the first, says so, and finds everything."""
     script = textwrap.dedent("""
         import json, sys
-        from annex.localcloud.kubernetes import build
+        from megatron_eks.localcloud.kubernetes import build
         build.programs(json.loads(sys.argv[1]), print)
     """)
     command = [sys.executable, "-c", script, json.dumps(machine())]

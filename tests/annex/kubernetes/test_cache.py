@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from annex.localcloud.kubernetes import cache
+from megatron_eks.localcloud.kubernetes import cache
 from megatron_eks.project import ROOT
 
 _DAY = 24 * 3600
@@ -14,7 +14,7 @@ _DAY = 24 * 3600
 _HOLDER = """\
 import sys, time
 from pathlib import Path
-from annex.localcloud.kubernetes import cache
+from megatron_eks.localcloud.kubernetes import cache
 cache.hold(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(3600)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.kubernetes.build import cache_folder
-from annex.localcloud.kubernetes.state import is_running, read_state
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.state import is_running, read_state
 from megatron_eks.project import ROOT
 from tests import command
 from tests.annex.pids import alive, descendants

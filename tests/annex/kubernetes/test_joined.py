@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.aws import keys
-from annex.localcloud.aws.server import LocalAws, merged
-from annex.localcloud.kubernetes import nodes
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, wait_for
 from megatron_eks.kubernetes.quantity import quantity
+from megatron_eks.localcloud.aws import keys
+from megatron_eks.localcloud.aws.server import LocalAws, merged
+from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.project import ROOT
 from tests import command
 from tests.annex.pids import descendants

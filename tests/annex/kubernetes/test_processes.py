@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.aws import keys
-from annex.localcloud.aws.server import LocalAws
-from annex.localcloud.kubernetes.processes import ProcessError, Processes
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, connect, wait_for
+from megatron_eks.localcloud.aws import keys
+from megatron_eks.localcloud.aws.server import LocalAws
+from megatron_eks.localcloud.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
 from tests import command
 from tests.annex import jobs
@@ -23,7 +23,7 @@ from tests.annex.rehearsal import rehearsal_in
 _PARENT = """\
 import json, sys, time
 from pathlib import Path
-from annex.localcloud.kubernetes.processes import Processes
+from megatron_eks.localcloud.kubernetes.processes import Processes
 processes = Processes(Path(sys.argv[1]))
 processes.start("sleep", "/bin/sh", "-c", "echo ready; exec sleep 3600")
 processes.wait("sleep", lambda: "ready" in processes.tail("sleep"))
@@ -37,8 +37,8 @@ import json, os, sys, time
 from datetime import date
 from pathlib import Path
 from megatron_eks.kubernetes import client
-from annex.localcloud.kubernetes import build, control_plane, nodes
-from annex.localcloud.kubernetes.kubelet.fleet import Fleet
+from megatron_eks.localcloud.kubernetes import build, control_plane, nodes
+from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.demo.images import stand_in_images
 from megatron_eks.demo.nodes import system_nodes
 from megatron_eks.project import ROOT, load_project
@@ -98,7 +98,7 @@ def test_a_program_that_ends_is_reported_with_its_last_words(tmp_path):
 
 def test_a_program_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     """The next command must not wait for it for ever."""
-    monkeypatch.setattr("annex.localcloud.kubernetes.processes._STOP_SECONDS", 0.2)
+    monkeypatch.setattr("megatron_eks.localcloud.kubernetes.processes._STOP_SECONDS", 0.2)
     processes = Processes(tmp_path)
     processes.start(
         "deaf", "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from annex.localcloud.kubernetes.state import State, read_state
+from megatron_eks.localcloud.kubernetes.state import State, read_state
 from tests.annex.pids import descendants
 from tests.annex.rehearsal import rehearsal_in
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, wait_for
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
 

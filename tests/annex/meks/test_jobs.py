@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from annex.localcloud.kubernetes import nodes
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
+from megatron_eks.localcloud.kubernetes import nodes
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import jsonschema
 import pytest
 
-from annex.localcloud.kubernetes import nodes
 from megatron_eks.config.codes import Code
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.ops import checks, preflight
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure

@@ -4,7 +4,7 @@ import gc
 import json
 from pathlib import Path
 
-from annex.localcloud.aws.values import ACCOUNT
+from megatron_eks.localcloud.aws.values import ACCOUNT
 from megatron_eks.ops.aws.cdk import Cdk
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.project import load_project

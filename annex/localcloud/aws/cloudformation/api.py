@@ -5,12 +5,12 @@ from urllib.parse import unquote, urlsplit
 
 from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 
-from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.cloudformation.errors import ValidationError
-from annex.localcloud.aws.cloudformation.region import Region
-from annex.localcloud.aws.cloudformation.regions import Regions
-from annex.localcloud.aws.cloudformation.requests import Request
-from annex.localcloud.aws.values import Value
+from megatron_eks.localcloud.aws.clients import Clients
+from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
+from megatron_eks.localcloud.aws.cloudformation.region import Region
+from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.cloudformation.requests import Request
+from megatron_eks.localcloud.aws.values import Value
 
 
 class CloudFormationApi(BaseResponse):

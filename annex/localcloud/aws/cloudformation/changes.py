@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from annex.localcloud.aws.cloudformation import schemas
-from annex.localcloud.aws.cloudformation.intrinsics import AFTER_APPLY, Made, Resolver
-from annex.localcloud.aws.cloudformation.stacks import Resource, Stack, Target
-from annex.localcloud.aws.cloudformation.template import in_order
-from annex.localcloud.aws.values import Object, Value, tag_list
+from megatron_eks.localcloud.aws.cloudformation import schemas
+from megatron_eks.localcloud.aws.cloudformation.intrinsics import AFTER_APPLY, Made, Resolver
+from megatron_eks.localcloud.aws.cloudformation.stacks import Resource, Stack, Target
+from megatron_eks.localcloud.aws.cloudformation.template import in_order
+from megatron_eks.localcloud.aws.values import Object, Value, tag_list
 
 NO_CHANGES = (
     "The submitted information didn't contain changes. Submit different information to create a "

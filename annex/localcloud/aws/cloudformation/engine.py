@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from moto.core.exceptions import ServiceException
 
-from annex.localcloud.aws.cloudformation import schemas
-from annex.localcloud.aws.cloudformation.errors import ResourceError, UnknownValueError
-from annex.localcloud.aws.cloudformation.intrinsics import Resolver
-from annex.localcloud.aws.cloudformation.stacks import KEEP, Resource, Stack, Target
-from annex.localcloud.aws.cloudformation.template import depends_on, in_order, references
-from annex.localcloud.aws.cloudformation.work import Step, Tools, Work
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.cloudformation import schemas
+from megatron_eks.localcloud.aws.cloudformation.errors import ResourceError, UnknownValueError
+from megatron_eks.localcloud.aws.cloudformation.intrinsics import Resolver
+from megatron_eks.localcloud.aws.cloudformation.stacks import KEEP, Resource, Stack, Target
+from megatron_eks.localcloud.aws.cloudformation.template import depends_on, in_order, references
+from megatron_eks.localcloud.aws.cloudformation.work import Step, Tools, Work
+from megatron_eks.localcloud.aws.values import Object
 
 _LOG = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.values import Object
 
 
 @dataclass

@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from annex.localcloud.aws.cloudformation.errors import (
+from megatron_eks.localcloud.aws.cloudformation.errors import (
     ResourceError,
     UnknownValueError,
     ValidationError,
 )
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.values import Object, Value
 
 SUBSTITUTION = re.compile(r"\$\{([^}]+)\}")
 """Names in the text of Fn::Sub."""

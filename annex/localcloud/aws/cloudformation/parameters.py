@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.cloudformation.errors import ValidationError
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.clients import Clients
+from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
+from megatron_eks.localcloud.aws.values import Object, Value
 
 _SSM_PARAMETER = "AWS::SSM::Parameter::Value<"
 

@@ -5,26 +5,26 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
-from annex.localcloud.aws.cloudformation.engine import Operation
-from annex.localcloud.aws.cloudformation.errors import (
+from megatron_eks.localcloud.aws.clients import Clients
+from megatron_eks.localcloud.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
+from megatron_eks.localcloud.aws.cloudformation.engine import Operation
+from megatron_eks.localcloud.aws.cloudformation.errors import (
     AlreadyExistsError,
     ChangeSetNotFoundError,
     InvalidChangeSetStatusError,
     ValidationError,
 )
-from annex.localcloud.aws.cloudformation.failures import Failures
-from annex.localcloud.aws.cloudformation.intrinsics import Resolver
-from annex.localcloud.aws.cloudformation.parameters import parameter_values, raw_parameters
-from annex.localcloud.aws.cloudformation.requests import Request
-from annex.localcloud.aws.cloudformation.stacks import Stack, Target, stack_arn
-from annex.localcloud.aws.cloudformation.taking_over import existing as existing_resources
-from annex.localcloud.aws.cloudformation.template import parse
-from annex.localcloud.aws.cloudformation.work import Tools
-from annex.localcloud.aws.resources.handler import Context
-from annex.localcloud.aws.resources.table import handler_of
-from annex.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
+from megatron_eks.localcloud.aws.cloudformation.failures import Failures
+from megatron_eks.localcloud.aws.cloudformation.intrinsics import Resolver
+from megatron_eks.localcloud.aws.cloudformation.parameters import parameter_values, raw_parameters
+from megatron_eks.localcloud.aws.cloudformation.requests import Request
+from megatron_eks.localcloud.aws.cloudformation.stacks import Stack, Target, stack_arn
+from megatron_eks.localcloud.aws.cloudformation.taking_over import existing as existing_resources
+from megatron_eks.localcloud.aws.cloudformation.template import parse
+from megatron_eks.localcloud.aws.cloudformation.work import Tools
+from megatron_eks.localcloud.aws.resources.handler import Context
+from megatron_eks.localcloud.aws.resources.table import handler_of
+from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 
-from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.cloudformation.failures import Failures
-from annex.localcloud.aws.cloudformation.region import Region
+from megatron_eks.localcloud.aws.clients import Clients
+from megatron_eks.localcloud.aws.cloudformation.failures import Failures
+from megatron_eks.localcloud.aws.cloudformation.region import Region
 
 
 class Regions:

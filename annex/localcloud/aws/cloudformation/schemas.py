@@ -12,8 +12,8 @@ from pathlib import Path
 
 import jsonschema
 
-from annex.localcloud.aws.patterns import matches
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.patterns import matches
+from megatron_eks.localcloud.aws.values import Object, Value
 
 _PREFIX = "/properties/"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from annex.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value, tag_list
+from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object, Value, tag_list
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 _TICK = timedelta(milliseconds=1)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from annex.localcloud.aws.cloudformation import schemas
-from annex.localcloud.aws.cloudformation.errors import ValidationError
-from annex.localcloud.aws.cloudformation.stacks import KEEP, Stack
-from annex.localcloud.aws.cloudformation.work import Tools
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.cloudformation import schemas
+from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
+from megatron_eks.localcloud.aws.cloudformation.stacks import KEEP, Stack
+from megatron_eks.localcloud.aws.cloudformation.work import Tools
+from megatron_eks.localcloud.aws.values import Object
 
 
 def existing(

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 import yaml
 
-from annex.localcloud.aws.cloudformation.errors import ValidationError
-from annex.localcloud.aws.cloudformation.intrinsics import SUBSTITUTION
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.cloudformation.errors import ValidationError
+from megatron_eks.localcloud.aws.cloudformation.intrinsics import SUBSTITUTION
+from megatron_eks.localcloud.aws.values import Object, Value
 
 
 def parse(body: str) -> Object:

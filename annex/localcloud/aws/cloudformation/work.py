@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from annex.localcloud.aws.cloudformation.errors import ResourceError, UnknownValueError
-from annex.localcloud.aws.cloudformation.intrinsics import Made, Resolver
-from annex.localcloud.aws.cloudformation.stacks import Resource, Stack
-from annex.localcloud.aws.resources.handler import Context, Handler, NotSupportedError
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.cloudformation.errors import ResourceError, UnknownValueError
+from megatron_eks.localcloud.aws.cloudformation.intrinsics import Made, Resolver
+from megatron_eks.localcloud.aws.cloudformation.stacks import Resource, Stack
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, NotSupportedError
+from megatron_eks.localcloud.aws.values import Object
 
 _Result = TypeVar("_Result")
 

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Mapping
 
-from annex.localcloud.aws.resources.handler import Context, Handler
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
+from megatron_eks.localcloud.aws.values import Object, Value
 
 _NAME_LIMIT = 63
 

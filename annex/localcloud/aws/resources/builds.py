@@ -3,8 +3,14 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.handler import RESOURCE, Context, Handler, call, change_tags
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.resources.handler import (
+    RESOURCE,
+    Context,
+    Handler,
+    call,
+    change_tags,
+)
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _EXCLUSIONS = "ImageTagMutabilityExclusionFilters"
 

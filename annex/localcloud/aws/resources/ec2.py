@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from annex.localcloud.aws.resources.handler import Context, Handler, change_tags, untagged
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, change_tags, untagged
+from megatron_eks.localcloud.aws.values import Object
 
 
 def retag(context: Context, physical_id: str, old: Object, new: Object) -> None:

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.ec2 import retag
-from annex.localcloud.aws.resources.handler import Context, Handler
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.resources.ec2 import retag
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
+from megatron_eks.localcloud.aws.values import Object
 
 # EC2 gives every new group this rule; CloudFormation takes it away if the template has its own.
 _ALL_OUT = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}

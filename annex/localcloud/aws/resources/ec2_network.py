@@ -1,8 +1,8 @@
 """Networks: VPCs, subnets, gateways, routes, endpoints and flow logs."""
 
-from annex.localcloud.aws.resources.ec2 import Ec2, retag
-from annex.localcloud.aws.resources.handler import Context, Handler, call
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.resources.ec2 import Ec2, retag
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call
+from megatron_eks.localcloud.aws.values import Object
 
 
 class Vpc(Ec2):

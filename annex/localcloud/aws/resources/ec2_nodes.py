@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.ec2 import Ec2
-from annex.localcloud.aws.resources.handler import Context, Handler, call, shaped
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.resources.ec2 import Ec2
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call, shaped
+from megatron_eks.localcloud.aws.values import Object, Value
 
 
 class LaunchTemplate(Handler):

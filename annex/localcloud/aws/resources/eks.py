@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.handler import (
+from megatron_eks.localcloud.aws.resources.handler import (
     RESOURCE,
     Context,
     Handler,
@@ -12,7 +12,7 @@ from annex.localcloud.aws.resources.handler import (
     tags_of,
     untagged,
 )
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.values import Object, Value
 
 
 def tags_argument(properties: Object) -> Object:

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.handler import RESOURCE, Context, Handler, change_tags
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.resources.handler import RESOURCE, Context, Handler, change_tags
+from megatron_eks.localcloud.aws.values import Object
 
 
 class FileSystem(Handler):

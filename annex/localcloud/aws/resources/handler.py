@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from botocore import xform_name
 
-from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.values import Object, Value, pick
+from megatron_eks.localcloud.aws.clients import Clients
+from megatron_eks.localcloud.aws.values import Object, Value, pick
 
 RESOURCE = ("UntagResource", "TagResource")
 """What most services call their operations on tags."""

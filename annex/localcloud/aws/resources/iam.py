@@ -3,8 +3,8 @@
 import json
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.handler import Context, Handler, change_tags
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, change_tags
+from megatron_eks.localcloud.aws.values import Object
 
 _NAME_LIMIT = 64
 

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.handler import (
+from megatron_eks.localcloud.aws.resources.handler import (
     RESOURCE,
     Context,
     Handler,
     change_tags,
     tags_of,
 )
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _WAIT_DAYS = 30
 

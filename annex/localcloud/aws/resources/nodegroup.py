@@ -2,15 +2,15 @@
 
 from typing import ClassVar
 
-from annex.localcloud.aws.resources.eks import changed, retag, tags_argument
-from annex.localcloud.aws.resources.handler import (
+from megatron_eks.localcloud.aws.resources.eks import changed, retag, tags_argument
+from megatron_eks.localcloud.aws.resources.handler import (
     Context,
     Handler,
     NotSupportedError,
     call,
     untagged,
 )
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.values import Object
 
 _VERSIONS = ("Version", "ReleaseVersion", "LaunchTemplate")
 _SETTINGS = ("ScalingConfig", "UpdateConfig", "NodeRepairConfig")

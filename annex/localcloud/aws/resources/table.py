@@ -1,7 +1,7 @@
 """Every resource type that local AWS can make."""
 
-from annex.localcloud.aws.cloudformation.errors import ResourceError
-from annex.localcloud.aws.resources import (
+from megatron_eks.localcloud.aws.cloudformation.errors import ResourceError
+from megatron_eks.localcloud.aws.resources import (
     buckets,
     builds,
     ec2_groups,
@@ -13,7 +13,7 @@ from annex.localcloud.aws.resources import (
     keys_and_logs,
     nodegroup,
 )
-from annex.localcloud.aws.resources.handler import Handler
+from megatron_eks.localcloud.aws.resources.handler import Handler
 
 _HANDLERS: dict[str, Handler] = {
     handler.kind: handler

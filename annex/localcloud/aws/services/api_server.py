@@ -12,14 +12,14 @@ from moto.ec2.models import ec2_backends
 from moto.eks.models import Cluster, Nodegroup, eks_backends
 from moto.sts.models import sts_backends
 
-from annex.localcloud.aws.clients import Clients
-from annex.localcloud.aws.cloudformation.regions import Regions
-from annex.localcloud.aws.gate import Gate
-from annex.localcloud.aws.services import nodes
-from annex.localcloud.aws.services.operation import kept
-from annex.localcloud.aws.signatures import RefusedError, Sent, signature
-from annex.localcloud.aws.values import ACCOUNT, PARTITION, Object
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.localcloud.aws.clients import Clients
+from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.gate import Gate
+from megatron_eks.localcloud.aws.services import nodes
+from megatron_eks.localcloud.aws.services.operation import kept
+from megatron_eks.localcloud.aws.signatures import RefusedError, Sent, signature
+from megatron_eks.localcloud.aws.values import ACCOUNT, PARTITION, Object
 
 # What a token is, and how long it is taken (kubernetes-sigs/aws-iam-authenticator, README, "API
 # Authorization from Outside a Cluster").

@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 from moto.codebuild.responses import CodeBuildResponse
 from moto.core.responses import ActionResult
 
-from annex.localcloud.aws.cloudformation.regions import Regions
-from annex.localcloud.aws.services.operation import ServiceError, kept, parameters
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.services.operation import ServiceError, kept, parameters
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _DONE, _FAILED = "SUCCEEDED", "FAILED"
 _NEWER_MACHINE = "BUILD_GENERAL1_XLARGE"

@@ -12,8 +12,14 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models.elastic_network_interfaces import NetworkInterface
 from moto.ec2.responses import EC2Response
 
-from annex.localcloud.aws.services.operation import ServiceError, found, kept, parameters, present
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.services.operation import (
+    ServiceError,
+    found,
+    kept,
+    parameters,
+    present,
+)
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _SERVICE = re.compile(r"com\.amazonaws\.(?P<region>[a-z]{2}(-[a-z]+)+-\d)\.")
 

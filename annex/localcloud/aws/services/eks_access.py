@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from moto.core.responses import ActionResult, EmptyResult
 from moto.eks.models import Cluster
 
-from annex.localcloud.aws.services.eks_clusters import Clusters
-from annex.localcloud.aws.services.operation import (
+from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
+from megatron_eks.localcloud.aws.services.operation import (
     InUseError,
     NotFoundError,
     found,
@@ -15,7 +15,7 @@ from annex.localcloud.aws.services.operation import (
     parameters,
     present,
 )
-from annex.localcloud.aws.values import ACCOUNT, Object
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object
 
 
 class Access(Clusters):

@@ -7,9 +7,10 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.eks.models import Cluster
 from moto.eks.responses import EKSResponse
 
-from annex.localcloud.aws.cloudformation.regions import Regions
-from annex.localcloud.aws.services.api_server import ApiServer
-from annex.localcloud.aws.services.operation import (
+from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORT_ENDS
+from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.services.api_server import ApiServer
+from megatron_eks.localcloud.aws.services.operation import (
     InvalidParameterError,
     InvalidRequestError,
     NotFoundError,
@@ -17,8 +18,7 @@ from annex.localcloud.aws.services.operation import (
     parameters,
     update_record,
 )
-from annex.localcloud.aws.values import Value
-from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORT_ENDS
+from megatron_eks.localcloud.aws.values import Value
 
 # What describing tells and moto does not keep: by our name, the attribute that moto's answer reads.
 _SETTINGS = {

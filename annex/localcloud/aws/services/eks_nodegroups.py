@@ -4,14 +4,14 @@ from botocore.exceptions import ClientError
 from moto.core.responses import ActionResult
 from moto.eks.models import Cluster, Nodegroup
 
-from annex.localcloud.aws.services import nodes
-from annex.localcloud.aws.services.eks_clusters import Clusters
-from annex.localcloud.aws.services.operation import (
+from megatron_eks.localcloud.aws.services import nodes
+from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
+from megatron_eks.localcloud.aws.services.operation import (
     InvalidParameterError,
     parameters,
     update_record,
 )
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.values import Object
 
 
 class Nodegroups(Clusters):

@@ -11,9 +11,15 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
-from annex.localcloud.aws.cloudformation.regions import Regions
-from annex.localcloud.aws.services.operation import ServiceError, found, kept, parameters, present
-from annex.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.services.operation import (
+    ServiceError,
+    found,
+    kept,
+    parameters,
+    present,
+)
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _MOUNT_NAME_LENGTH = 8
 

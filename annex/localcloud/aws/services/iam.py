@@ -8,8 +8,8 @@ from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.iam.models import AWSManagedPolicy
 from moto.iam.responses import IamResponse
 
-from annex.localcloud.aws.services.operation import ServiceError, parameters
-from annex.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.services.operation import ServiceError, parameters
+from megatron_eks.localcloud.aws.values import Object
 
 _DECISIONS = {
     PermissionResult.PERMITTED: "allowed",

@@ -11,20 +11,20 @@ from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 from moto.servicequotas import urls as quota_urls
 
-from annex.localcloud.aws.cloudformation.api import CloudFormationApi
-from annex.localcloud.aws.cloudformation.regions import Regions
-from annex.localcloud.aws.services.api_server import ApiServer
-from annex.localcloud.aws.services.codebuild import CodeBuildApi
-from annex.localcloud.aws.services.ec2 import Ec2Api
-from annex.localcloud.aws.services.eks_access import Access
-from annex.localcloud.aws.services.eks_addons import Addons
-from annex.localcloud.aws.services.eks_clusters import Clusters
-from annex.localcloud.aws.services.eks_nodegroups import Nodegroups
-from annex.localcloud.aws.services.fsx import FsxApi
-from annex.localcloud.aws.services.iam import IamApi
-from annex.localcloud.aws.services.quotas import QuotasApi
-from annex.localcloud.aws.services.shapes import check_requests
-from annex.localcloud.aws.values import Value
+from megatron_eks.localcloud.aws.cloudformation.api import CloudFormationApi
+from megatron_eks.localcloud.aws.cloudformation.regions import Regions
+from megatron_eks.localcloud.aws.services.api_server import ApiServer
+from megatron_eks.localcloud.aws.services.codebuild import CodeBuildApi
+from megatron_eks.localcloud.aws.services.ec2 import Ec2Api
+from megatron_eks.localcloud.aws.services.eks_access import Access
+from megatron_eks.localcloud.aws.services.eks_addons import Addons
+from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
+from megatron_eks.localcloud.aws.services.eks_nodegroups import Nodegroups
+from megatron_eks.localcloud.aws.services.fsx import FsxApi
+from megatron_eks.localcloud.aws.services.iam import IamApi
+from megatron_eks.localcloud.aws.services.quotas import QuotasApi
+from megatron_eks.localcloud.aws.services.shapes import check_requests
+from megatron_eks.localcloud.aws.values import Value
 
 
 class EksApi(Addons, Access, Nodegroups):

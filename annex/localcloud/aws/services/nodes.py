@@ -2,7 +2,7 @@
 
 from moto.eks.models import Nodegroup
 
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.values import Object, Value
 
 CLUSTER_TAG = "eks:cluster-name"
 GROUP_TAG = "eks:nodegroup-name"

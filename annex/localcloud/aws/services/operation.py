@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from moto.core.exceptions import ServiceException
 from moto.core.responses import BaseResponse
 
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.values import Object, Value
 
 
 class ServiceError(ServiceException):

@@ -3,8 +3,8 @@
 from moto.core.responses import ActionResult
 from moto.servicequotas.responses import ServiceQuotasResponse
 
-from annex.localcloud.aws.services.operation import kept, parameters
-from annex.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.services.operation import kept, parameters
+from megatron_eks.localcloud.aws.values import Object, Value
 
 _PLENTY = 100_000.0
 

@@ -10,9 +10,9 @@ from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, BaseResponse
 from moto.core.utils import get_service_model
 
-from annex.localcloud.aws.patterns import matches_all
-from annex.localcloud.aws.services.operation import parameters
-from annex.localcloud.aws.values import Value
+from megatron_eks.localcloud.aws.patterns import matches_all
+from megatron_eks.localcloud.aws.services.operation import parameters
+from megatron_eks.localcloud.aws.values import Value
 
 CHECKED = (
     "cloudformation",

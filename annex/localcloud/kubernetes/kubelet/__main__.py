@@ -1,4 +1,4 @@
-"""The process of one node: `python -m annex.localcloud.kubernetes.kubelet SETTINGS`.
+"""The process of one node: `python -m megatron_eks.localcloud.kubernetes.kubelet SETTINGS`.
 
 Killed, it takes all of its pods with it, as a node does that loses its power.
 """
@@ -9,9 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet.context import Context, Settings
-from annex.localcloud.kubernetes.kubelet.node import Node
-from annex.localcloud.kubernetes.kubelet.server import Server
+from megatron_eks.localcloud.kubernetes.kubelet.context import Context, Settings
+from megatron_eks.localcloud.kubernetes.kubelet.node import Node
+from megatron_eks.localcloud.kubernetes.kubelet.server import Server
 
 
 def main(file: Path) -> None:

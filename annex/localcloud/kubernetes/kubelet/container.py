@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from annex.localcloud.kubernetes.kubelet import linux, rootfs
+from megatron_eks.localcloud.kubernetes.kubelet import linux, rootfs
 
 if TYPE_CHECKING:
     # Not at run time: it would take 60 ms of each container's start.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet import network
-from annex.localcloud.kubernetes.kubelet.images import Image
 from megatron_eks.kubernetes.client import ApiError, Object, connect
+from megatron_eks.localcloud.kubernetes.kubelet import network
+from megatron_eks.localcloud.kubernetes.kubelet.images import Image
 
 GONE = frozenset({404, 409})
 """The server's answers about a pod that is not there any more, or another of the same name."""

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet import environment, images
-from annex.localcloud.kubernetes.kubelet.container import Container
-from annex.localcloud.kubernetes.kubelet.context import Context
-from annex.localcloud.kubernetes.kubelet.names import DOMAIN
-from annex.localcloud.kubernetes.kubelet.network import API_SERVICE, DNS
-from annex.localcloud.kubernetes.kubelet.rootfs import Mount
-from annex.localcloud.kubernetes.kubelet.volumes import Volumes, contents
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.kubelet import environment, images
+from megatron_eks.localcloud.kubernetes.kubelet.container import Container
+from megatron_eks.localcloud.kubernetes.kubelet.context import Context
+from megatron_eks.localcloud.kubernetes.kubelet.names import DOMAIN
+from megatron_eks.localcloud.kubernetes.kubelet.network import API_SERVICE, DNS
+from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
+from megatron_eks.localcloud.kubernetes.kubelet.volumes import Volumes, contents
 
 _TERMINATION_LOG = "/dev/termination-log"
 

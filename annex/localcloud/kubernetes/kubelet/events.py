@@ -3,9 +3,9 @@
 import contextlib
 import http.client
 
-from annex.localcloud.kubernetes.kubelet.context import Context
-from annex.localcloud.kubernetes.kubelet.status import timestamp
 from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.localcloud.kubernetes.kubelet.context import Context
+from megatron_eks.localcloud.kubernetes.kubelet.status import timestamp
 
 
 def note(context: Context, pod: Object, reason: str, message: str) -> None:

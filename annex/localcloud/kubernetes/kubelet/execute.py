@@ -15,8 +15,8 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from annex.localcloud.kubernetes.kubelet import linux
-from annex.localcloud.kubernetes.kubelet.container import SIGNALLED
+from megatron_eks.localcloud.kubernetes.kubelet import linux
+from megatron_eks.localcloud.kubernetes.kubelet.container import SIGNALLED
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _LONGEST_BYTES = 4 * 1024 * 1024

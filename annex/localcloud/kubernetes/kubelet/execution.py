@@ -13,17 +13,17 @@ import termios
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from annex.localcloud.kubernetes.kubelet.container import SIGNALLED
-from annex.localcloud.kubernetes.kubelet.execute import Command
-from annex.localcloud.kubernetes.kubelet.running import (
-    ContainerProcess,
-    bare_environment,
-    python,
-)
 from megatron_eks.kubernetes import websocket
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.execution import PROTOCOL, Channel
 from megatron_eks.kubernetes.websocket import WebSocket
+from megatron_eks.localcloud.kubernetes.kubelet.container import SIGNALLED
+from megatron_eks.localcloud.kubernetes.kubelet.execute import Command
+from megatron_eks.localcloud.kubernetes.kubelet.running import (
+    ContainerProcess,
+    bare_environment,
+    python,
+)
 
 _PIECE_BYTES = 32 * 1024
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from annex.localcloud.aws.server import LocalAws
-from annex.localcloud.kubernetes.control_plane import ControlPlane
-from annex.localcloud.kubernetes.kubelet.context import Settings
-from annex.localcloud.kubernetes.kubelet.images import Image
-from annex.localcloud.kubernetes.kubelet.network import GATEWAY
-from annex.localcloud.kubernetes.kubelet.network import Settings as NetworkSettings
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.aws.server import LocalAws
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
+from megatron_eks.localcloud.kubernetes.kubelet.context import Settings
+from megatron_eks.localcloud.kubernetes.kubelet.images import Image
+from megatron_eks.localcloud.kubernetes.kubelet.network import GATEWAY
+from megatron_eks.localcloud.kubernetes.kubelet.network import Settings as NetworkSettings
 
 _PACKAGE = __package__ or ""
 _NETWORK = "pod-network"

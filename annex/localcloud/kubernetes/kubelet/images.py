@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from annex.localcloud.kubernetes.kubelet.rootfs import Mount
+from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
 
 
 @dataclass(frozen=True)

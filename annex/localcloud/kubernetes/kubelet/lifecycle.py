@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet import events
-from annex.localcloud.kubernetes.kubelet.context import Context
-from annex.localcloud.kubernetes.kubelet.creation import Creation
-from annex.localcloud.kubernetes.kubelet.environment import ConfigError
-from annex.localcloud.kubernetes.kubelet.images import UnknownImageError
-from annex.localcloud.kubernetes.kubelet.probing import Prober, located
-from annex.localcloud.kubernetes.kubelet.running import ContainerProcess
-from annex.localcloud.kubernetes.kubelet.status import ContainerStatus, timestamp, waiting
 from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.localcloud.kubernetes.kubelet import events
+from megatron_eks.localcloud.kubernetes.kubelet.context import Context
+from megatron_eks.localcloud.kubernetes.kubelet.creation import Creation
+from megatron_eks.localcloud.kubernetes.kubelet.environment import ConfigError
+from megatron_eks.localcloud.kubernetes.kubelet.images import UnknownImageError
+from megatron_eks.localcloud.kubernetes.kubelet.probing import Prober, located
+from megatron_eks.localcloud.kubernetes.kubelet.running import ContainerProcess
+from megatron_eks.localcloud.kubernetes.kubelet.status import ContainerStatus, timestamp, waiting
 
 _NEVER = float("inf")
 _CONFIG_RETRY_SECONDS = 2.0

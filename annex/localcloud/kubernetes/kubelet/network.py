@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet import linux
-from annex.localcloud.kubernetes.kubelet.names import Names
-from annex.localcloud.kubernetes.kubelet.netlink import Network
-from annex.localcloud.kubernetes.kubelet.sandbox import BRIDGE
 from megatron_eks.kubernetes.client import connect
 from megatron_eks.kubernetes.watch import Watch
+from megatron_eks.localcloud.kubernetes.kubelet import linux
+from megatron_eks.localcloud.kubernetes.kubelet.names import Names
+from megatron_eks.localcloud.kubernetes.kubelet.netlink import Network
+from megatron_eks.localcloud.kubernetes.kubelet.sandbox import BRIDGE
 
 # Apart from the range of KWOK's pods. Nothing outside of the namespace sees it.
 GATEWAY = IPv4Address("10.64.0.1")

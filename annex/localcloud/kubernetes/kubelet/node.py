@@ -5,12 +5,12 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from annex.localcloud.kubernetes.kubelet.context import NODE_ADDRESS, Context
-from annex.localcloud.kubernetes.kubelet.pod import PodWorker
-from annex.localcloud.kubernetes.kubelet.running import ContainerProcess
-from annex.localcloud.kubernetes.kubelet.status import timestamp
 from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.kubernetes.watch import Change, Watch
+from megatron_eks.localcloud.kubernetes.kubelet.context import NODE_ADDRESS, Context
+from megatron_eks.localcloud.kubernetes.kubelet.pod import PodWorker
+from megatron_eks.localcloud.kubernetes.kubelet.running import ContainerProcess
+from megatron_eks.localcloud.kubernetes.kubelet.status import timestamp
 
 _CONFLICT = 409
 _NOT_FOUND = 404

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from annex.localcloud.kubernetes.kubelet import events, status
-from annex.localcloud.kubernetes.kubelet.context import GONE, NODE_ADDRESS, Context
-from annex.localcloud.kubernetes.kubelet.creation import Creation, host_name
-from annex.localcloud.kubernetes.kubelet.lifecycle import Managed
-from annex.localcloud.kubernetes.kubelet.network import GATEWAY, PREFIX
-from annex.localcloud.kubernetes.kubelet.running import (
+from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.localcloud.kubernetes.kubelet import events, status
+from megatron_eks.localcloud.kubernetes.kubelet.context import GONE, NODE_ADDRESS, Context
+from megatron_eks.localcloud.kubernetes.kubelet.creation import Creation, host_name
+from megatron_eks.localcloud.kubernetes.kubelet.lifecycle import Managed
+from megatron_eks.localcloud.kubernetes.kubelet.network import GATEWAY, PREFIX
+from megatron_eks.localcloud.kubernetes.kubelet.running import (
     ContainerProcess,
     SandboxError,
     SandboxProcess,
 )
-from annex.localcloud.kubernetes.kubelet.sandbox import Sandbox
-from annex.localcloud.kubernetes.kubelet.volumes import VolumeError, VolumeMaker
-from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.localcloud.kubernetes.kubelet.sandbox import Sandbox
+from megatron_eks.localcloud.kubernetes.kubelet.volumes import VolumeError, VolumeMaker
 
 _RETRY_SECONDS = 1.0
 _SERVER_ERRORS = (ApiError, http.client.HTTPException, OSError)

@@ -13,8 +13,8 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet import linux
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.kubelet import linux
 
 
 def main(sandbox: int, program: int) -> int:

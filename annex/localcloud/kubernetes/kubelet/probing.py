@@ -5,12 +5,12 @@ import subprocess
 import threading
 from collections.abc import Callable
 
-from annex.localcloud.kubernetes.kubelet.running import (
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.localcloud.kubernetes.kubelet.running import (
     ContainerProcess,
     bare_environment,
     python,
 )
-from megatron_eks.kubernetes.client import Object
 
 _PERIOD_SECONDS = 10
 # For a new interpreter and the namespaces, beyond the probe's own time.

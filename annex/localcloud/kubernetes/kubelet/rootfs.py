@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from annex.localcloud.kubernetes.kubelet import linux
+from megatron_eks.localcloud.kubernetes.kubelet import linux
 
 # What of this machine stands in for an image's: programs, libraries, and the few files by which
 # they find each other. Nothing else: somebody's home or secrets are no pod's business.

@@ -13,8 +13,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
 
-from annex.localcloud.kubernetes.kubelet.container import SIGNALLED, Container
-from annex.localcloud.kubernetes.kubelet.sandbox import READY, Sandbox
+from megatron_eks.localcloud.kubernetes.kubelet.container import SIGNALLED, Container
+from megatron_eks.localcloud.kubernetes.kubelet.sandbox import READY, Sandbox
 
 _ROOT = Path(__file__).parents[4]
 _PACKAGE = __package__ or ""

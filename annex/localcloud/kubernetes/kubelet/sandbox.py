@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet import linux
-from annex.localcloud.kubernetes.kubelet.netlink import Network
+from megatron_eks.localcloud.kubernetes.kubelet import linux
+from megatron_eks.localcloud.kubernetes.kubelet.netlink import Network
 
 BRIDGE = "pods"
 READY = "ready\n"

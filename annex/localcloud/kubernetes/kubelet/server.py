@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TextIO
 from urllib.parse import parse_qsl, urlsplit
 
-from annex.localcloud.kubernetes.kubelet import execution
-from annex.localcloud.kubernetes.kubelet.context import NODE_ADDRESS, Context
-from annex.localcloud.kubernetes.kubelet.node import Node
-from annex.localcloud.kubernetes.kubelet.running import ContainerProcess
+from megatron_eks.localcloud.kubernetes.kubelet import execution
+from megatron_eks.localcloud.kubernetes.kubelet.context import NODE_ADDRESS, Context
+from megatron_eks.localcloud.kubernetes.kubelet.node import Node
+from megatron_eks.localcloud.kubernetes.kubelet.running import ContainerProcess
 
 _POLL_SECONDS = 0.2
 # Between a container's report that it runs and its program's first instruction.

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from annex.localcloud.kubernetes.kubelet.environment import (
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.localcloud.kubernetes.kubelet.environment import (
     ConfigError,
     pod_field,
     resource_field,
     size,
 )
-from megatron_eks.kubernetes.client import Client, Object
 
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
