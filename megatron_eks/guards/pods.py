@@ -70,7 +70,7 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
         yield from report(Code.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and len(pod.owner.pods) > 1 and has_efa)
-        found = "no EFA devices: NCCL takes TCP, ten times slower, and huge pages serve nobody"
+        found = "no EFA devices: NCCL takes TCP on one network card, and huge pages serve nobody"
         yield from report(Code.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
 
 

@@ -119,7 +119,7 @@ def network(found: Run) -> Iterator[Finding]:
     guarded = any(word.startswith(PACKAGE) for word in words) and bool(steps_of(found.log))
     if bad:
         remedy = f"meks verify --check efa-check; meks logs {found.name}"
-        text = f"NCCL uses {bad[0]}, some fifty times slower than EFA"
+        text = f"NCCL uses {bad[0]}, which has one network card of the node"
         yield in_kubernetes(Code.BELOW_MARK, found.path, text, remedy)
     elif not names and not guarded:
         text = "nothing in the log tells what NCCL talks over"
