@@ -22,7 +22,7 @@ from megatron_eks.config.blocks import (
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
-from megatron_eks.config.foreign_keys import of_other_block, of_other_tool
+from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.kinds_of_text import what
 from megatron_eks.config.load import Document, Place

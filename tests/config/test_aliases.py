@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.config.foreign_keys import of_other_tool
+from megatron_eks.config.aliases import of_other_tool
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 
