@@ -9,7 +9,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from megatron_eks.config import shapes, slips, spellings
+from megatron_eks.config import aliases, shapes, slips, spellings
+from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
     block_at,
     data_path,
@@ -22,7 +23,6 @@ from megatron_eks.config.blocks import (
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
-from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.kinds_of_text import what
 from megatron_eks.config.load import Document, Place
@@ -63,7 +63,7 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:
-        remedy = slips.of_job(str(kind)) or choices(str(kind), _KINDS)
+        remedy = aliases.of_value("kind", kind) or choices(str(kind), _KINDS)
         unknown = Finding(Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", remedy)
     return None, [*document.findings, *document.locate([unknown])]
 
@@ -238,8 +238,6 @@ def _wrong_type(
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
         remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
-    elif kind == "string_type" and isinstance(value, list):
-        remedy = slips.of_several(path, value) or remedy
     elif kind == "int_type" and isinstance(value, float):
         remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
@@ -270,7 +268,8 @@ def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Findi
 def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:
     name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
-    known = slips.of_tag(tag, allowed) or choices(tag, allowed)
+    meant = aliases.of_value(name, tag)
+    known = meant if meant and meant.removeprefix("write ") in allowed else choices(tag, allowed)
     if tag.startswith("["):
         known = f"write one of {', '.join(allowed)}, and a block of its own for another"
     return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
@@ -282,7 +281,7 @@ def _not_a_choice(path: Path, context: Mapping[str, Any], value: object) -> Find
     if isinstance(value, str) and value in words:
         remedy = f"write {value} without quotes"
     else:
-        remedy = spellings.of_choice(str(path[-1]), value) or choices(str(value), words)
+        remedy = aliases.of_value(str(path[-1]), value) or choices(str(value), words)
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
 

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
 _MADE_BY_FSX = re.compile(r"/[a-z0-9]{8}")
@@ -24,32 +24,7 @@ _POWERS = {"k": 2**10, "m": 2**20, "g": 2**30}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
-_CAPACITIES = {
-    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation", "targeted"), "reservation"),
-    **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
-    **dict.fromkeys(("od", "demand"), "on_demand"),
-}
-
 _INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
-_TRAINS = "write megatron, or megatron_bridge for a recipe"
-_TORCH = "write fsdp, or ddp; megatron and megatron_bridge run Megatron"
-_JOB_KINDS = {
-    **dict.fromkeys(("nemo", "nemo2", "nemorun", "bridge", "recipe"), "write megatron_bridge"),
-    **dict.fromkeys(
-        ("gpt", "llm", "mcore", "pretrain", "pretraining", "train", "training"), _TRAINS
-    ),
-    **dict.fromkeys(("pytorch", "pytorchjob", "torch", "torchrun", "trainjob", "job"), _TORCH),
-    **dict.fromkeys(("deepspeed", "zero", "fsdp2"), "write fsdp, which shards as ZeRO does"),
-    **dict.fromkeys(("convert", "export", "import"), "write convert_checkpoint, with a direction"),
-    **dict.fromkeys(("dataprep", "prepare", "preprocess", "tokenize"), "write data_prep"),
-    **dict.fromkeys(("allreduce", "nccl", "nccltests"), "write nccl_test"),
-    **dict.fromkeys(("download", "pull"), "write fetch"),
-}
-
-
-def by_word(remedies: Mapping[str, str]) -> dict[str, str]:
-    """Return the remedy of each word; `remedies` has the words, without signs in them, of each."""
-    return {word: remedy for remedy, words in remedies.items() for word in words.split()}
 
 
 def of_text(text: str) -> str | None:
@@ -95,11 +70,6 @@ def _lookalike(key: str, names: set[str]) -> str | None:
     return None
 
 
-def of_job(text: str) -> str | None:
-    """Say which kind of job does what another program, or a word for the work, stands for."""
-    return _JOB_KINDS.get(re.sub(r"[-_ .]", "", text).lower())
-
-
 def of_pool(text: str, key: str) -> str | None:
     """Say what to write where an instance type stands for a pool."""
     if key != "pool" or not _INSTANCE_TYPE.fullmatch(text):
@@ -118,26 +88,6 @@ def of_mount(text: str, key: str) -> str | None:
         "a path is where it is mounted: write LustreConfiguration.MountName, as "
         "`aws fsx describe-file-systems` prints it"
     )
-
-
-def of_several(path: tuple[str | int, ...], value: object) -> str | None:
-    """Say what to write for several corpora, or for a list where one value stands."""
-    if not isinstance(value, list) or not value:
-        return None
-    if path == ("data", "prefix") and value[1:]:
-        return "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
-    return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
-
-
-def of_tag(text: str, known: Iterable[str]) -> str | None:
-    """Say what a kind of capacity is called here, by what AWS's pages call it."""
-    meant = of_kind(text)
-    return f"write {meant}" if meant in set(known) else None
-
-
-def of_kind(text: str) -> str | None:
-    """Return the kind of capacity that a word of AWS's pages means."""
-    return _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
 
 
 def of_entry(text: str, pattern: str) -> str | None:

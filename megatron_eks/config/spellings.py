@@ -16,7 +16,6 @@ from megatron_eks.config.model import (
     ROLE_ARN,
     ZONE,
 )
-from megatron_eks.config.slips import by_word
 
 _ARN = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:[0-9]*:(.+)")
 # IAM User Guide, "IAM identifiers": the ARN of a session leaves out the path of its role, and an
@@ -38,7 +37,6 @@ _ZONE_ID = re.compile(r"[a-z]{3,4}[0-9]-az[0-9]+")
 # A function of megatron.bridge.recipes with its module, and names with the signs of a model's.
 _OF_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(\))?")
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
-_RATE = re.compile(r"(125|250|500|1000) ?M[iI]?[bB].*")
 _NOTHING = frozenset({"none", "nil", "null", "n/a"})
 _LOWERCASE = frozenset(
     {DNS_LABEL, REGION, REPOSITORY_PREFIX, RESERVATION, RESERVATION_OR_GROUP, ZONE}
@@ -72,18 +70,6 @@ def _signs(text: str, pattern: str) -> Iterator[tuple[str, str]]:
     if pattern in _MADE_HERE:
         yield re.sub("[_ ]+", "-", text.strip().lower()).strip("-"), ""
         yield f"{re.sub('[_ ]+', '-', text.strip('-_ ').lower())}-", ""
-
-
-def of_choice(key: str, value: object) -> str | None:
-    """Say which of a key's values is meant by a word or number that others have for it."""
-    if isinstance(value, int) and not isinstance(value, bool) and key == "nat_gateways":
-        return "write per_zone, one in each zone, or 1 for all of them" if value > 1 else None
-    if key == "placement_group" and str(value).startswith("pg-"):
-        return "write true or auto: the plan makes a group, and takes no other"
-    if (found := _RATE.fullmatch(str(value))) and key == "throughput_mbps_per_tib":
-        return f"write {found[1]}, without its unit"
-    word = re.sub(r"[-_ ]", "", str(value)).lower()
-    return _CHOICES.get(key, {}).get(word)
 
 
 def _role(text: str) -> str | None:
@@ -169,35 +155,6 @@ def _others(text: str) -> Iterator[tuple[str, str]]:
     if _ZONE_NAME.fullmatch(text):
         yield text[:-1], ": with the letter it is a zone"
 
-
-# eksctl's ClusterConfig schema (vpc.nat.gateway), terraform-aws-modules/vpc, FSx API
-# (LustreDeploymentType), Kubernetes' levels of Pod Security, EC2 API (PlacementStrategy).
-_REMEDIES: dict[str, dict[str, str]] = {
-    "nat_gateways": {
-        "write per_zone": "highlyavailable oneperaz onenatgatewayperaz peraz multi all",
-        "write 1, one for all zones, or per_zone": "single one true yes on enabled",
-        "write 0: no way out but endpoints and a proxy": "disable disabled none false no off",
-    },
-    "pod_security": {
-        "write restricted, which jobs keep, or privileged": "baseline",
-    },
-    "deployment": {
-        "write persistent_2, which took its place": "persistent1 persistent",
-        "write scratch_2, which took its place": "scratch1",
-        "write persistent_2": "persistent2 ssd",
-        "write scratch_2": "scratch2 scratch",
-    },
-    "placement_group": {
-        "write true or auto: the plan makes a cluster placement group": "cluster",
-        "write auto or false: EFA gains nothing from other strategies": "spread partition",
-    },
-    "throughput_mbps_per_tib": {
-        "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000": (
-            "12 40 50 100 200"
-        ),
-    },
-}
-_CHOICES = {key: by_word(remedies) for key, remedies in _REMEDIES.items()}
 
 _FINDERS: dict[str, Callable[[str], str | None]] = {
     KMS_ARN: _key,
