@@ -2,7 +2,7 @@
 
 import re
 
-from megatron_eks.config.slips import PLACEHOLDER
+from megatron_eks.config.hints.slips import PLACEHOLDER
 
 # AWS General Reference, "Amazon Resource Names (ARNs)".
 _ARN = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:([0-9]*):([a-z-]+)([:/].*)?")

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from megatron_eks.config import aliases, shapes, slips, spellings
+from megatron_eks.config import aliases
+from megatron_eks.config.hints import names, shapes, slips
 from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
     block_at,
@@ -24,7 +25,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.kinds_of_text import what
+from megatron_eks.config.hints.names import what
 from megatron_eks.config.load import Document, Place
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
@@ -201,13 +202,13 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     shown = _shown(given)
     if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
         return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
-    if later := spellings.not_yet(given, pattern):
+    if later := names.not_yet(given, pattern):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)
     meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
     meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
     meant = meant or slips.of_pool(given, str(path[-1]))
     meant = meant or slips.of_mount(given, str(path[-1]))
-    remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
+    remedy = meant or names.of_value(given, pattern) or FORMATS[pattern]
     return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
 
 
@@ -216,7 +217,7 @@ def _wrong_type(
 ) -> Finding:
     kind, value = detail["type"], detail["input"]
     if path[-2:] == ("capacity", "id") and isinstance(value, list):
-        return Finding(Code.NOT_SUPPORTED_YET, path, *spellings.SEVERAL_RESERVATIONS)
+        return Finding(Code.NOT_SUPPORTED_YET, path, *names.SEVERAL_RESERVATIONS)
     if value is None and kind in _TYPES:
         entry = isinstance(path[-1], int)
         remedy = "write the entry behind its dash, or remove the dash"
