@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from megatron_eks.config import aliases
-from megatron_eks.config.hints import names, shapes, slips
 from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
     block_at,
@@ -24,8 +23,8 @@ from megatron_eks.config.blocks import (
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.hints import names, shapes, slips
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.hints.names import what
 from megatron_eks.config.load import Document, Place
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
@@ -209,7 +208,7 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     meant = meant or slips.of_pool(given, str(path[-1]))
     meant = meant or slips.of_mount(given, str(path[-1]))
     remedy = meant or names.of_value(given, pattern) or FORMATS[pattern]
-    return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
+    return Finding(Code.BAD_FORMAT, path, f"{shown} {names.what(given, pattern)}", remedy)
 
 
 def _wrong_type(

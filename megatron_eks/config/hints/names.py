@@ -1,9 +1,10 @@
-"""Values that name the right thing in another way: by an ARN, an address, or a neighbour's id."""
+"""What a text of a wrong form names: the right thing in another way, or something else."""
 
 import re
 from collections.abc import Callable, Iterator
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
+from megatron_eks.config.hints.slips import PLACEHOLDER
 from megatron_eks.config.model import (
     DNS_LABEL,
     KMS_ARN,
@@ -44,6 +45,42 @@ _LOWERCASE = frozenset(
 _MADE_HERE = frozenset({DNS_LABEL, REPOSITORY_PREFIX})
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 
+# AWS General Reference, "Amazon Resource Names (ARNs)".
+_PARTS = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:([0-9]*):([a-z-]+)([:/].*)?")
+_ACCOUNT_DIGITS = 12
+# EC2 User Guide, "Resource IDs": 8 or 17 hexadecimal digits behind the name of the kind.
+_ID = re.compile(r"([a-z]{1,8})-([0-9A-Za-z]+)")
+_KINDS_OF_ID = {
+    "ami": "an AMI",
+    "cb": "a Capacity Block",
+    "cr": "a capacity reservation",
+    "crf": "a fleet of reservations",
+    "eni": "a network interface",
+    "fs": "a file system",
+    "fsvol": "a volume of FSx",
+    "i": "an instance",
+    "igw": "an internet gateway",
+    "lt": "a launch template",
+    "pg": "a placement group",
+    "rtb": "a route table",
+    "sg": "a security group",
+    "subnet": "a subnet",
+    "vpc": "a VPC",
+}
+_KINDS_OF_ARN = {
+    "alias": "an alias",
+    "assumed-role": "a session of a role",
+    "federated-user": "a session of a user",
+    "group": "a group of users",
+    "instance-profile": "an instance profile",
+    "policy": "a policy",
+    "role": "a role",
+    "root": "a whole account",
+    "secret": "a secret",
+    "user": "a user",
+}
+_WRONG = "is not in the right form"
+
 
 def of_value(text: str, pattern: str) -> str | None:
     """Say what to write in place of a text that is another name of what is meant."""
@@ -52,6 +89,37 @@ def of_value(text: str, pattern: str) -> str | None:
     others = (f"write {value}{why}" for value, why in written if re.search(pattern, value))
     nothing = "leave it out, or write null" if text.lower() in _NOTHING else None
     return known or next(others, None) or nothing
+
+
+def what(text: str, pattern: str) -> str:
+    """Say what is wrong with a text of another form, as the end of a sentence."""
+    if PLACEHOLDER.search(text):
+        return "holds a place that nobody filled in"
+    if found := _PARTS.fullmatch(text):
+        return _of_arn(found[1], found[2], found[3], pattern)
+    if (found := _ID.fullmatch(text)) and found[1] in _KINDS_OF_ID and "[0-9a-f]" in pattern:
+        return _of_id(found[1], found[2], pattern)
+    return _WRONG
+
+
+def _of_arn(service: str, account: str, kind: str, pattern: str) -> str:
+    if account and len(account) != _ACCOUNT_DIGITS:
+        return f"has an account of {len(account)} digits, and AWS's have {_ACCOUNT_DIGITS}"
+    if not pattern.startswith("^arn:"):
+        return "is an ARN, and the name, id or URI alone belongs here"
+    if f":{kind}/" in pattern:
+        return _WRONG
+    known = _KINDS_OF_ARN.get(kind)
+    return f"is the ARN of {known}" if known else f"is an ARN of {service}: {kind}"
+
+
+def _of_id(prefix: str, rest: str, pattern: str) -> str:
+    if f"^{prefix}-" not in pattern:
+        return f"is the id of {_KINDS_OF_ID[prefix]}"
+    wrong = re.sub("[0-9a-f]", "", rest)
+    if wrong:
+        return f"holds {wrong[0]!r}, and ids have 0 to 9 and a to f"
+    return f"has {len(rest)} signs behind its hyphen, and ids have 17, or as old ones 8"
 
 
 def _signs(text: str, pattern: str) -> Iterator[tuple[str, str]]:

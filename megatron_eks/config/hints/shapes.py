@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from megatron_eks.config import aliases
-from megatron_eks.config.hints import slips
 from megatron_eks.config.errors import Path
+from megatron_eks.config.hints import slips
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.scalars import as_text
 

@@ -14,10 +14,10 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.hints.slips import of_text
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.config.scalars import as_text
-from megatron_eks.config.hints.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.models import model_shape
