@@ -32,7 +32,7 @@ _WITHOUT_NAT = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}
 
 
 @dataclass(frozen=True)
-class Rule:
+class SecurityGroupRule:
     """A rule of a security group, in the group or beside it."""
 
     body: Value
@@ -42,7 +42,7 @@ class Rule:
     ports: frozenset[int]
 
 
-def rules(templates: Templates) -> Iterator[Rule]:
+def rules(templates: Templates) -> Iterator[SecurityGroupRule]:
     """Return the rules of all security groups."""
     for side, peer in SIDES.items():
         alone = templates.of(f"EC2::SecurityGroup{side}")
@@ -56,7 +56,7 @@ def rules(templates: Templates) -> Iterator[Rule]:
             ports = ALL_TRAFFIC if str(body["IpProtocol"].raw) == "-1" else frozenset[int]()
             if body["IpProtocol"].raw in ("tcp", "6", 6) and first is not None and last is not None:
                 ports = frozenset(range(max(int(first), 0), min(int(last), 65535) + 1))
-            yield Rule(body, resource, (name, side, far), ports)
+            yield SecurityGroupRule(body, resource, (name, side, far), ports)
 
 
 def name_of(templates: Templates, group: Value) -> str:
