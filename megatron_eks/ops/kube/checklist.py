@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
@@ -94,7 +95,7 @@ def devices(found: Run) -> Iterator[Finding]:
             text = f"it asks for {int(asked.get(device, 0))} of {number} {device}"
             remedy = "ask for all of them: `gpus_per_node` of the job file"
             level = Level.ERROR if "efa" in device else Level.WARNING
-            yield in_kubernetes(Code.EFA_NOT_REQUESTED, found.path, text, remedy, level)
+            yield in_kubernetes(Rule.EFA_NOT_REQUESTED, found.path, text, remedy, level)
 
 
 def shared_memory(found: Run) -> Iterator[Finding]:
@@ -104,7 +105,7 @@ def shared_memory(found: Run) -> Iterator[Finding]:
     volumes = [each for each in found.pod.get("volumes") or () if each["name"] in names]
     if not any((each.get("emptyDir") or {}).get("medium") == "Memory" for each in volumes):
         text, remedy = f"no memory is mounted at {_SHM}", "set runtime.shm_gib in the job file"
-        yield in_kubernetes(Code.SHARED_MEMORY, found.path, text, remedy)
+        yield in_kubernetes(Rule.SHARED_MEMORY, found.path, text, remedy)
 
 
 def network(found: Run) -> Iterator[Finding]:
