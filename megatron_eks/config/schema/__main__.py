@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Annotated
 
 import yaml
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.models import PRESETS
@@ -21,6 +21,7 @@ from megatron_eks.config import training as training_module
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Json, read_mapping
+from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.unsupported import rendered_values
 
 HERE = Path(__file__).parent
@@ -28,8 +29,6 @@ ROOT = HERE.parents[2]
 REFERENCE = ROOT / "docs" / "configuration.md"
 
 _TEXTS: dict[str, Json] = yaml.safe_load((HERE / "reference.yaml").read_text(encoding="utf-8"))
-_SHIPPED = {"cluster": "cluster.yaml", "job": "jobs/*.yaml"}
-_TOP = "(top level)"
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -85,27 +84,13 @@ def reference() -> str:
         "refused, types are strict, and values that nothing renders yet are refused as",
         '"not supported yet". Files come before their blocks, and keys that must be given first.',
     ]
-    said, examples = (_mapping(_TEXTS[part]) for part in ("meanings", "examples"))
-    missing = dict.fromkeys(said)
-    for title, schema in schemas().items():
+    examples = _mapping(_TEXTS["examples"]) | dict(_shipped())
+    for schema in schemas().values():
         definitions = _mapping(schema["$defs"])
-        shown = dict(examples)
-        for file in _shipped(_SHIPPED[title]):
-            _collect(
-                schema,
-                read_mapping(file.read_text(encoding="utf-8"), file.name).value,
-                definitions,
-                shown,
-            )
         lines += ["", f"## {schema['title']}"]
         for name in _by_reference(schema, definitions):
-            block = _mapping(definitions.get(name, schema))
-            lines += _block(name, block, definitions, said)
-            lines += ["", "```yaml", _yaml(shown[name]), "```"]
-            for key in _mapping(block["properties"]):
-                missing.pop(f"{name}.{key}", None)
-                missing.pop(key, None)
-    assert not missing, f"meanings of no key: {', '.join(missing)}"  # noqa: S101 -- of our own data
+            lines += _block(name, _mapping(definitions.get(name, schema)), definitions)
+            lines += ["", "```yaml", _yaml(examples[name]), "```"]
     lines += [
         "",
         "## Names",
@@ -125,9 +110,15 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shipped(pattern: str) -> list[Path]:
-    """Return the default files, and behind them the examples."""
-    return [*sorted(ROOT.glob(pattern)), *sorted(ROOT.glob(f"examples/*/{pattern}"))]
+def _shipped() -> Iterator[tuple[str, Json]]:
+    """Yield each block of the examples and, last so that they count, of the default files."""
+    for folder in (*sorted(ROOT.glob("examples/*"), reverse=True), ROOT):
+        for file in (folder / "cluster.yaml", *sorted(folder.glob("jobs/*.yaml"), reverse=True)):
+            document = read_mapping(file.read_text(encoding="utf-8"), file.name)
+            parse = parse_job if file.parent.name == "jobs" else parse_cluster
+            model, _ = parse(document)
+            if model is not None:
+                yield from _examples(model)
 
 
 def _mapping(value: Json) -> dict[str, Json]:
@@ -147,14 +138,9 @@ def _refs(node: Json) -> Iterator[str]:
     if isinstance(node, dict):
         if "$ref" in node:
             yield str(node["$ref"]).rsplit("/", 1)[-1]
-        for key in ("properties", "anyOf", "oneOf", "items", "additionalProperties"):
-            inner = node.get(key)
-            yield from _refs(_rows(node) if key == "properties" else inner)
-
-
-def _rows(block: dict[str, Json]) -> list[Json]:
-    """Return the fields of a block, those that must be given first."""
-    return [field for _, field in _keys(block)]
+        yield from _refs([field for _, field in _keys(node)])
+        for key in ("anyOf", "oneOf", "items"):
+            yield from _refs(node.get(key))
 
 
 def _keys(block: dict[str, Json]) -> list[tuple[str, Json]]:
@@ -166,7 +152,7 @@ def _keys(block: dict[str, Json]) -> list[tuple[str, Json]]:
 
 def _by_reference(schema: dict[str, Json], definitions: dict[str, Json]) -> list[str]:
     """Return the blocks of a file from the top down, each where it is first named."""
-    order = [_TOP] if "properties" in schema else []
+    order = ["ClusterConfig"] if "properties" in schema else []
     found = list(dict.fromkeys(_refs(schema)))
     while found:
         order += found
@@ -175,43 +161,18 @@ def _by_reference(schema: dict[str, Json], definitions: dict[str, Json]) -> list
     return order
 
 
-def _collect(node: Json, value: Json, definitions: dict[str, Json], shown: dict[str, Json]) -> None:
-    """Add to `shown` the first value that a file has of each block."""
-    if not isinstance(node, dict):
-        return
-    if "$ref" in node:
-        name = str(node["$ref"]).rsplit("/", 1)[-1]
-        block = _mapping(definitions[name])
-        if not isinstance(value, dict) or not _fits(block, value):
-            return
-        shown.setdefault(name, value)
-        node = block
-    elif "title" in node and "$defs" in node and isinstance(value, dict):
-        shown.setdefault(_TOP, value)
-    for key in ("anyOf", "oneOf"):
-        options = node.get(key, [])
-        for option in options if isinstance(options, list) else ():
-            _collect(option, value, definitions, shown)
-    for each in value if isinstance(value, list) else ():
-        _collect(node.get("items"), each, definitions, shown)
-    for key, field in _mapping(node.get("properties", {})).items():
-        if isinstance(value, dict) and key in value:
-            _collect(field, value[key], definitions, shown)
+def _examples(model: BaseModel) -> Iterator[tuple[str, Json]]:
+    """Yield each block of a file that says something, by its name."""
+    if given := model.model_dump(mode="json", exclude_unset=True):
+        yield type(model).__name__, given
+    for _, value in model:
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, BaseModel):
+                yield from _examples(each)
 
 
-def _fits(block: dict[str, Json], value: dict[str, Json]) -> bool:
-    """Tell one member of a union from the others, by its constants."""
-    properties = _mapping(block["properties"])
-    return value.keys() <= properties.keys() and all(
-        value.get(key, _mapping(field)["const"]) == _mapping(field)["const"]
-        for key, field in properties.items()
-        if "const" in _mapping(field)
-    )
-
-
-def _block(
-    name: str, block: dict[str, Json], definitions: dict[str, Json], said: dict[str, Json]
-) -> Iterator[str]:
+def _block(name: str, block: dict[str, Json], definitions: dict[str, Json]) -> Iterator[str]:
+    said = _mapping(_TEXTS["meanings"])
     required = block.get("required", [])
     assert isinstance(required, list)  # noqa: S101 -- pydantic's own form
     yield from ("", f"### {name}", "", str(block.get("description", "")), "")
