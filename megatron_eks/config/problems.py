@@ -125,7 +125,6 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
     meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
     meant = meant or slips.of_pool(given, str(path[-1]))
-    meant = meant or slips.of_mount(given, str(path[-1]))
     remedy = meant or names.of_value(given, pattern) or FORMATS[pattern]
     return Finding(Code.BAD_FORMAT, path, f"{shown} {names.what(given, pattern)}", remedy)
 

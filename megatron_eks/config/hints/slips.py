@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Iterable
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
-_MADE_BY_FSX = re.compile(r"/[a-z0-9]{8}")
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
 """A place of a template that nobody filled in."""
 
@@ -18,13 +17,12 @@ _WITH_UNIT = re.compile(r"[$â‚¬]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$â‚
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
 _THOUSANDS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 # As nccl-tests reads 16G.
 _POWERS = {"k": 2**10, "m": 2**20, "g": 2**30}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-
-_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
 
 
 def of_text(text: str) -> str | None:
@@ -75,19 +73,6 @@ def of_pool(text: str, key: str) -> str | None:
     if key != "pool" or not _INSTANCE_TYPE.fullmatch(text):
         return None
     return "use the name of a pool of the cluster file, gpu_pools[].name, and not its type"
-
-
-def of_mount(text: str, key: str) -> str | None:
-    """Say where the name of a file system comes from, where the path of its mount stands for it.
-
-    FSx API, LustreFileSystemConfiguration.MountName: AWS makes it, of eight signs.
-    """
-    if key != "mount_name" or not text.startswith("/") or _MADE_BY_FSX.fullmatch(text):
-        return None
-    return (
-        "a path is where it is mounted: write LustreConfiguration.MountName, as "
-        "`aws fsx describe-file-systems` prints it"
-    )
 
 
 def of_entry(text: str, pattern: str) -> str | None:
