@@ -5,8 +5,8 @@ from pathlib import Path
 
 import aws_cdk as cdk
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
+from megatron_eks.guards.codes import Rule
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.stacks.base import existing_place
 from megatron_eks.stacks.cluster import ClusterStack
@@ -42,7 +42,7 @@ def refused_by_schema(outdir: Path) -> list[Finding]:
                 places = resource.get("propertyPaths") or ["Properties"]
                 path = ("Resources", resource.get("logicalId", "?"), *places[0].split("."))
                 what = f"CloudFormation's schema refuses it: {violation['description']}"
-                finding = Finding(Code.PROPERTY, path, what, "change the value it comes from")
+                finding = Finding(Rule.PROPERTY, path, what, "change the value it comes from")
                 file = str(outdir / resource.get("templatePath", ""))
                 # One value of the cluster file may be on every resource.
                 found.setdefault(violation["description"], finding.at(file, 0))

@@ -12,7 +12,6 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from megatron_eks import DEFAULT_CLUSTER
-from megatron_eks.config.codes import Code
 
 if TYPE_CHECKING:
     from cyclopts import Token
@@ -68,7 +67,15 @@ def _pools(context: "CompletionContext") -> Iterator[str]:
 
 
 JOBS, POOLS = Parameter(completer=_jobs), Parameter(completer=_pools)
-CODES = Parameter(completer=lambda _: [code.value for code in Code])
+
+
+def _codes(_: "CompletionContext") -> list[str]:
+    from megatron_eks.config.explanations import explanations
+
+    return list(explanations())
+
+
+CODES = Parameter(completer=_codes)
 
 Cluster = Annotated[
     Path,

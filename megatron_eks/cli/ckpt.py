@@ -207,7 +207,7 @@ def _act(
 
     `toward` says where it goes, from what was found and the path of /shared in pods.
     """
-    from megatron_eks.config.cluster import MOUNT_PATH
+    from megatron_eks.config.storage import MOUNT_PATH
     from megatron_eks.ops.ckpt import target
     from megatron_eks.project import load_project
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 
-from megatron_eks.config.codes import Code
 from megatron_eks.programs.printable import plain
 
 Path = tuple[str | int, ...]
@@ -37,7 +36,8 @@ class Level(StrEnum):
 class Finding:
     """One problem: where, what was found, and what to do next."""
 
-    code: Code
+    code: StrEnum
+    """A member of `Code`, or of the guards' `Rule`."""
     path: Path
     found: str
     remedy: str
@@ -75,7 +75,7 @@ class Finding:
         }
 
 
-def warning(code: Code, path: Path, found: str, remedy: str) -> Finding:
+def warning(code: StrEnum, path: Path, found: str, remedy: str) -> Finding:
     """Return a finding that stops nothing."""
     return Finding(code, path, found, remedy, Level.WARNING)
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json, read_mapping
 
 TABLE = Path(__file__).with_name("explanations.yaml")
@@ -23,13 +22,13 @@ class Explanation:
 
 
 @cache
-def explanations() -> dict[Code, Explanation]:
+def explanations() -> dict[str, Explanation]:
     """Return the meaning of every code, in their order."""
     found = {}
     for code, entry in _table().items():
         texts = {key: str(value) for key, value in entry.items()} if isinstance(entry, dict) else {}
         if code != _REMOVED:
-            found[Code(code)] = Explanation(**texts)
+            found[code] = Explanation(**texts)
     return found
 
 

@@ -1,6 +1,6 @@
 """Job files: everything a user can say about a job."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -203,3 +203,8 @@ AnyJob = (
     | ConvertCheckpointJob
     | NcclTestJob
 )
+
+JOB_KINDS: dict[str, type[AnyJob]] = {
+    get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
+}
+"""By the word in its `kind`."""

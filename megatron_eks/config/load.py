@@ -86,17 +86,13 @@ def read_documents(
 
     `resolve` says what a plain scalar means; otherwise YAML 1.2 does.
     """
-    documents: list[Document] = []
     try:
-        parser = _LOADER(text)
-        try:
-            while not parser.check_event(yaml.StreamEndEvent):
-                if parser.check_event(yaml.DocumentStartEvent):
-                    documents.append(_Reader(parser, file, resolve or scalar).document())
-                else:
-                    parser.get_event()
-        finally:
-            parser.dispose()
+        events = yaml.parse(text, _LOADER)
+        return [
+            _Reader(events, file, resolve or scalar).document()
+            for event in events
+            if isinstance(event, yaml.DocumentStartEvent)
+        ]
     except yaml.YAMLError as error:
         line, cause, remedy = mistake(text, error)
         broken = Finding(Code.YAML_SYNTAX, (), f"not valid YAML: {cause}", remedy).at(file, line)
@@ -105,7 +101,6 @@ def read_documents(
         remedy = "split the file, or write repeated parts out"
         broken = Finding(Code.TOO_LARGE, (), str(error), remedy).at(file, 1)
         return [Document(file, findings=[broken])]
-    return documents
 
 
 def read_mapping(text: str, file: str) -> Document:
@@ -142,8 +137,8 @@ class _TooLargeError(Exception):
 class _Reader:
     """Turns one document's events into plain JSON values, and remembers where each one stood."""
 
-    def __init__(self, parser: yaml.SafeLoader, file: str, resolve: Callable[[str], Json]) -> None:
-        self._next: Callable[[], _Event] = parser.get_event
+    def __init__(self, events: Iterator[_Event], file: str, resolve: Callable[[str], Json]) -> None:
+        self._next = events.__next__
         self._resolve = resolve
         self._document = Document(file)
         self._places = self._document.places
@@ -152,8 +147,7 @@ class _Reader:
         self._count = 0
 
     def document(self) -> Document:
-        """Read from the document's start to its end."""
-        self._next()
+        """Read from behind the document's start to its end."""
         self._document.value = self._value(self._next(), ())
         self._next()
         return self._document

@@ -4,10 +4,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from megatron_eks.config.cluster import ExistingLustre
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.load import Document
+from megatron_eks.config.storage import ExistingLustre
 
 _SHOWN = 60
 _REMEDY = "remove the file, then write it anew: meks outputs"

@@ -1,48 +1,27 @@
-"""From a document to a model: every pydantic error as a finding in the user's words."""
+"""From a document to a model, or to every reason why it is none."""
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
-from megatron_eks.config import shapes, slips, spellings
-from megatron_eks.config.blocks import (
-    block_at,
-    data_path,
-    elsewhere,
-    fields_at,
-    other_types,
-    pattern_at,
-    value_at,
-)
+from megatron_eks.config import aliases
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
-from megatron_eks.config.foreign_keys import of_other_block, of_other_tool
-from megatron_eks.config.job import AnyJob
-from megatron_eks.config.kinds_of_text import what
-from megatron_eks.config.load import Document, Place
-from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
+from megatron_eks.config.job import JOB_KINDS, AnyJob
+from megatron_eks.config.load import Document
 from megatron_eks.config.prediction import PredictionFile
+from megatron_eks.config.problems import finding_of, only_invalid_items
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
-from megatron_eks.config.whole_file import Kind, another_file, odd_part, tokens
+from megatron_eks.config.whole_file import Kind, another_file, tokens
 
 M = TypeVar("M", bound=BaseModel)
 
 # As `choices` begins.
 _MEANT = re.compile(r"did you mean '([^']+)'\?")
-_PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
-
-_HARMLESS = 5
-"""No longer value of a variable is quoted: 1, true, INFO."""
-
-_KINDS: dict[str, type[AnyJob]] = {
-    get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
-}
 
 
 def parse_cluster(document: Document) -> tuple[ClusterConfig | None, list[Finding]]:
@@ -57,13 +36,13 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
     kind = document.value.get("kind")
     if foreign := another_file(document.value, "job"):
         return None, [*document.findings, *document.locate([foreign])]
-    if isinstance(kind, str) and kind in _KINDS:
-        return _parse(document, _KINDS[kind], job_unsupported)
+    if isinstance(kind, str) and kind in JOB_KINDS:
+        return _parse(document, JOB_KINDS[kind], job_unsupported)
     if kind is None:
-        found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
+        found, remedy, code = "'kind' is missing", ", ".join(sorted(JOB_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:
-        remedy = slips.of_job(str(kind)) or choices(str(kind), _KINDS)
+        remedy = aliases.of_value("kind", kind) or choices(str(kind), JOB_KINDS)
         unknown = Finding(Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", remedy)
     return None, [*document.findings, *document.locate([unknown])]
 
@@ -92,9 +71,9 @@ def _parse(
         parsed = model.model_validate_json(json.dumps(document.value))
     except ValidationError as error:
         translated = [
-            _translate(detail, document, model)
+            finding_of(detail, document, model)
             for detail in error.errors(include_url=False)
-            if not _only_invalid_items(detail)
+            if not only_invalid_items(detail)
         ]
         meant = {path for each in translated for path in _meant_by(each)}
         others = (
@@ -112,223 +91,3 @@ def _meant_by(found: Finding) -> Iterator[Path]:
     """Yield the key that an unknown one stands for; it is not missing as well."""
     if found.code is Code.UNKNOWN_KEY and (meant := _MEANT.match(found.remedy)):
         yield (*found.path[:-1], meant[1])
-
-
-def _translate(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
-    """Write one pydantic error as a finding."""
-    path = data_path(detail["loc"], document.value)
-    if detail["type"] == "extra_forbidden":
-        return _unknown_key(path, document, model)
-    place = document.places.get(path)
-    if path[:2] == ("runtime", "env"):
-        detail = {**detail, "input": _without_values(detail["input"])}
-        place = place._replace(raw=_without_values(place.raw)) if place else None
-    finding = _wrong_value(path, detail, place, model)
-    slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
-    return replace(finding, remedy=slip) if slip else finding
-
-
-def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in the file
-    """Return what should be a job's variables without their values, which may be secret.
-
-    `{name: A, value: B}` and `A=B` are other ways to write one.
-    """
-    if isinstance(value, dict):
-        return {
-            key: each if key == "name" else _without_values(each) for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_without_values(each) for each in value]
-    name, equals, _ = str(value).partition("=")
-    if value is None or len(str(value)) <= _HARMLESS:
-        return value
-    return f"{name}=..." if equals else "..."
-
-
-def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
-    name = str(path[-1])
-    known = fields_at(model, path[:-1], document.value)
-    block = value_at(document.value, path[:-1])
-    remedy = (
-        slips.of_key(name, known)
-        or shapes.of_name_as_key(name, block, known)
-        or of_other_tool(name, known)
-        or other_types(model, path, document.value)
-        or elsewhere(model, path)
-        or _other_kinds(path, model)
-        or _other_blocks(path, model)
-        or choices(name, known)
-    )
-    return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
-
-
-def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
-    """Say which kinds of jobs have a key that stands at the top of another one."""
-    kinds = [kind for kind, each in _KINDS.items() if path[0] in each.model_fields]
-    if len(path) > 1 or not kinds or model not in _KINDS.values():
-        return None
-    return f"remove it: it belongs to kind {', '.join(kinds)}"
-
-
-def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
-    """Say which block of a training job has what other tools write at the top, or elsewhere."""
-    if model is None or model not in _KINDS.values() or len(path) > len(("block", "key")):
-        return None
-    return of_other_block(str(path[-1]), {*model.model_fields} - {str(path[0])})
-
-
-def _wrong_value(
-    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
-) -> Finding:
-    kind, context = detail["type"], detail.get("ctx", {})
-    shown = _shown(detail["input"])
-    if kind in _PRESENCE:
-        return _PRESENCE[kind](path, context, detail["input"])
-    if kind == "string_pattern_mismatch":
-        return _wrong_format(path, str(detail["input"]), context["pattern"])
-    if kind in _RANGES:
-        word, key = _RANGES[kind]
-        if path[-1] == "admin_role_arns":
-            remedy = "name the ARN of a role: without one nobody could administer the cluster"
-            return Finding(Code.OUT_OF_RANGE, path, f"{shown} names no role", remedy)
-        unit = slips.of_range(str(path[-1]), detail["input"], context[key])
-        remedy = f"use {word} {context[key]}{unit}"
-        return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
-    return _wrong_type(path, detail, place, model)
-
-
-def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
-    shown = _shown(given)
-    if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
-        return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
-    if later := spellings.not_yet(given, pattern):
-        return Finding(Code.NOT_SUPPORTED_YET, path, *later)
-    meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
-    meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
-    meant = meant or slips.of_pool(given, str(path[-1]))
-    meant = meant or slips.of_mount(given, str(path[-1]))
-    remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
-    return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
-
-
-def _wrong_type(
-    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
-) -> Finding:
-    kind, value = detail["type"], detail["input"]
-    if path[-2:] == ("capacity", "id") and isinstance(value, list):
-        return Finding(Code.NOT_SUPPORTED_YET, path, *spellings.SEVERAL_RESERVATIONS)
-    if value is None and kind in _TYPES:
-        entry = isinstance(path[-1], int)
-        remedy = "write the entry behind its dash, or remove the dash"
-        if not entry:
-            remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
-        return Finding(Code.WRONG_TYPE, path, "no value", remedy)
-    if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
-        found = f"{place.raw} without quotes is not a text"
-        # With quotes it would be one, and as wrong.
-        pattern = pattern_at(model, path)
-        quoted = pattern is None or (re.search(pattern, place.raw) and value is not True)
-        remedy = f'write "{place.raw}" in quotes' if quoted else FORMATS[str(pattern)]
-        return Finding(Code.UNQUOTED, path, found, remedy)
-    remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
-    remedy = shapes.of_shape(kind, value, path, block_at(model, path)) or remedy
-    if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
-        remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
-    elif isinstance(value, str):
-        remedy = _meant(kind, value, str(path[-1])) or remedy
-    elif path[:-1] == ("overrides",):
-        remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
-    elif kind == "string_type" and isinstance(value, list):
-        remedy = slips.of_several(path, value) or remedy
-    elif kind == "int_type" and isinstance(value, float):
-        remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
-    return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
-
-
-def _meant(kind: str, value: str, key: str) -> str | None:
-    """Say what a text was meant to be that stands where none is expected."""
-    if kind == "bool_type":
-        return slips.of_switch(value)
-    return slips.of_number(value, key) if kind in {"int_type", "float_type"} else None
-
-
-def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
-    name = str(path[-1])
-    # `{type:spot}` is one key without a value, and not a key `type`.
-    glued = (key for key in value if key.startswith(f"{name}:")) if isinstance(value, dict) else ()
-    slip = next((slips.of_no_value(key) for key in glued), None)
-    remedy = slip or f"add `{name}:`; docs/configuration.md explains it"
-    return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
-
-
-def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Finding:
-    name = str(context["discriminator"]).strip("'")
-    missing = _missing((*path, name), context, value)
-    return replace(missing, remedy=shapes.of_missing_type(value) or missing.remedy)
-
-
-def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:
-    name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
-    allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
-    known = slips.of_tag(tag, allowed) or choices(tag, allowed)
-    if tag.startswith("["):
-        known = f"write one of {', '.join(allowed)}, and a block of its own for another"
-    return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
-
-
-def _not_a_choice(path: Path, context: Mapping[str, Any], value: object) -> Finding:
-    options = str(context["expected"]).replace(" or ", ", ").split(", ")
-    words = [_YAML_WORDS.get(option, option).strip("' ") for option in options]
-    if isinstance(value, str) and value in words:
-        remedy = f"write {value} without quotes"
-    else:
-        remedy = spellings.of_choice(str(path[-1]), value) or choices(str(value), words)
-    return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
-
-
-_YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
-
-_PRESENCE: dict[str, Callable[[Path, Mapping[str, Any], object], Finding]] = {
-    "missing": _missing,
-    "union_tag_not_found": _missing_tag,
-    "union_tag_invalid": _unknown_tag,
-    "literal_error": _not_a_choice,
-}
-_RANGES = {
-    "greater_than": ("a number above", "gt"),
-    "greater_than_equal": ("at least", "ge"),
-    "less_than": ("a number below", "lt"),
-    "less_than_equal": ("at most", "le"),
-    "string_too_short": ("a text; its length must be at least", "min_length"),
-    "string_too_long": ("a shorter text; its length may be at most", "max_length"),
-    "too_short": ("more entries; the least is", "min_length"),
-    "too_long": ("fewer entries; the most is", "max_length"),
-}
-_TYPES = {
-    "string_type": "write a text",
-    "bool_type": "write true or false, without quotes",
-    "int_type": "write a whole number, without quotes",
-    "int_from_float": "write a whole number",
-    "float_type": "write a number, without quotes",
-    "dict_type": "write `key: value` lines below it",
-    "model_type": "write `key: value` lines below it",
-    "model_attributes_type": "write `key: value` lines below it",
-    "tuple_type": "write a list: [a, b], or lines that start with '- '",
-    "datetime_from_date_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
-    "datetime_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
-    "datetime_type": "write a time with its zone: 2026-12-01T11:30:00Z",
-}
-
-
-def _only_invalid_items(detail: ErrorDetails) -> bool:
-    """Tell whether a list seems too short only because pydantic left out its wrong entries."""
-    entries = detail["input"]
-    least = detail.get("ctx", {}).get("min_length", 0)
-    return detail["type"] == "too_short" and isinstance(entries, list) and len(entries) >= least
-
-
-def _shown(value: object) -> str:
-    """Write a value briefly, without the password of an address."""
-    text = _PASSWORD.sub("…@", _YAML_WORDS.get(repr(value), repr(value)))
-    limit = 60
-    return text if len(text) <= limit else text[: limit - 3] + "..."

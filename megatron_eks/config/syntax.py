@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from megatron_eks.config.slips import of_text
+from megatron_eks.config.hints.slips import of_text
 
 if TYPE_CHECKING:
     import yaml

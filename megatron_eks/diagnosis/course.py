@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from megatron_eks.config.codes import Code
 from megatron_eks.diagnosis import endings, pods
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.lines import Line
 from megatron_eks.diagnosis.signatures import Signature, Tier, of_the_shell
 from megatron_eks.diagnosis.tally import Tally
 
-OF_RANKS = frozenset({Code.LOG_COLLECTIVE_TIMED_OUT, Code.LOG_PEER_GONE})
+OF_RANKS = frozenset({LogCode.COLLECTIVE_TIMED_OUT, LogCode.PEER_GONE})
 """What a rank sees of another one's end."""
 
 # Collectives keep ranks together, so after a rank has failed another reports one step at most.

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from megatron_eks.config.codes import Code
 from megatron_eks.diagnosis import activity, endings, launcher, memory, stalls
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.course import OF_RANKS, Course, Sign
 from megatron_eks.diagnosis.lines import Line
 from megatron_eks.diagnosis.signatures import Tier, named
@@ -21,7 +21,7 @@ _NEAR = 40
 class Cascade:
     """A trouble that is not the cause, or not the first."""
 
-    code: Code
+    code: LogCode
     what: str
     lines: int
     first: Line
@@ -31,7 +31,7 @@ class Cascade:
 class Diagnosis:
     """What ended a run; without a code its cause is not in the lines."""
 
-    code: Code | None = None
+    code: LogCode | None = None
     certain: bool = False
     """Whether the lines prove this cause and no other of the same words."""
     cause: str
@@ -138,7 +138,7 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
     """Only what followed from the cause is in the log: that is said, and where to look."""
     if told := stalls.disagree(course.ordered):
         return _deduced("RANKS_DISAGREE.calls", told, course)
-    tcp = [each for each in course.signs if each.signature.code is Code.LOG_TCP_INSTEAD_OF_EFA]
+    tcp = [each for each in course.signs if each.signature.code is LogCode.TCP_INSTEAD_OF_EFA]
     if tcp and chosen.signature.code in OF_RANKS and course.last_step is None:
         return _explained(tcp[0], course)
     told = stalls.laggard(course.ordered) or launcher.first_failure(course.ordered)
@@ -208,7 +208,7 @@ def _deduced(name: str, told: str, course: Course) -> Diagnosis:
             [
                 each.line
                 for each in course.signs
-                if each.signature.code is Code.LOG_COLLECTIVE_TIMED_OUT
+                if each.signature.code is LogCode.COLLECTIVE_TIMED_OUT
             ]
         ),
         cascades=_cascades(course, signature.code),
@@ -229,7 +229,7 @@ def _distinct(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(found.values())[:_EVIDENCE]
 
 
-def _cascades(course: Course, cause: Code | None, *, ended: bool = True) -> tuple[Cascade, ...]:
+def _cascades(course: Course, cause: LogCode | None, *, ended: bool = True) -> tuple[Cascade, ...]:
     went_on = " It did not end the run."
     groups: dict[str, Sign] = {}
     for sign in course.signs:

@@ -7,9 +7,9 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from pathlib import Path
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.explanations import explanations
 from megatron_eks.config.load import read_mapping
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.index import Index
 
 TABLES = tuple(
@@ -39,7 +39,7 @@ class Signature:
 
     name: str
     """`CODE`, or `CODE.form` for one of several forms of it."""
-    code: Code
+    code: LogCode
     tier: Tier
     mild: bool
     """Whether programs try again after it, so that only an error raised from it ends them."""
@@ -104,7 +104,7 @@ def named(name: str) -> Signature:
 
 
 def _signature(name: str, given: Mapping[str, object]) -> Signature:
-    code = Code[f"LOG_{name.partition('.')[0]}"]
+    code = LogCode[name.partition(".")[0]]
     meaning = explanations()[code]
     shown, unless = (_any(given.get(key)) for key in ("lines", "unless"))
     around = given.get("around")

@@ -5,8 +5,8 @@ from functools import partial
 from itertools import product
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import HTTPS, is_wide, rules
 from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
@@ -33,7 +33,7 @@ _RANGES = "list the ranges of an office or a VPN"
 _SHUT = "only nodes reach the private endpoint: its group admits nobody else"
 _ADMIT = "admit tcp 443 from the VPC to ClusterSecurityGroupId, or set EndpointPublicAccess"
 _KNOWN = {each.name: each for each in (*ADDONS, EFS_ADDON)}
-_SETTINGS, _BEFORE_NODES = Code.ADDON_SETTINGS, ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+_SETTINGS, _BEFORE_NODES = Rule.ADDON_SETTINGS, ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
@@ -63,25 +63,25 @@ _TAGS = {
     "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
 }
 _CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
-_need = partial(Need, Code.POLICY)
+_need = partial(Need, Rule.POLICY)
 
 
 @template_guard
 def control(templates: Templates) -> Iterator[Finding]:
     """Nodes and people reach it, and nobody else (EKS best practices, "Cluster access")."""
     clusters = templates.of("EKS::Cluster")
-    yield from constants(clusters, Code.CLUSTER_CONTROL, _MUST)
-    yield from constants(clusters, Code.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
+    yield from constants(clusters, Rule.CLUSTER_CONTROL, _MUST)
+    yield from constants(clusters, Rule.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
     for cluster in clusters:
         access, into = cluster["ResourcesVpcConfig"], (cluster.name, "Ingress")
         cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
         near = [each for each in rules(templates) if each.way[:2] == into]
         shut = not public and not any(HTTPS in each.ports for each in near)
-        yield from report(Code.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
+        yield from report(Rule.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
         for cidr in list(cidrs) or [cidrs]:
             everybody = is_wide(cidr) or (public and not cidrs.texts)
             found = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
-            yield from report(Code.ENDPOINT_OPEN, (everybody, cidr, found, _RANGES))
+            yield from report(Rule.ENDPOINT_OPEN, (everybody, cidr, found, _RANGES))
 
 
 @template_guard
@@ -102,7 +102,7 @@ def addons(templates: Templates) -> Iterator[Finding]:
     for depends in (each.body["DependsOn"] for each in templates.of("EKS::Nodegroup")):
         for name in sorted(first.keys() - set(depends.texts)):
             found = f"nodes do not wait for {first[name]}: they stay NotReady, and the stack fails"
-            yield depends.finding(Code.START_ORDER, found, f"add {name!r}")
+            yield depends.finding(Rule.START_ORDER, found, f"add {name!r}")
     for cluster in templates.of("EKS::Cluster"):
         for name in (each.name for each in ADDONS if each.name not in listed):
             found, remedy = f"no add-on {name}: {_MISSED}", f"add an AWS::EKS::Addon {name}"
@@ -129,7 +129,7 @@ def _policies(role: Resource, templates: Templates) -> list[Value]:
 @template_guard
 def role_trust(templates: Templates) -> Iterator[Finding]:
     """Let a service or pods take a role, and nobody else (IAM, "The confused deputy problem")."""
-    code, warning = Code.ROLE_TRUST, Level.WARNING
+    code, warning = Rule.ROLE_TRUST, Level.WARNING
     for each in statements(*(role[_TRUST] for role in templates.of("IAM::Role"))):
         who, found = each["Principal"], "everybody may take the role"
         if each["Effect"].text == "Allow" and is_everybody(who):
@@ -167,7 +167,7 @@ def rights(templates: Templates) -> Iterator[Finding]:
             found = f"no {first}: {user.name} does not work without it"
             level = Level.WARNING if _policies(role, templates) else Level.ERROR
             row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
-            yield from report(Code.NODE_ROLE, row, level=level)
+            yield from report(Rule.NODE_ROLE, row, level=level)
         policies = _policies(role, templates) or [role["Policies"]]
         wanted = [*_of_builds(templates, user)]
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []

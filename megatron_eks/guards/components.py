@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import type_values
 from megatron_eks.guards.values import NO, YES, Row, Value, report
@@ -154,7 +154,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_ARGS}--advertise-client-urls", ("--advertise-client-urls=http://etcd:2379",), _MEET),
     ),
 }
-_CODES = {"DaemonSet": Code.DEVICE_PLUGIN, _HOOK: Code.WEBHOOK}
+_CODES = {"DaemonSet": Rule.DEVICE_PLUGIN, _HOOK: Rule.WEBHOOK}
 _NEEDED = (
     (_OPERATOR, "Secret", _CERTIFICATE),
     (_OPERATOR, "CustomResourceDefinition", "pytorchjobs.kubeflow.org"),
@@ -188,7 +188,7 @@ def components(manifests: Manifests) -> Iterator[Finding]:
     """Give each part of the platform the settings without which it fails, mostly silently."""
     for each in manifests.objects:
         part = _part(each)
-        code = Code.MONITOR if "dcgm" in part else _CODES.get(each.kind, Code.OPERATOR)
+        code = Rule.MONITOR if "dcgm" in part else _CODES.get(each.kind, Rule.OPERATOR)
         yield from each.body.must_hold(code, _SETTINGS.get(part, ()))
         beside = _NEEDED if len(manifests.objects) > 1 else ()
         for kind, name in ((kind, name) for owner, kind, name in beside if owner == part):
@@ -203,12 +203,12 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
 
     Kubernetes, "Device Plugins": a node without one offers no device, and pods stay Pending.
     """
-    code, offered = Code.DEVICE_PLUGIN, {_EFA: "vpc.amazonaws.com/efa", _GPU: "nvidia.com/gpu"}
+    code, offered = Rule.DEVICE_PLUGIN, {_EFA: "vpc.amazonaws.com/efa", _GPU: "nvidia.com/gpu"}
     running = [(part, pod) for pod in manifests.pods if (part := _part(pod.owner)) in _PINNED]
     plugins = [part for part, _ in running if part in offered]
     for part, pod in running:
         image, name = pod.main["image"], pod.owner["metadata"]["name"]
-        version, of_plugin = _release(image.text), code if part in offered else Code.MONITOR
+        version, of_plugin = _release(image.text), code if part in offered else Rule.MONITOR
         found = "no release, or older than the one that was tried: 0.5.9 breaks p6 nodes"
         old = (version < _release(_PINNED[part]), image, found, f"use {_PINNED[part]}")
         yield from report(of_plugin, old, level=Level.WARNING if version else Level.ERROR)
@@ -233,7 +233,7 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
     spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of("PyTorchJob")})
     for pod in pods:
         row = (f"{_ARGS}--namespace", (*spaces,), "it overlooks the jobs, or may not look")
-        yield from pod.owner.body.must_hold(Code.OPERATOR, (row,))
+        yield from pod.owner.body.must_hold(Rule.OPERATOR, (row,))
         yield from _lacking_rights(manifests, pod)
     for hook in manifests.of(_HOOK):
         service = hook.body.at("webhooks 0 clientConfig service")
@@ -242,7 +242,7 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
         right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
         found = "no Service with port 443 is there: with failurePolicy Fail no job is taken"
         wrong, remedy = pods and not right, "name the operator's Service; port 443"
-        yield from report(Code.WEBHOOK, (wrong, ports, found, remedy))
+        yield from report(Rule.WEBHOOK, (wrong, ports, found, remedy))
 
 
 def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
@@ -265,7 +265,7 @@ def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
         only = f" {_LIMITED[resource]} alone" if resource in _LIMITED else ""
         found = f"no role lets {name} {', '.join(lacking)} {resource}{only}: {why}"
         remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
-        yield from report(Code.RIGHTS, (lacking, place, found, remedy))
+        yield from report(Rule.RIGHTS, (lacking, place, found, remedy))
 
 
 def _gives(rule: Value, right: tuple[str, str, str]) -> bool:

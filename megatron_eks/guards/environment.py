@@ -12,6 +12,7 @@ from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_a
 from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, node_types
 from megatron_eks.guards.values import Value, report, warn
@@ -49,7 +50,7 @@ def variables(manifests: Manifests) -> Iterator[Finding]:
     """Libraries read what they know, some values break a run, and ranks leave a trace (NCCL)."""
     for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
         for container in (each for each in pod.containers if each["env"]):
-            yield from twice(Code.DUPLICATE_VARIABLE, [each["name"] for each in container["env"]])
+            yield from twice(Rule.DUPLICATE_VARIABLE, [each["name"] for each in container["env"]])
             contexts = tuple(_contexts(manifests, pod, container))
             for each in container["env"]:
                 empty = not each["value"] and not each["valueFrom"]
@@ -87,9 +88,9 @@ _judge = cache(judge_any)  # ranks and jobs have most in common
 
 def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
     policy = _judge(name, value.text, contexts)
-    code, level = Code.REFUSED_VARIABLE, Level.ERROR
+    code, level = Rule.REFUSED_VARIABLE, Level.ERROR
     if policy.verdict is Verdict.ADVISED_AGAINST:
-        code, level = Code.VARIABLE_ADVISED_AGAINST, Level.WARNING
+        code, level = Rule.VARIABLE_ADVISED_AGAINST, Level.WARNING
     if policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
         yield value.finding(code, f"{name}: {policy.reason}", policy.instead, level)
 
@@ -97,7 +98,7 @@ def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Iterator[
 @manifest_guard
 def secrets(manifests: Manifests) -> Iterator[Finding]:
     """Keep secrets out of manifests, which end in Git (EKS Best Practices, "Secrets")."""
-    code, found = Code.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
+    code, found = Rule.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
     remedy = "mount a Secret that kubectl made as a file, and revoke this one"
     for each in manifests.objects:
         for value in (part for part in each.parts if _is_token(part.text)):
@@ -133,17 +134,17 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
     """Start a program that is there, with what it needs, or it ends on paid nodes."""
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
-            yield place.finding(Code.TRAINING_FLAG, f"{found}: the program stops", remedy)
+            yield place.finding(Rule.TRAINING_FLAG, f"{found}: the program stops", remedy)
         for before, word in pairwise(pod.main["args"]):
             again = before.text == word.text and before.path != word.path
             found = f"{word.text} stands there twice: the program stops, or reads one as a value"
-            yield from report(Code.TRAINING_FLAG, (again, word, found, "keep one"))
+            yield from report(Rule.TRAINING_FLAG, (again, word, found, "keep one"))
             for each in pod.spec["volumes"] if before.text == "--config" else ():
                 name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
                 kept = manifests.named("ConfigMap", name, pod.owner.namespace)
                 if kept and name.startswith(f"{pod.owner.name}-") and not kept["data"][file].text:
                     found = f"no {file}: the program stops at its start"
-                    yield kept["data"].finding(Code.MISSING_OBJECT, found, "write it there")
+                    yield kept["data"].finding(Rule.MISSING_OBJECT, found, "write it there")
 
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:

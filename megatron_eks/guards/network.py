@@ -6,13 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.statements import allows, is_everybody, listed, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value, report
 
-_PART, HTTPS = Code.NETWORK_PART, 443
+_PART, HTTPS = Rule.NETWORK_PART, 443
 SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
 _ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
 NODES = "NodeSecurityGroup"
@@ -32,7 +32,7 @@ _WITHOUT_NAT = {"ec2", "ecr.api", "ecr.dkr", "eks-auth"}
 
 
 @dataclass(frozen=True)
-class Rule:
+class SecurityGroupRule:
     """A rule of a security group, in the group or beside it."""
 
     body: Value
@@ -42,7 +42,7 @@ class Rule:
     ports: frozenset[int]
 
 
-def rules(templates: Templates) -> Iterator[Rule]:
+def rules(templates: Templates) -> Iterator[SecurityGroupRule]:
     """Return the rules of all security groups."""
     for side, peer in SIDES.items():
         alone = templates.of(f"EC2::SecurityGroup{side}")
@@ -56,7 +56,7 @@ def rules(templates: Templates) -> Iterator[Rule]:
             ports = ALL_TRAFFIC if str(body["IpProtocol"].raw) == "-1" else frozenset[int]()
             if body["IpProtocol"].raw in ("tcp", "6", 6) and first is not None and last is not None:
                 ports = frozenset(range(max(int(first), 0), min(int(last), 65535) + 1))
-            yield Rule(body, resource, (name, side, far), ports)
+            yield SecurityGroupRule(body, resource, (name, side, far), ports)
 
 
 def name_of(templates: Templates, group: Value) -> str:
@@ -70,7 +70,7 @@ def way_out(templates: Templates) -> Iterator[Finding]:
     """Nodes have no public address: they get out by NAT (EKS, "VPC and subnet considerations")."""
     nat, private = templates.of("EC2::NatGateway"), _private(templates)
     yield from constants(templates.of("EC2::VPC"), _PART, _VPC)
-    yield from constants(templates.of("EC2::Subnet"), Code.PUBLIC_ADDRESS, _SUBNET)
+    yield from constants(templates.of("EC2::Subnet"), Rule.PUBLIC_ADDRESS, _SUBNET)
     for subnet in templates.of("EC2::Subnet"):
         place, table = _table(templates, subnet)
         ways = _ways_out(templates, table)
@@ -100,16 +100,16 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
             place, level = there.get("s3", table.properties), Level.WARNING if out else Level.ERROR
             found = f"no gateway endpoint of S3 in {table.name}: {loss}"
             remedy = f"add {table.name} to the RouteTableIds of a gateway endpoint for S3"
-            yield place.finding(Code.ENDPOINT_UNUSED, found, remedy, level)
+            yield place.finding(Rule.ENDPOINT_UNUSED, found, remedy, level)
 
 
 @template_guard
 def endpoints(templates: Templates) -> Iterator[Finding]:
     """Nodes find an endpoint by name and reach it by HTTPS (PrivateLink, "Interface endpoints")."""
-    code, inward = Code.ENDPOINT_UNUSED, [e for e in rules(templates) if e.way[1] == "Ingress"]
+    code, inward = Rule.ENDPOINT_UNUSED, [e for e in rules(templates) if e.way[1] == "Ingress"]
     for cidr in (rule.body[key] for rule in inward for key in _ADDRESSES[:2]):
         row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
-        yield from report(Code.OPEN_TO_ALL, row)
+        yield from report(Rule.OPEN_TO_ALL, row)
     near = [range_of(each["CidrBlock"]) for each in _private(templates)]
     for each in templates.of("EC2::VPCEndpoint"):
         policy, service = each["PolicyDocument"], _service(each)

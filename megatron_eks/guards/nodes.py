@@ -7,9 +7,9 @@ from email import message_from_string
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.interfaces import max_pods, network_interfaces
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.load import Json, read_documents
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import YES, Row, Value, report, written
@@ -105,18 +105,18 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
 @template_guard
 def machines(templates: Templates) -> Iterator[Finding]:
     """Credentials and disks stay in the machine (EKS best practices, "Restrict access to IMDS")."""
-    yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
+    yield from constants(templates.of("EC2::LaunchTemplate"), Rule.NODE_METADATA, _METADATA)
     for volumes in [e.data["BlockDeviceMappings"] for e in node_groups(templates) if e.template]:
         root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
         size = root["Ebs"]["VolumeSize"]
         found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < _ROOM
-        yield from root.must_hold(Code.ROOT_VOLUME, [_ROOT])
-        yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * _ROOM} or more"))
+        yield from root.must_hold(Rule.ROOT_VOLUME, [_ROOT])
+        yield from report(Rule.ROOT_VOLUME, (small, size, found, f"use {2 * _ROOM} or more"))
         for disk in [each["Ebs"] for each in volumes]:
-            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME)
+            yield from disk.must_hold(Rule.ROOT_VOLUME, _VOLUME)
             key = templates.target(disk["KmsKeyId"])
             shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
-            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], _UNUSABLE, _GRANT))
+            yield from report(Rule.KEY_POLICY, (shut, disk["KmsKeyId"], _UNUSABLE, _GRANT))
 
 
 @template_guard
@@ -129,20 +129,20 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
         own = next((one for one in known if _pool_of(one) == _pool_of(each.group.name)), name)
         lost = name and templates.text(version) != f"${{{name}.LatestVersionNumber}}"
         yield from report(
-            Code.MANAGED_NODES,
+            Rule.MANAGED_NODES,
             (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own}"),
             (name not in ("", own), link["Id"], _OTHER, f"use Ref {own}, in Version too"),
             (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
-        yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
+        yield from each.group.properties.must_hold(Rule.MANAGED_NODES, _REFUSED if typed else ())
         unknown = name and each.has_gpus and not each.instance
         found = f"{written(typed.raw)} is no type of a pool: no node starts, or without EFA"
         remedy = choices(each.type_name, INSTANCES)
-        yield from report(Code.INSTANCE_TYPE_NAME, (unknown, typed, found, remedy))
+        yield from report(Rule.INSTANCE_TYPE_NAME, (unknown, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
         if not each.data["ImageId"]:
-            yield from each.group["AmiType"].must_be(Code.AMI_TYPE, right, why=_NO_DRIVER)
+            yield from each.group["AmiType"].must_be(Rule.AMI_TYPE, right, why=_NO_DRIVER)
 
 
 @template_guard
@@ -150,21 +150,21 @@ def pools(templates: Templates) -> Iterator[Finding]:
     """Pools keep size, zone, taint and label, and nodes are replaced (eksctl issue 3532)."""
     for group, is_pool in [(one.group, one.has_gpus) for one in node_groups(templates)]:
         sizes, taints, subnets = (group[key] for key in ("ScalingConfig", "Taints", "Subnets"))
-        yield from constants([group], Code.MANAGED_NODES, _REPAIR, Level.WARNING)
+        yield from constants([group], Rule.MANAGED_NODES, _REPAIR, Level.WARNING)
         if not is_pool:
             few, wanted, most = (sizes[key].number or 0 for key, _ in _LIMITS)
             lone, remedy = not _TWO <= few <= wanted <= most, "give all three one number above 1"
-            yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
-            yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
+            yield from report(Rule.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
+            yield from taints.must_be(Rule.START_ORDER, None, why="add-ons stay Pending")
             continue
-        yield from sizes.must_hold(Code.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
+        yield from sizes.must_hold(Rule.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
         for taint in list(taints) or [taints[0]]:
-            yield from taint.must_hold(Code.SHARED_GPU_NODES, _TAINT)
+            yield from taint.must_hold(Rule.SHARED_GPU_NODES, _TAINT)
         many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
-        yield from report(Code.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's one"))
+        yield from report(Rule.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's one"))
         label, name = group["Labels"][_LABEL], group["NodegroupName"]
         other, remedy = not name or name.raw != label.raw, "give both the pool's name"
-        yield from report(Code.MANAGED_NODES, (other, label, _UNSELECTED, remedy))
+        yield from report(Rule.MANAGED_NODES, (other, label, _UNSELECTED, remedy))
 
 
 @template_guard
@@ -177,20 +177,20 @@ def user_data(templates: Templates) -> Iterator[Finding]:
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
         read = mime.is_multipart() and not mime.defects and {*parts} <= _PARTS
         refused = ((place or given.text) and not read, place, f"EKS refuses {[*parts]}", _MIME)
-        yield from report(Code.USER_DATA, refused)
+        yield from report(Rule.USER_DATA, refused)
         said = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value([*said, None][0], place.place, place.path)
         if each.instance and (place or not given):
             pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
-            yield from config.must_hold(Code.MAX_PODS, [pods])
+            yield from config.must_hold(Rule.MAX_PODS, [pods])
             disks = [_DISKS] if each.instance.instance_store_gb else []
-            yield from config.must_hold(Code.USER_DATA, [_HEAD, _KIND, *disks])
+            yield from config.must_hold(Rule.USER_DATA, [_HEAD, _KIND, *disks])
 
 
 @template_guard
 def capacity(templates: Templates) -> Iterator[Finding]:
     """Group and template buy alike, nodes stand close (EKS, "... with Capacity Blocks for ML")."""
-    yield from constants(templates.of("EC2::PlacementGroup"), Code.PLACEMENT, [_CLUSTER])
+    yield from constants(templates.of("EC2::PlacementGroup"), Rule.PLACEMENT, [_CLUSTER])
     for each in [one for one in node_groups(templates) if one.template]:
         kind, market = each.group["CapacityType"], each.data["InstanceMarketOptions"]["MarketType"]
         given, placed = each.data["CapacityReservationSpecification"], each.data["Placement"]
@@ -204,15 +204,15 @@ def capacity(templates: Templates) -> Iterator[Finding]:
             (target and not block, kind, ("ON_DEMAND", None), "the reservation stays idle"),
             (target, mode, _ONLY, "EC2 refuses it with a target"),
         ):
-            yield from value.must_be(Code.CAPACITY_RESERVATION, *right, why=why) if matters else ()
+            yield from value.must_be(Rule.CAPACITY_RESERVATION, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
         row = (nameless, target, _NAMELESS, f"give {name.name} alone")
-        yield from report(Code.CAPACITY_RESERVATION, row)
+        yield from report(Rule.CAPACITY_RESERVATION, row)
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
         far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")
         apart = (group and bought, placed, _APART, "remove one, unless it was made there")
-        yield from report(Code.PLACEMENT, far, apart, level=Level.WARNING)
+        yield from report(Rule.PLACEMENT, far, apart, level=Level.WARNING)
 
 
 @template_guard
@@ -232,11 +232,11 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
             joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
             nodes = len(targets) < len(names) or any(each.name == NODES for each in targets)
             apart, lacks = clusters and not joins, names and (usual - names or not nodes)
-            yield from report(Code.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
-            yield from report(Code.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
-        yield from data.must_hold(Code.INTERFACES_AND_GROUPS, [_BESIDE] if given else [])
+            yield from report(Rule.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
+            yield from report(Rule.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
+        yield from data.must_hold(Rule.INTERFACES_AND_GROUPS, [_BESIDE] if given else [])
         for nic in nics:
-            yield from nic.must_hold(Code.EFA_INTERFACES, [_DELETED], Level.WARNING)
+            yield from nic.must_hold(Rule.EFA_INTERFACES, [_DELETED], Level.WARNING)
         level = Level.ERROR if given or (instance and instance.gpu_direct_rdma) else Level.WARNING
         slots = [*wanted, *given] if wanted and (given or layout[1:]) else []
         here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
@@ -244,7 +244,7 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
             found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
             remedy = f"leave {wanted.get(slot, 'nothing')} there; the layout is {len(wanted)} long"
-            yield [nics, *here[slot]][-1].finding(Code.EFA_INTERFACES, found, remedy, level)
+            yield [nics, *here[slot]][-1].finding(Rule.EFA_INTERFACES, found, remedy, level)
 
 
 @template_guard
@@ -256,7 +256,7 @@ def self_rules(templates: Templates) -> Iterator[Finding]:
             none = ALL_TRAFFIC not in [each.ports for each in own]
             place = own[0].body["IpProtocol"] if own else group.body
             remedy = f"write AWS::EC2::SecurityGroup{side}, IpProtocol '-1', {far} this group"
-            yield from report(Code.EFA_SELF_RULES, (none, place, f"no {side} {_ITSELF}", remedy))
+            yield from report(Rule.EFA_SELF_RULES, (none, place, f"no {side} {_ITSELF}", remedy))
 
 
 def _pool_of(logical_id: str) -> str:

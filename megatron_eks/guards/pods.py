@@ -8,6 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, YES, Row, Value, report, warn, written
 
@@ -60,18 +61,18 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
         busy, full = (cores.quantity or 0) >= most, (memory.quantity or 0) >= room * MIB
         found = f"no node has {gpus.raw or 0} GPUs, {efa.raw or 0} EFA devices and {memory.raw}"
         yield from report(
-            Code.NODE_ROOM,
+            Rule.NODE_ROOM,
             (not types, limits, f"{found}: {_PENDING}", "ask for what a node of the pool has"),
             (busy, cores, f"{cores.raw} of {most} cores: {_PENDING}", "leave some to the system"),
             (full, memory, f"{memory.raw} is too much: {_PENDING}", f"ask for less than {room}Mi"),
         )
         wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE
         found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has so many"
-        yield from report(Code.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
+        yield from report(Rule.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and len(pod.owner.pods) > 1 and has_efa)
-        found = "no EFA devices: NCCL takes TCP, ten times slower, and huge pages serve nobody"
-        yield from report(Code.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
+        found = "no EFA devices: NCCL takes TCP on one network card, and huge pages serve nobody"
+        yield from report(Rule.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
 
 
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
@@ -79,19 +80,19 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     device = "/" in name or name.startswith("hugepages-")
     near = "".join(get_close_matches(name, _RESOURCES, 1, 0.85) if device else ["cpu"])
     unknown, found = near and name not in _RESOURCES, f"no node offers {name!r}: {_PENDING}"
-    yield from report(Code.UNKNOWN_RESOURCE, (unknown, asked or limit, found, f"write {near}"))
+    yield from report(Rule.UNKNOWN_RESOURCE, (unknown, asked or limit, found, f"write {near}"))
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
         found = f"{each.raw!r} is no quantity, or no whole device: {_REFUSED}"
-        yield from report(Code.BAD_QUANTITY, (each and bad, each, found, "write such as 8 or 8Gi"))
-    code = Code.EXTENDED_RESOURCES if device else Code.REQUEST_ABOVE_LIMIT
+        yield from report(Rule.BAD_QUANTITY, (each and bad, each, found, "write such as 8 or 8Gi"))
+    code = Rule.EXTENDED_RESOURCES if device else Rule.REQUEST_ABOVE_LIMIT
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
     yield from report(code, (asked and wrong, asked, both, "write the same in both"))
     lost = job and name == "memory" and (not limit or 2 * (want or most) < most)
     yield from warn(
-        code if device else Code.NODE_ROOM,
+        code if device else Rule.NODE_ROOM,
         (not asked, asked, f"no request of {name}: nodes are overfilled", "ask for what it uses"),
         (lost, limit, "no limit, or far above the request: a full node ends any pod", "set it"),
     )
@@ -108,13 +109,13 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
                 in_memory.add(volume["name"].text)
             wrong = not size.quantity or (memory and most and size.quantity >= most)
             found = f"{size.raw or 'no'} sizeLimit: a full one ends the container, or its node"
-            code, level = Code.TMPFS_ABOVE_MEMORY if memory else Code.NODE_ROOM, _WEIGHT[memory]
+            code, level = Rule.TMPFS_ABOVE_MEMORY if memory else Rule.NODE_ROOM, _WEIGHT[memory]
             yield from report(code, (wrong, size, found, "set it, such as 10Gi"), level=level)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
         found = f"{_SHM} is no memory volume: NCCL and data loaders end with a bus error"
         wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
-        yield from report(Code.SHARED_MEMORY, (wrong, shm, found, "use an emptyDir, medium Memory"))
+        yield from report(Rule.SHARED_MEMORY, (wrong, shm, found, "use an emptyDir, medium Memory"))
 
 
 @manifest_guard
@@ -125,18 +126,18 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
         asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
         found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
         lost, remedy = (asks or pool) and not tolerates, f"add it: key {GPU}, NoSchedule"
-        yield from report(Code.UNTOLERATED, (lost, listed, found, remedy))
+        yield from report(Rule.UNTOLERATED, (lost, listed, found, remedy))
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
             soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
             right = "NoExecute" in [each["effect"].text for each in soon]
             found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
             row = (not right, listed, found, "add it: NoExecute, tolerationSeconds 30")
-            yield from report(Code.TOLERATION, row, level=_WEIGHT[bool(own)])
+            yield from report(Rule.TOLERATION, row, level=_WEIGHT[bool(own)])
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
         named, level = (lost, pool, found, "add the pool's name"), _WEIGHT[bool(asks)]
-        yield from report(Code.NODE_SELECTOR, named, level=level)
+        yield from report(Rule.NODE_SELECTOR, named, level=level)
 
 
 @manifest_guard
@@ -148,19 +149,19 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
             if not _PINNED.fullmatch(image.text):
                 found = f"{written(image.raw)} is no fixed image: ranks may run different programs"
                 yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
-            yield from container.must_hold(Code.MANIFEST_VALUE, _PULL, Level.WARNING)
+            yield from container.must_hold(Rule.MANIFEST_VALUE, _PULL, Level.WARNING)
         if pod.of_job:
             on_host = pod.spec["hostNetwork"].raw is True
             policy = ("ClusterFirstWithHostNet",) if on_host else ("ClusterFirst", None)
             why = "the pod asks the node's DNS, which does not know the master's Service"
-            yield from pod.spec["dnsPolicy"].must_be(Code.HOST_NETWORK_DNS, *policy, why=why)
+            yield from pod.spec["dnsPolicy"].must_be(Rule.HOST_NETWORK_DNS, *policy, why=why)
         if pod.of_job and pod.main["name"].text == "pytorch":
             grace = pod.spec["terminationGracePeriodSeconds"]
             found = f"{grace.raw or 'no'} seconds: the pod is killed before it saves a checkpoint"
             short = (grace.number or 0) < _SHORTEST_GRACE
-            yield from warn(Code.IDLE, (short, grace, found, "set it to 480"))
-            yield from pod.spec.must_hold(Code.IDLE, _POD, Level.WARNING)
-            yield from pod.main.must_hold(Code.IDLE, _MAIN, Level.WARNING)
+            yield from warn(Rule.IDLE, (short, grace, found, "set it to 480"))
+            yield from pod.spec.must_hold(Rule.IDLE, _POD, Level.WARNING)
+            yield from pod.main.must_hold(Rule.IDLE, _MAIN, Level.WARNING)
 
 
 def _tolerates_pool(toleration: Value) -> bool:
@@ -192,7 +193,7 @@ def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
         found = f"{amount} of {name}, and quota {quota.name} ends at {limit.raw}: pods are not made"
         wrong = limit.quantity is not None and amount > limit.quantity
         row = (wrong, job["spec"], found, f"use fewer nodes, or set {name} to {amount}")
-        yield from report(Code.ABOVE_QUOTA, row)
+        yield from report(Rule.ABOVE_QUOTA, row)
 
 
 @manifest_guard
@@ -205,7 +206,7 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         levels = _LEVELS[_LEVELS.index(given) if given in _LEVELS else 0 :]
         allowed = (_LEVELS[1 + jobs :], levels, levels)
         for mode, right in zip(_MODES, allowed, strict=True):
-            why, code = "the namespace admits or reports other pods", Code.NAMESPACE_LEVEL
+            why, code = "the namespace admits or reports other pods", Rule.NAMESPACE_LEVEL
             yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
     for pod in manifests.pods:
         namespace = manifests.named("Namespace", pod.owner.namespace)
@@ -217,7 +218,7 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         slips = _above(pod, strict=enforced == "restricted") if enforced in _LEVELS[1:] else []
         for place, remedy in slips:
             found = f"{place.name} is {written(place.raw)}: {said}"
-            yield place.finding(Code.POD_ABOVE_NAMESPACE, found, remedy, level)
+            yield place.finding(Rule.POD_ABOVE_NAMESPACE, found, remedy, level)
 
 
 def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
@@ -252,23 +253,23 @@ def users(manifests: Manifests) -> Iterator[Finding]:
             root, user, group = (pod.setting(container, key) for key in _USER)
             unproved = root.raw is True and not user.number
             found = f"runAsNonRoot and runAsUser {written(user.raw)}: the container does not start"
-            yield from report(Code.REFUSED_IN_POD, (unproved, user, found, f"set it to {POD_UID}"))
+            yield from report(Rule.REFUSED_IN_POD, (unproved, user, found, f"set it to {POD_UID}"))
             found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
             lost = user.number and group.number is None
-            yield from warn(Code.FILE_OWNERS, (lost, group, found, f"set it to {user.raw}"))
+            yield from warn(Rule.FILE_OWNERS, (lost, group, found, f"set it to {user.raw}"))
             if kind != "DaemonSet":
-                code, context = Code.NEEDLESS_PRIVILEGE, container["securityContext"]
+                code, context = Rule.NEEDLESS_PRIVILEGE, container["securityContext"]
                 yield from context.must_hold(code, _HARDENED, Level.WARNING)
         account, space = pod.spec["serviceAccountName"], pod.owner.namespace
         if account.text in bound:
-            yield from token.must_be(Code.RIGHTS, YES, why="it cannot call the API server")
+            yield from token.must_be(Rule.RIGHTS, YES, why="it cannot call the API server")
         elif kind != "Deployment":
             why, level = "it is there to be stolen", Level.WARNING
-            yield from token.must_be(Code.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
+            yield from token.must_be(Rule.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
         given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"
-            yield account.finding(Code.ROLE_UNREAD, found, f"set it to {min(given)}")
+            yield account.finding(Rule.ROLE_UNREAD, found, f"set it to {min(given)}")
 
 
 def type_values(daemon: Object) -> Iterator[Value]:

@@ -13,6 +13,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PLACEHOLDER_HOST, PREVIEW_ANNOTATION
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, Value, report
 
@@ -47,10 +48,10 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
             names = " or ".join(e.name for e in known if e.namespace in {"", space})
             found = f"no {kind} {value.text!r}: the pods are not made, or wait for it"
             remedy = f"use {names}" if names else f"add the {kind}"
-            yield from report(Code.MISSING_OBJECT, (missing, value, found, remedy))
+            yield from report(Rule.MISSING_OBJECT, (missing, value, found, remedy))
     for each in manifests.of("ServiceAccount"):
         token, why = each["automountServiceAccountToken"], "its pods get a token they do not need"
-        yield from token.must_be(Code.NEEDLESS_PRIVILEGE, NO, why=why, level=Level.WARNING)
+        yield from token.must_be(Rule.NEEDLESS_PRIVILEGE, NO, why=why, level=Level.WARNING)
 
 
 @manifest_guard
@@ -66,7 +67,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
         found = f"no namespace {place.text}: the object is refused, or goes to another"
-        yield from report(Code.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
+        yield from report(Rule.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
         text = str(each.body.raw) if each.kind in {"PersistentVolume", *JOBS} else ""
         if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
             mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW
@@ -75,7 +76,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
             elements = [repr(element.raw) for element in value]
             found = f"{value.name} has an element twice: it is refused, or was meant to differ"
             if len({*elements}) < len(elements):
-                yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
+                yield value.finding(Rule.DUPLICATE_IN_POD, found, "keep one, or correct it")
 
 
 @manifest_guard
@@ -89,16 +90,16 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
         pairs = {(key, str(value.raw)) for key, value in wanted.items()}
         chosen = [e for e in pods if pairs and pairs <= {(k, str(v)) for k, v in e.labels.items()}]
         lost, found = manifests.pods and not chosen, "no pod has these labels: it finds nobody"
-        yield from report(Code.SELECTOR, (lost, wanted, found, "write labels of pods"))
+        yield from report(Rule.SELECTOR, (lost, wanted, found, "write labels of pods"))
         app, own = [e.labels.get(_APP) for e in chosen], each["metadata"]["labels"][_APP]
         why, level = "commands that look for it miss it", Level.WARNING
-        yield from own.must_be(Code.POD_LABEL, *app, why=why, level=level) if app else ()
+        yield from own.must_be(Rule.POD_LABEL, *app, why=why, level=level) if app else ()
         known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
         ports = [port[key].raw for port in known for key in ("name", "containerPort")]
         for port in each["spec"]["ports"]:
             target = port["targetPort"] or port["port"]
             wrong, found = known and target.raw not in ports, f"no port {target.raw!r} of the pods"
-            yield from report(Code.SERVICE, (wrong, target, found, f"use one of {ports}"))
+            yield from report(Rule.SERVICE, (wrong, target, found, f"use one of {ports}"))
 
 
 class _Way(NamedTuple):
@@ -155,7 +156,7 @@ _WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
 @manifest_guard
 def forms(manifests: Manifests) -> Iterator[Finding]:
     """Deny first, then allow peers and ports by name, without the node's credentials."""
-    code, policies = Code.POLICY_MEANING, manifests.of("NetworkPolicy")
+    code, policies = Rule.POLICY_MEANING, manifests.of("NetworkPolicy")
     for policy in policies:
         types = policy["spec"]["policyTypes"]
         for key in _PEERS:
@@ -224,7 +225,7 @@ def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
     found = f"no policy lets the ranks of {pod.owner.name} reach each other: none ever starts"
     remedy = "add one from and to pods with the label job-name of the job, without ports"
     row = (alone, pod.owner["metadata"]["name"], found, remedy)
-    yield from report(Code.RANKS_CUT_OFF, row)
+    yield from report(Rule.RANKS_CUT_OFF, row)
     if own and "--namespace" in str(pod.main["args"].raw):
         yield from _blocked(own, "egress", [_TO_API])
     if own and "--enable-scheme" in str(pod.main["args"].raw):
@@ -252,7 +253,7 @@ def _blocked(policies: Sequence[Object], key: str, ways: Sequence[_Way]) -> Iter
         ports = f"{way.protocol} port {way.port}" if way.port else "all ports"
         words = f"{key} {_PEERS[key]} {way.peers} on {ports}"
         row = (not any(map(all, fits)), place, f"no {words}: {way.lost}", f"allow {words}")
-        yield from report(Code.RANKS_CUT_OFF, row)
+        yield from report(Rule.RANKS_CUT_OFF, row)
 
 
 def _admits(rule: Value, way: _Way) -> bool:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.templates import Templates, template_guard
 from megatron_eks.guards.values import Value, inside
 
@@ -27,7 +28,7 @@ _OUTPUTS = (
 class Need:
     """What a statement must cover; `a|b` is either, and an empty text is anything."""
 
-    code: Code
+    code: StrEnum
     why: str  # what goes wrong else
     actions: tuple[str, ...]
     on: tuple[str, ...] = ()
@@ -112,19 +113,19 @@ def wiring(templates: Templates) -> Iterator[Finding]:
             if f"${{{each.name}{attribute}}}" not in texts_given:
                 found = f"no output {name} of {each.name}: `meks` does not find it"
                 remedy = f"add {name} with a Ref, or Fn::GetAtt {attribute}"
-                yield each.body["Outputs"].finding(Code.REFERENCE, found, remedy)
+                yield each.body["Outputs"].finding(Rule.REFERENCE, found, remedy)
     stacks = {each.partition(":")[0] for each in templates.exports}
     for part in (part for each in templates.resources for part in inside(each.body)):
         raw = part.raw if isinstance(part.raw, list) else []
         again = [at for at, each in enumerate(raw) if each in raw[:at]]
         for at in again if not part.name.startswith("Fn::") else ():
             found = f"the same as an element of {part.name} before it: AWS refuses one"
-            yield part[at].finding(Code.TWICE, found, "remove one of the two", Level.WARNING)
+            yield part[at].finding(Rule.TWICE, found, "remove one of the two", Level.WARNING)
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"
-            yield from version.must_be(Code.POLICY, "2012-10-17", why=why, level=Level.WARNING)
+            yield from version.must_be(Rule.POLICY, "2012-10-17", why=why, level=Level.WARNING)
         value = part["Fn::ImportValue"]
         stack, _, name = value.text.partition(":")
         if stack in stacks and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
-            yield value.finding(Code.REFERENCE, found, f"correct it, or add the output to {stack}")
+            yield value.finding(Rule.REFERENCE, found, f"correct it, or add the output to {stack}")

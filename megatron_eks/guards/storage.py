@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from megatron_eks.catalog import pins
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, ANYBODY, NODES, SIDES, name_of, rules
 from megatron_eks.guards.statements import Need, listed, needs, statements, texts
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -33,7 +33,7 @@ _CONTEXT = "kms:EncryptionContext:aws:logs:arn"
 _LOG_USE = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
 _DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
 _OWNERS = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
-_ROOT = Need(Code.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
+_ROOT = Need(Rule.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
 _KEY = (
     ("Enabled", (YES, None), "nothing can be encrypted"),
     ("KeySpec", ("SYMMETRIC_DEFAULT", None), "nothing can be encrypted"),
@@ -68,13 +68,13 @@ def _zone(subnet: Value, templates: Templates) -> str:
 @template_guard
 def lustre_settings(templates: Templates) -> Iterator[Finding]:
     """Take what FSx takes together, in the zone of GPU nodes (FSx, CreateFileSystem)."""
-    code, settings = Code.LUSTRE_SETTINGS, "LustreConfiguration"
+    code, settings = Rule.LUSTRE_SETTINGS, "LustreConfiguration"
     groups = templates.of("EKS::Nodegroup")
     pools = [each for each in groups if each["Taints"] or "NVIDIA" in each["AmiType"].text]
     zones = {_zone(subnet, templates) for pool in pools for subnet in listed(pool["Subnets"])}
     links = templates.of("FSx::DataRepositoryAssociation")
-    yield from constants(links, Code.DATA_REPOSITORY, _NO_SYSTEM)
-    yield from constants(links, Code.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
+    yield from constants(links, Rule.DATA_REPOSITORY, _NO_SYSTEM)
+    yield from constants(links, Rule.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
     for system in templates.of("FSx::FileSystem"):
         kind = system[settings]["DeploymentType"].text
         scratch, why = kind.startswith("SCRATCH"), f"FSx refuses it for {kind or 'this one'}"
@@ -102,13 +102,13 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
         own = [_zone(each, templates) for each in listed(subnets)]
         if zones and (len(own) != 1 or own[0] not in zones):
             found = "not one subnet in a zone of GPU pools: reads and checkpoints cross zones"
-            yield subnets.finding(Code.SUBNETS, found, "name that of a GPU pool", level)
+            yield subnets.finding(Rule.SUBNETS, found, "name that of a GPU pool", level)
 
 
 @template_guard
 def lustre_ports(templates: Templates) -> Iterator[Finding]:
     """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
-    code, every = Code.LUSTRE_PORTS, list(rules(templates))
+    code, every = Rule.LUSTRE_PORTS, list(rules(templates))
     groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
     for system in templates.of("FSx::FileSystem"):
         own, efa, waits = system["SecurityGroupIds"], _uses_efa(system), system.body["DependsOn"]
@@ -165,11 +165,11 @@ def key_of(bucket: Resource) -> Value:
 def closed_and_kept(templates: Templates) -> Iterator[Finding]:
     """Close, encrypt and keep what a restart or a running job reads (S3, "Expiring objects")."""
     buckets, projects = data_buckets(templates), templates.of("CodeBuild::Project")
-    yield from constants(templates.of("S3::Bucket"), Code.OPEN_TO_ALL, _CLOSED)
-    yield from constants(templates.of("S3::Bucket"), Code.ENCRYPTION, _ENCRYPTED)
-    yield from constants(buckets, Code.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
-    yield from constants(templates.of("ECR::Repository"), Code.ENCRYPTION, _IMAGES)
-    yield from constants(projects, Code.PROPERTY, _BUILD)
+    yield from constants(templates.of("S3::Bucket"), Rule.OPEN_TO_ALL, _CLOSED)
+    yield from constants(templates.of("S3::Bucket"), Rule.ENCRYPTION, _ENCRYPTED)
+    yield from constants(buckets, Rule.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
+    yield from constants(templates.of("ECR::Repository"), Rule.ENCRYPTION, _IMAGES)
+    yield from constants(projects, Rule.PROPERTY, _BUILD)
     every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
     for rule in (each for each in every if each["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
@@ -180,13 +180,13 @@ def closed_and_kept(templates: Templates) -> Iterator[Finding]:
             level = Level.WARNING if rule["TagFilters"] else Level.ERROR
             found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
             remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
-            yield from report(Code.EXPIRES, (when, when, found, remedy), level=level)
+            yield from report(Rule.EXPIRES, (when, when, found, remedy), level=level)
     for each in templates.of("ECR::Repository"):
         for rule in each["LifecyclePolicy"]["LifecyclePolicyText"].parsed["rules"]:
             chosen, why = rule["selection"], "jobs miss their images"
             patterns = {*chosen["tagPrefixList"].texts, *chosen["tagPatternList"].texts}
             states = ("untagged", "tagged")[: 1 + bool(patterns - {"*", ""})]
-            yield from chosen["tagStatus"].must_be(Code.EXPIRES, *states, why=why)
+            yield from chosen["tagStatus"].must_be(Rule.EXPIRES, *states, why=why)
 
 
 @template_guard
@@ -196,7 +196,7 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
         beside = templates.of("S3::BucketPolicy")
         policies = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
         policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
-        on, code = (arn, f"{arn}/*"), Code.BUCKET_SETTINGS
+        on, code = (arn, f"{arn}/*"), Rule.BUCKET_SETTINGS
         why = f"data of {bucket.name} can pass openly"
         for test in _TLS:
             need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
@@ -206,8 +206,8 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def key_policies(templates: Templates) -> Iterator[Finding]:
     """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
-    keys, code = templates.of("KMS::Key"), Code.KEY_POLICY
-    yield from constants(keys, Code.ENCRYPTION, _ROTATION, Level.WARNING)
+    keys, code = templates.of("KMS::Key"), Rule.KEY_POLICY
+    yield from constants(keys, Rule.ENCRYPTION, _ROTATION, Level.WARNING)
     yield from constants(keys, code, _KEY)
     for key in keys:
         policy = [key["KeyPolicy"]]
@@ -236,8 +236,8 @@ def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
         matters = each in data and (each.file in kept or "FSx" in each.type)
         row = [(name, _KEPT, f"{each.name} is lost with the stack") for name in _POLICIES]
         if matters or deleted.raw != replaced.raw:
-            yield from each.body.must_hold(Code.LUSTRE_RETAINED, row, Level.WARNING)
+            yield from each.body.must_hold(Rule.LUSTRE_RETAINED, row, Level.WARNING)
         for key in templates.of("KMS::Key") if deleted.raw in _KEPT else ():
             if each in templates.users(key):
                 why = f"{each.name} stays, unreadable"
-                yield from key.body[_POLICIES[0]].must_be(Code.KEY_LOST, *_KEPT, why=why)
+                yield from key.body[_POLICIES[0]].must_be(Rule.KEY_LOST, *_KEPT, why=why)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property, partial
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json, read_documents
 from megatron_eks.guards.values import Place, Row, Value
@@ -138,7 +138,7 @@ def template_guard(guard: Guard) -> Guard:
 
 
 def constants(
-    resources: list[Resource], code: Code, rows: Sequence[Row], level: Level = Level.ERROR
+    resources: list[Resource], code: StrEnum, rows: Sequence[Row], level: Level = Level.ERROR
 ) -> Iterator[Finding]:
     """Report properties that are not there, or have another value than the right one."""
     for resource in resources:

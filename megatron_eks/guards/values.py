@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.quantity import quantity
@@ -107,13 +107,15 @@ class Value:
         """The key, as a sentence names it."""
         return next((part for part in reversed(self.path) if isinstance(part, str)), "")
 
-    def finding(self, code: Code, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+    def finding(
+        self, code: StrEnum, found: str, remedy: str, level: Level = Level.ERROR
+    ) -> Finding:
         """Report something about this value."""
         finding = Finding(code, (*self.place.path, *self.path), found, remedy, level)
         return finding.at(self.place.file, self.place.line())
 
     def must_be(
-        self, code: Code, *allowed: Json, why: str, level: Level = Level.ERROR
+        self, code: StrEnum, *allowed: Json, why: str, level: Level = Level.ERROR
     ) -> Iterator[Finding]:
         """Report a value that is none of the allowed ones; None allows that it is absent."""
         if any(self.raw == each and type(self.raw) is type(each) for each in allowed):
@@ -124,7 +126,7 @@ class Value:
         yield self.finding(code, f"{found}: {why}", remedy, level)
 
     def must_hold(
-        self, code: Code, rows: Sequence[Row], level: Level = Level.ERROR
+        self, code: StrEnum, rows: Sequence[Row], level: Level = Level.ERROR
     ) -> Iterator[Finding]:
         """Check several places below this one."""
         for path, allowed, why in rows:
@@ -144,7 +146,7 @@ def inside(value: Value) -> Iterator[Value]:
 
 
 def report(
-    code: Code, *rows: tuple[object, Value, str, str], level: Level = Level.ERROR
+    code: StrEnum, *rows: tuple[object, Value, str, str], level: Level = Level.ERROR
 ) -> Iterator[Finding]:
     """Report the rows that are wrong: whether, where, what was found, and the remedy."""
     for is_wrong, place, found, remedy in rows:
@@ -152,7 +154,7 @@ def report(
             yield place.finding(code, found, remedy, level)
 
 
-def warn(code: Code, *rows: tuple[object, Value, str, str]) -> Iterator[Finding]:
+def warn(code: StrEnum, *rows: tuple[object, Value, str, str]) -> Iterator[Finding]:
     """Report the rows that are wrong as warnings."""
     return report(code, *rows, level=Level.WARNING)
 

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from itertools import pairwise
 
 from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
 from megatron_eks.guards.values import Row, Value, report
 
-_CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME, Code.DIRECTORY_OWNER
+_CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Rule.CLAIM_AND_VOLUME, Rule.DIRECTORY_OWNER
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
 _HANDLE = re.compile(r"(fs-(?:[0-9a-f]{8,17}|preview))(::?.+)?")
 # FSx API, LustreFileSystemConfiguration, MountName; a folder may follow (its driver, issue 247).
@@ -48,14 +49,14 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
         for volume in volumes:
             sources = sum(bool(each) for _, each in volume.items()) - 1
             found = f"a volume with {sources} sources: the pod is refused"
-            yield from report(Code.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
+            yield from report(Rule.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
-            yield from twice(Code.DUPLICATE_IN_POD, once)
+            yield from twice(Rule.DUPLICATE_IN_POD, once)
         for name, path in ((e["name"], e["mountPath"]) for mounts in listed for e in mounts):
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
             row = (not path.text.startswith("/"), path, "no absolute path", "begin with a slash")
-            yield from report(Code.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
+            yield from report(Rule.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
         yield from _files(pod) if pod.of_job else ()
 
 
@@ -70,12 +71,12 @@ def _files(pod: Pod) -> Iterator[Finding]:
         found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
         row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
         only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
-        yield from report(Code.LOST_OUTPUT, row, only_read)
+        yield from report(Rule.LOST_OUTPUT, row, only_read)
         found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
-        yield from report(Code.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
+        yield from report(Rule.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
-def twice(code: Code, listed: list[Value]) -> Iterator[Finding]:
+def twice(code: StrEnum, listed: list[Value]) -> Iterator[Finding]:
     """Report what may stand once in a list, and stands there again."""
     texts = [each.text.rstrip("/") for each in listed]
     for index, each in enumerate(listed) if len({*texts}) < len(texts) else ():
@@ -97,7 +98,7 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
     for volume in listed:
         spec, handle = volume["spec"], volume["spec"]["csi"]["volumeHandle"]
         kept, why = spec["persistentVolumeReclaimPolicy"], "the files go with the claim"
-        yield from kept.must_be(Code.RECLAIMED, "Retain", None, why=why)
+        yield from kept.must_be(Rule.RECLAIMED, "Retain", None, why=why)
         yield from spec.must_hold(_FITS, _VOLUME)
         name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
         claim = manifests.named("PersistentVolumeClaim", name, namespace)

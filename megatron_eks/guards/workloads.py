@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.program_options import PACKAGE
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU
 from megatron_eks.guards.values import YES, Row, Value, report, warn, written
@@ -44,43 +44,43 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
     """Give ranks the shape that the operator takes, and one pod for all (kubeflow/trainer 1.9)."""
     for job in manifests.of("PyTorchJob"):
         spec, roles = job["spec"], job["spec"]["pytorchReplicaSpecs"]
-        yield from job["apiVersion"].must_be(Code.API_VERSION, "kubeflow.org/v1", why=_OPERATOR)
+        yield from job["apiVersion"].must_be(Rule.API_VERSION, "kubeflow.org/v1", why=_OPERATOR)
         policy, again = spec["runPolicy"]["cleanPodPolicy"], _restarts(spec["runPolicy"])
-        yield from policy.must_be(Code.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
+        yield from policy.must_be(Rule.CLEAN_POD_POLICY, "Running", "All", why=_KEPT)
         counts = {role: each["replicas"].number or 0 for role, each in roles.items()}
         words = job.main_pod.main["args"].texts if job.main_pod else []
         lost = not spec["elasticPolicy"] and not roles["Master"]
         lost = lost or (sum(counts.values()) == 1 and "--heartbeats" in words)
         found = "no Master, or one pod with arguments for several: ranks never find each other"
-        yield from report(Code.MASTER_REPLICAS, (lost, roles, found, "add the one that is missing"))
+        yield from report(Rule.MASTER_REPLICAS, (lost, roles, found, "add the one that is missing"))
         for role, replica in roles.items():
             count, most = replica["replicas"], {"Master": 1, "Worker": 1 << 31}.get(role, 0)
             found = f"{role} with {written(count.raw)} replicas: refused, or ranks are missing"
             wrong, remedy = not 1 <= counts[role] <= most, "use Master with 1, Worker with others"
-            yield from report(Code.MASTER_REPLICAS, (wrong, count, found, remedy))
-            yield from replica["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
+            yield from report(Rule.MASTER_REPLICAS, (wrong, count, found, remedy))
+            yield from replica["restartPolicy"].must_be(Rule.RESTART_POLICY, *again, why=_RESTARTS)
             label = replica["template"]["metadata"]["labels"]["role"]
-            yield from label.must_be(Code.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
+            yield from label.must_be(Rule.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
         for pod in job.pods:
             yield from _rank(pod)
         both = (roles["Master"], roles["Worker"])
         for there, here in _differences(*both) if all(both) else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
             row = (here.name not in _OWN, here, found, "write the same for both")
-            yield from report(Code.REPLICAS_DIFFER, row)
+            yield from report(Rule.REPLICAS_DIFFER, row)
         yield from _name(job, f"-worker-{int(roles['Worker']['replicas'].number or 1) - 1}")
 
 
 def _rank(pod: Pod) -> Iterator[Finding]:
     gpus, names = pod.main["resources"]["limits"][GPU].quantity or 0, pod.spec["containers"]
     ranks, why = pod.owner["spec"]["nprocPerNode"], "GPUs stay idle, or two ranks share one"
-    yield from ranks.must_be(Code.PROCESSES_PER_NODE, str(gpus), "auto", "gpu", why=why)
+    yield from ranks.must_be(Rule.PROCESSES_PER_NODE, str(gpus), "auto", "gpu", why=why)
     wrong = [each["name"].text for each in names].count("pytorch") != 1
     found = "not one container named 'pytorch': the webhook refuses the job"
-    yield from report(Code.CONTAINER_NAME, (wrong, names, found, "name the container 'pytorch'"))
+    yield from report(Rule.CONTAINER_NAME, (wrong, names, found, "name the container 'pytorch'"))
     for word in (each for each in pod.main["command"] if _LAUNCHER.fullmatch(each.text)):
         found = f"{word.text} overrides what the operator sets for each pod"
-        yield word.finding(Code.RENDEZVOUS_FLAG, found, "remove it")
+        yield word.finding(Rule.RENDEZVOUS_FLAG, found, "remove it")
 
 
 @manifest_guard
@@ -94,25 +94,25 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
         elif not spec["completionMode"] and (spec["completions"].number or 0) <= 1:
             continue
         rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
-        yield from spec.must_hold(Code.JOB_FIELDS, [*_INDEXED, *rows])
+        yield from spec.must_hold(Rule.JOB_FIELDS, [*_INDEXED, *rows])
         yield from _name(job, f"-{count}")
 
 
 def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Iterator[Finding]:
     service, command = manifests.named("Service", job.name, job.namespace), pod.main["command"]
     found = f"no Service {job.name}: the other ranks never find rank 0"
-    yield from report(Code.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
+    yield from report(Rule.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
     if service:
-        yield from service["spec"]["clusterIP"].must_be(Code.SERVICE, "None", why="it names no pod")
+        yield from service["spec"]["clusterIP"].must_be(Rule.SERVICE, "None", why="it names no pod")
         early = service["spec"]["publishNotReadyAddresses"]
-        yield from early.must_be(Code.RANKS_WAIT, YES, why="rank 0 has no name yet")
-    yield from pod.spec.must_hold(Code.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
+        yield from early.must_be(Rule.RANKS_WAIT, YES, why="rank 0 has no name yet")
+    yield from pod.spec.must_hold(Rule.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
     options = {f"--nnodes={count}", f"--master-addr={job.name}-0.{job.name}", _RANK}
     options |= {f"--nproc-per-node={pod.main['resources']['limits'][GPU].quantity}"}
     given = {text.replace("_", "-") for text in command.texts}
     for option in sorted({each for each in options if each.replace("_", "-") not in given}):
         found = f"torchrun without {option}: the ranks never meet"
-        yield command.finding(Code.RENDEZVOUS_FLAG, found, f"write {option}")
+        yield command.finding(Rule.RENDEZVOUS_FLAG, found, f"write {option}")
 
 
 @manifest_guard
@@ -127,7 +127,7 @@ def ends(manifests: Manifests) -> Iterator[Finding]:
             wrong = needed and (-1 if given.number is None else given.number) < least
             row = (wrong, given, f"{name} is {written(given.raw)}: {why}", f"write such as {usual}")
             level = Level.ERROR if given or not least else Level.WARNING
-            yield from report(Code.JOB_FIELDS, row, level=level)
+            yield from report(Rule.JOB_FIELDS, row, level=level)
         if job.kind == "Job":
             yield from _failure_policy(job["spec"], job.pods[0])
 
@@ -135,15 +135,15 @@ def ends(manifests: Manifests) -> Iterator[Finding]:
 def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
     rules, names = spec["podFailurePolicy"]["rules"], [e["name"].text for e in pod.containers]
     again = _restarts(spec) if spec["completions"] and not rules else ("Never",)
-    yield from pod.spec["restartPolicy"].must_be(Code.RESTART_POLICY, *again, why=_RESTARTS)
+    yield from pod.spec["restartPolicy"].must_be(Rule.RESTART_POLICY, *again, why=_RESTARTS)
     if again == ("Never",):
         own = {kind: next((e for e in rules if e[kind].raw), rules) for kind in _RULES}
         for kind, rows in _RULES.items():
             if own[kind] is not rules or "pytorch" in names:
-                yield from own[kind].must_hold(Code.JOB_FIELDS, rows, Level.WARNING)
+                yield from own[kind].must_hold(Rule.JOB_FIELDS, rows, Level.WARNING)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
         lost, found = codes and place.text not in names, f"no such container: {_RETRIED}"
-        yield from report(Code.JOB_FIELDS, (lost, place, found, f"name one of {names}"))
+        yield from report(Rule.JOB_FIELDS, (lost, place, found, f"name one of {names}"))
 
 
 @manifest_guard
@@ -158,18 +158,18 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         names = {job.name, f"ranks-of-{job.name}"}
         names |= {v["configMap"]["name"].text for v in pod.spec["volumes"]} - {"ca-bundle"}
         rows = [("app", (app.raw,) if app else (), _UNSEEN)]
-        yield from pod.metadata["labels"].must_hold(Code.POD_LABEL, rows)
+        yield from pod.metadata["labels"].must_hold(Rule.POD_LABEL, rows)
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
-            yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
+            yield from each["metadata"]["labels"].must_hold(Rule.POD_LABEL, rows)
         words, logs = pod.main["command"], f"/[^ ]+/logs/{job.name} [1-9][0-9]*"
         kept = words.texts[:3] == _RECORD and re.fullmatch(logs, " ".join(words.texts[3:5]))
         found = f"not {' '.join(_RECORD)} /shared/logs/JOB DAYS first: nobody learns why it ended"
-        yield from warn(Code.IDLE, (ours and not kept, words, found, "begin the command so"))
+        yield from warn(Rule.IDLE, (ours and not kept, words, found, "begin the command so"))
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
-        yield from warn(Code.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
+        yield from warn(Rule.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
 
 
 def _restarts(policy: Value) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def _restarts(policy: Value) -> tuple[str, ...]:
 def _name(job: Object, suffix: str) -> Iterator[Finding]:
     wrong = not _NAME.fullmatch(job.name) or len(job.name + suffix) > _LONGEST_NAME
     found = f"a pod or Service {job.name}{suffix} has no DNS name: it is refused"
-    yield from report(Code.JOB_NAME, (wrong, job["metadata"]["name"], found, "use a-z and dashes"))
+    yield from report(Rule.JOB_NAME, (wrong, job["metadata"]["name"], found, "use a-z and dashes"))
 
 
 def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
@@ -200,7 +201,7 @@ class Files:
             self._report(Code.FILE_UNREADABLE, path, "not a text in UTF-8", "write it as UTF-8")
             return None
 
-    def _report(self, code: Code, path: Path, found: str, remedy: str = "name others") -> None:
+    def _report(self, code: StrEnum, path: Path, found: str, remedy: str = "name others") -> None:
         self._findings.append(Finding(code, (), found, remedy).at(str(path), 1))
 
     def _add_unreadable(self, error: OSError) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 from megatron_eks.config.codes import Code
@@ -82,13 +83,15 @@ def judged(
     return results
 
 
-def in_aws(code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+def in_aws(
+    code: StrEnum, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+) -> Finding:
     """Return a finding about something in AWS."""
     return Finding(code, path, found, remedy, level, file=AWS)
 
 
 def in_kubernetes(
-    code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+    code: StrEnum, path: Path, found: str, remedy: str, level: Level = Level.ERROR
 ) -> Finding:
     """Return a finding about something in the cluster."""
     return Finding(code, path, found, remedy, level, file=KUBERNETES)

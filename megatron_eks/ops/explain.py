@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.explanations import explanations, removed
 from megatron_eks.ops.output import formatted
 
@@ -28,14 +27,14 @@ _BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"
 def run(code: str, output: str, stdout: TextIO) -> int:
     """Print the meaning of a code; return the exit code."""
     wanted = code.upper() if code.upper().startswith("MEKS-") else f"MEKS-{code}"
-    found = next((each for each in Code if each.value == wanted), None)
-    if found is None and wanted in removed():
+    meaning = explanations().get(wanted)
+    if meaning is None and wanted in removed():
         stdout.write(f"{wanted} was removed, because {removed()[wanted]}\n")
         return _DONE
-    if found is None:
+    if meaning is None:
         sys.stderr.write(f"unknown code {code!r}; docs/rules.md lists all of them\n")
         return _REFUSED
-    rows: dict[str, str] = {"code": found.value, **vars(explanations()[found])}
+    rows: dict[str, str] = {"code": wanted, **vars(meaning)}
     lines = (f"{key:8}{value}" for key, value in rows.items())
     stdout.write(formatted(output, lines, lambda: {**rows}))
     return _DONE
@@ -48,7 +47,7 @@ def rules(text: str) -> str:
     lines: list[str] = []
     part = ""
     for code, meaning in sorted(explanations().items()):
-        number = code.value.removeprefix("MEKS-")
+        number = code.removeprefix("MEKS-")
         if number[:2] != part:
             part = number[:2]
             lines += ["", f"## {_PARTS.get(part, part)}", ""]
@@ -56,7 +55,7 @@ def rules(text: str) -> str:
                 "| code | level | what | why | remedy | source |",
                 "|---|---|---|---|---|---|",
             ]
-        cells = (code.value, meaning.level, meaning.what, meaning.why, meaning.remedy)
+        cells = (code, meaning.level, meaning.what, meaning.why, meaning.remedy)
         lines.append(f"| {' | '.join((*cells, meaning.source))} |")
     return "".join((before, _BEGIN, "\n".join(lines).lstrip("\n"), "\n", _END, after))
 

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from megatron_eks.catalog import pins
-from megatron_eks.config.cluster import ClusterConfig, ExistingLustre
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.config.storage import ExistingLustre
 from megatron_eks.guards.check import check_manifests
 from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.jobs.table import plan_job

@@ -11,8 +11,8 @@ import yaml
 
 from megatron_eks.catalog import pins
 from megatron_eks.charts.platform.init_container import MAX_TRIES, init_container_template
-from megatron_eks.config.codes import Code
 from megatron_eks.guards.check import check_manifests
+from megatron_eks.guards.codes import Rule
 from tests.charts.validation import assert_valid
 from tests.upstream.modules import run_go
 
@@ -53,10 +53,10 @@ def test_the_container_is_valid_and_restricted(container: dict[str, Any]):
     worker["spec"] = {"initContainers": [container], "containers": []}
     assert_valid(worker)
     found = {each.code for each in check_manifests([namespace, worker])}
-    assert Code.POD_ABOVE_NAMESPACE not in found
+    assert Rule.POD_ABOVE_NAMESPACE not in found
     del container["securityContext"]["allowPrivilegeEscalation"]
     found = {each.code for each in check_manifests([namespace, worker])}
-    assert Code.POD_ABOVE_NAMESPACE in found
+    assert Rule.POD_ABOVE_NAMESPACE in found
     assert container["image"] == pins.BUSYBOX_IMAGE
     assert container["securityContext"]["runAsUser"] == _USER
     assert set(container["resources"]) == {"requests", "limits"}

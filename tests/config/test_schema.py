@@ -1,6 +1,7 @@
 """The JSON Schemas and the reference page that editors and people use."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -33,6 +34,19 @@ def test_shipped_files_follow_their_schema(schema, file):
     assert isinstance(value, dict)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**value, "nmae": "x"}, schemas()[schema])
+
+
+def test_the_pages_examples_follow_the_schema():
+    """Every block has one, and an editor marks nothing in it."""
+    page = REFERENCE.read_text()
+    blocks = re.findall(r"^### ([^\n]+)\n((?!### ).*\n)+?```yaml\n([^`]+)```", page, re.MULTILINE)
+    assert len(blocks) == page.count("\n### ")
+    files = {name: json.loads((HERE / f"{name}.json").read_text()) for name in ("cluster", "job")}
+    definitions = files["cluster"]["$defs"] | files["job"]["$defs"]
+    for name, _, text in blocks:
+        block = definitions.get(name, files["cluster"])
+        value = read_mapping(text, name).value
+        jsonschema.validate(value, {**block, "$defs": definitions})
 
 
 def test_texts_of_fields_reach_the_schema():

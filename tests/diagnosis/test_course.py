@@ -2,7 +2,7 @@
 
 import random
 
-from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.diagnosis.signatures import signatures
 from megatron_eks.diagnosis.tally import tally
@@ -23,14 +23,14 @@ def test_another_pods_way_says_nothing() -> None:
     """One pod has its node, and the other waits."""
     of_one = "1m Normal Scheduled pod/x-worker-0 Successfully assigned ml/x-worker-0 to ip-1"
     of_other = "2m Warning FailedScheduling pod/x-worker-1 0/2 nodes are available: 2 tainted"
-    assert diagnose([of_other, of_one]).code is Code.LOG_NOT_SCHEDULED
+    assert diagnose([of_other, of_one]).code is LogCode.NOT_SCHEDULED
 
 
 def test_what_was_tried_again_is_not_the_cause() -> None:
     """A request refused, a way around, and then an error of the program."""
     tried = "Couldn't connect to the Hub: 429 Client Error: Too Many Requests. Will try the cache"
-    assert diagnose([tried, "ValueError: bad"]).code is Code.LOG_EXCEPTION
-    assert diagnose([tried]).code is Code.LOG_HUB_UNREACHABLE
+    assert diagnose([tried, "ValueError: bad"]).code is LogCode.EXCEPTION
+    assert diagnose([tried]).code is LogCode.HUB_UNREACHABLE
 
 
 def test_advice_on_the_same_line_hides_nothing() -> None:
@@ -41,7 +41,7 @@ def test_advice_on_the_same_line_hides_nothing() -> None:
         " use. If reserved but unallocated memory is large try setting expandable_segments"
     )
     found = diagnose([line])
-    assert found.code is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert found.code is LogCode.CUDA_OUT_OF_MEMORY
     assert "Other processes hold 31.9 GiB" in found.cause
     assert "nvidia-smi" in found.remedy[:40]
 
@@ -75,7 +75,7 @@ def test_exception_is_told_with_its_place() -> None:
 def test_bare_assertion_is_told_with_its_line() -> None:
     """Python prints the line of the program above."""
     log = ['  File "/work/x.py", line 3, in build', "    assert num_samples > 0", "AssertionError"]
-    assert diagnose(log).code is Code.LOG_EMPTY_SPLIT
+    assert diagnose(log).code is LogCode.EMPTY_SPLIT
 
 
 def test_vague_line_gives_way_to_the_exact_one_beside_it() -> None:
@@ -84,7 +84,7 @@ def test_vague_line_gives_way_to_the_exact_one_beside_it() -> None:
         "Warning  FailedMount  2s  kubelet  MountVolume.SetUp failed for volume fsx",
         "Output: mount.lustre: mount fs-1@tcp:/abc at /x failed: Invalid argument",
     ]
-    assert diagnose(log).code is Code.LOG_MOUNT_NAME
+    assert diagnose(log).code is LogCode.MOUNT_NAME
 
 
 def test_source_of_a_traceback_is_no_trouble() -> None:
@@ -98,10 +98,10 @@ def test_source_of_a_traceback_is_no_trouble() -> None:
         "ValueError: nothing to load",
     ]
     found = diagnose(log)
-    assert found.code is Code.LOG_EXCEPTION
+    assert found.code is LogCode.EXCEPTION
     assert found.cascades == ()
     deep = ['        File "<string>", line 1', "          import torch", "      CUDA out of memory"]
-    assert diagnose(deep).code is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert diagnose(deep).code is LogCode.CUDA_OUT_OF_MEMORY
 
 
 def test_exception_that_python_throws_away_is_no_trouble() -> None:
@@ -114,14 +114,14 @@ def test_exception_that_python_throws_away_is_no_trouble() -> None:
         "OSError: [Errno 28] No space left on device",
     ]
     assert diagnose(log).code is None
-    assert diagnose([*log, "ValueError: bad"]).code is Code.LOG_EXCEPTION
+    assert diagnose([*log, "ValueError: bad"]).code is LogCode.EXCEPTION
 
 
 def test_error_is_told_with_the_line_after_it() -> None:
     """Some messages begin on a line of their own; the log may also end there."""
     log = ["RuntimeError: ", "Some tensors share memory, this will lead to duplicate memory"]
-    assert diagnose(log).code is Code.LOG_NOT_SERIALISABLE
-    assert diagnose(log[:1]).code is Code.LOG_EXCEPTION
+    assert diagnose(log).code is LogCode.NOT_SERIALISABLE
+    assert diagnose(log[:1]).code is LogCode.EXCEPTION
 
 
 def test_what_prepares_a_run_did_not_end_it() -> None:
@@ -129,8 +129,8 @@ def test_what_prepares_a_run_did_not_end_it() -> None:
     rm = "mkdir: cannot create directory '/opt/logs': Permission denied"
     wait = "[rank1]:[E1120 08:02:11.3 x.cpp:1] Watchdog caught collective operation timeout"
     assert diagnose([rm, wait]).code is None
-    assert diagnose([rm, "ValueError: bad"]).code is Code.LOG_EXCEPTION
-    assert diagnose([rm]).code is Code.LOG_NOT_PERMITTED
+    assert diagnose([rm, "ValueError: bad"]).code is LogCode.EXCEPTION
+    assert diagnose([rm]).code is LogCode.NOT_PERMITTED
 
 
 def test_what_does_not_call_itself_an_error_is_shown_at_last() -> None:
@@ -146,7 +146,7 @@ def test_what_does_not_call_itself_an_error_is_shown_at_last() -> None:
 def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
     """Nothing else is printed, and the run goes on."""
     steps = [f" iteration {n}/ 100 | lm loss: {'NAN' if n > 4 else '2.0'} |" for n in range(9)]
-    assert diagnose(steps).code is Code.LOG_LOSS_NOT_FINITE
+    assert diagnose(steps).code is LogCode.LOSS_NOT_FINITE
 
 
 def test_unknown_error_is_shown_and_not_blamed() -> None:
@@ -194,13 +194,13 @@ EFA_SILENT = (
 def test_peer_that_does_not_answer_had_ended_before() -> None:
     """A rank that fails of itself leaves the others with errors of the network."""
     network = {
-        Code.LOG_UNREACHABLE_PEER: EFA_SILENT.format(1, 3),
-        Code.LOG_PEER_REFUSED: "[rank1]: 2026-11-20 08:03:00 NCCL WARN connect: No route to host",
-        Code.LOG_MEETING_TIMED_OUT: "[rank1]: 2026-11-20 08:03:00 Connection refused",
+        LogCode.UNREACHABLE_PEER: EFA_SILENT.format(1, 3),
+        LogCode.PEER_REFUSED: "[rank1]: 2026-11-20 08:03:00 NCCL WARN connect: No route to host",
+        LogCode.MEETING_TIMED_OUT: "[rank1]: 2026-11-20 08:03:00 Connection refused",
     }
     ends = {
-        Code.LOG_EXCEPTION: "[rank3]: 2026-11-20 08:01:00 ValueError: no such shard",
-        Code.LOG_KILLED: "[rank3]: 2026-11-20 08:01:00 failed (exitcode: -9) pid 77",
+        LogCode.EXCEPTION: "[rank3]: 2026-11-20 08:01:00 ValueError: no such shard",
+        LogCode.KILLED: "[rank3]: 2026-11-20 08:01:00 failed (exitcode: -9) pid 77",
     }
     for echo, line in network.items():
         assert diagnose([line]).code is echo
@@ -213,9 +213,9 @@ def test_peer_that_does_not_answer_had_ended_before() -> None:
 def test_network_that_fails_first_is_the_cause() -> None:
     """What ranks say of themselves after it followed; so does what the same rank says."""
     later = "[rank3]: 2026-11-20 08:04:00 ValueError: no such shard"
-    assert diagnose([later, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
+    assert diagnose([later, EFA_SILENT.format(1, 3)]).code is LogCode.UNREACHABLE_PEER
     same = "[rank1]: 2026-11-20 08:01:00 ValueError: no such shard"
-    assert diagnose([same, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
+    assert diagnose([same, EFA_SILENT.format(1, 3)]).code is LogCode.UNREACHABLE_PEER
 
 
 def test_end_that_was_outlived_left_no_echo() -> None:
@@ -225,7 +225,7 @@ def test_end_that_was_outlived_left_no_echo() -> None:
         for each in (1, 2, 3)
     ]
     early = "[rank3]: 2026-11-20 08:01:00 ValueError: no such shard"
-    assert diagnose([early, *steps, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
+    assert diagnose([early, *steps, EFA_SILENT.format(1, 3)]).code is LogCode.UNREACHABLE_PEER
 
 
 def test_what_a_terminated_process_threw_is_what_counts() -> None:
@@ -233,8 +233,8 @@ def test_what_a_terminated_process_threw_is_what_counts() -> None:
     thrown = "terminate called after throwing an instance of 'std::runtime_error'"
     said = "  what():  [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=18)"
     assert diagnose([thrown, said]).code is None
-    assert diagnose([thrown, "  what():  bad size"]).code is Code.LOG_EXCEPTION
-    assert diagnose([thrown]).code is Code.LOG_EXCEPTION
+    assert diagnose([thrown, "  what():  bad size"]).code is LogCode.EXCEPTION
+    assert diagnose([thrown]).code is LogCode.EXCEPTION
 
 
 def test_a_stall_while_fused_kernels_are_built_says_so() -> None:
@@ -250,7 +250,7 @@ def test_torch_warns_of_a_driver_that_does_not_start_cuda() -> None:
     """Its warnings say nothing else that ends a run; this one is all that there is."""
     warned = "cuda/__init__.py:129: UserWarning: CUDA initialization: Unexpected error from"
     found = diagnose([f"{warned} cudaGetDeviceCount(). Error 802: system not yet initialized"])
-    assert found.code is Code.LOG_FABRIC_NOT_READY
+    assert found.code is LogCode.FABRIC_NOT_READY
     assert diagnose(["x.py:1: UserWarning: Error 802: system not yet initialized"]).code is None
 
 
@@ -259,7 +259,7 @@ def test_a_norm_that_is_no_number_is_no_progress() -> None:
     line = (
         " iteration {}/ 1000 | consumed samples: 10 | grad norm: {} | number of nan iterations: 0 |"
     )
-    assert diagnose([line.format(10, "nan")]).code is Code.LOG_LOSS_NOT_FINITE
+    assert diagnose([line.format(10, "nan")]).code is LogCode.LOSS_NOT_FINITE
     assert diagnose([line.format(10, "inf")]).code is None
 
 
@@ -267,7 +267,7 @@ def test_an_error_follows_from_what_the_program_said_of_its_input() -> None:
     """A plain message some lines above is told first."""
     said = "error: corpus shard 17 is missing in /shared/data/c4"
     found = diagnose([said, "Traceback (most recent call last):", "TypeError: bad operand"])
-    assert found.code is Code.LOG_EXCEPTION
+    assert found.code is LogCode.EXCEPTION
     assert said in found.cause
     assert found.remedy.startswith("Mend what it said first")
 
@@ -277,5 +277,5 @@ def test_sockets_are_the_likely_cause_where_ranks_only_waited() -> None:
     sockets = "p5-1:77:120 [0] NCCL INFO Using network Socket"
     waited = "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
     found = diagnose([sockets, waited])
-    assert (found.code, found.certain) == (Code.LOG_TCP_INSTEAD_OF_EFA, False)
+    assert (found.code, found.certain) == (LogCode.TCP_INSTEAD_OF_EFA, False)
     assert diagnose([sockets, " iteration 7/ 90 | lm loss: 2 |", waited]).code is None

@@ -2,8 +2,8 @@
 
 import pytest
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.explanations import explanations
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.diagnosis.signatures import Tier, signatures
 from tests.diagnosis.known import EXCERPTS
@@ -15,7 +15,7 @@ TIMEOUT = (
 OUT_OF_MEMORY = "[rank7]: torch.OutOfMemoryError: CUDA out of memory."
 
 
-def code_of(*lines: str) -> Code | None:
+def code_of(*lines: str) -> LogCode | None:
     """Return the code of what is blamed."""
     return diagnose(lines).code
 
@@ -34,7 +34,7 @@ def step(number: int) -> str:
 def test_excerpt_is_explained(excerpt: dict[str, str]) -> None:
     """Each known trouble is told from the others, with its cascades around it."""
     found = diagnose(excerpt["log"].splitlines())
-    wanted = Code[f"LOG_{excerpt['code'].partition('.')[0]}"]
+    wanted = LogCode[excerpt["code"].partition(".")[0]]
     forms = {each.name: each for each in signatures()}
     if forms[excerpt["code"]].tier is Tier.CONSEQUENCE:
         assert (found.code, [each.code for each in found.cascades]) == (None, [wanted])
@@ -48,9 +48,7 @@ def test_every_trouble_has_an_excerpt() -> None:
     """And every code of logs has a signature."""
     assert len({each.name for each in signatures()}) == len(signatures())
     assert {each["code"] for each in EXCERPTS.values()} == {each.name for each in signatures()}
-    assert {each.code for each in signatures()} == {
-        code for code in Code if code.name.startswith("LOG_")
-    }
+    assert {each.code for each in signatures()} == set(LogCode)
 
 
 def test_cause_stands_before_and_after_its_cascades() -> None:
@@ -58,9 +56,9 @@ def test_cause_stands_before_and_after_its_cascades() -> None:
     cascades = [timeout(rank) for rank in range(7)]
     for log in ([OUT_OF_MEMORY, *cascades], [*cascades, OUT_OF_MEMORY]):
         found = diagnose(log)
-        assert (found.code, found.rank) == (Code.LOG_CUDA_OUT_OF_MEMORY, 7)
+        assert (found.code, found.rank) == (LogCode.CUDA_OUT_OF_MEMORY, 7)
         assert [(each.code, each.lines) for each in found.cascades] == [
-            (Code.LOG_COLLECTIVE_TIMED_OUT, 7)
+            (LogCode.COLLECTIVE_TIMED_OUT, 7)
         ]
 
 
@@ -68,26 +66,26 @@ def test_of_two_causes_the_first_in_time_is_named() -> None:
     """Whichever stands first in the file."""
     late = "[rank0]: 2026-11-20 08:05:00 OSError: [Errno 28] No space left on device"
     early = "[rank1]: 2026-11-20 08:01:00 RuntimeError: CUDA out of memory"
-    assert code_of(late, early) is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert code_of(late, early) is LogCode.CUDA_OUT_OF_MEMORY
 
 
 def test_survived_failure_is_not_the_cause() -> None:
     """Training went on after it, so it did not end the run."""
     log = [OUT_OF_MEMORY, step(1), step(2), step(3), "OSError: [Errno 28] No space left on device"]
-    assert code_of(*log) is Code.LOG_DISK_FULL
+    assert code_of(*log) is LogCode.DISK_FULL
     assert diagnose(log).last_step == 3
 
 
 def test_one_more_step_of_another_rank_is_no_survival() -> None:
     """A rank may report the step that all had done when one failed."""
-    assert code_of(step(1), OUT_OF_MEMORY, step(2), timeout(0)) is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert code_of(step(1), OUT_OF_MEMORY, step(2), timeout(0)) is LogCode.CUDA_OUT_OF_MEMORY
 
 
 def test_what_held_the_pod_up_is_not_what_ended_it() -> None:
     """Scheduling took a while, and then the program failed."""
     waited = "[1] event FailedScheduling: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
-    assert code_of(waited, "ValueError: bad") is Code.LOG_EXCEPTION
-    assert code_of(waited) is Code.LOG_NOT_SCHEDULED
+    assert code_of(waited, "ValueError: bad") is LogCode.EXCEPTION
+    assert code_of(waited) is LogCode.NOT_SCHEDULED
 
 
 def laggards(*lines: str) -> str:
@@ -111,7 +109,7 @@ def test_rank_that_called_something_else_is_named() -> None:
     """Ranks that wait in different collectives wait for ever."""
     log = [timeout(0), timeout(1), timeout(2, kind="BROADCAST")]
     assert "at collective 77 ranks 0, 1 ALLREDUCE, rank 2 BROADCAST." in laggards(*log)
-    assert code_of(*log) is Code.LOG_RANKS_DISAGREE
+    assert code_of(*log) is LogCode.RANKS_DISAGREE
 
 
 def test_what_was_done_before_the_wait_is_told() -> None:
@@ -133,7 +131,7 @@ def test_silent_rank_is_named() -> None:
 
 def test_no_rank_is_blamed_without_a_reason() -> None:
     """All timed out in the same collective, so nothing more is known."""
-    what = explanations()[Code.LOG_COLLECTIVE_TIMED_OUT].what
+    what = explanations()[LogCode.COLLECTIVE_TIMED_OUT].what
     assert laggards(timeout(0), timeout(1)).endswith(what[1:])
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -48,30 +48,30 @@ def test_a_run_that_went_on_was_not_ended(line: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
-        ([OUT_OF_MEMORY, step(400)], Code.LOG_CUDA_OUT_OF_MEMORY),
-        ([step(399), step(400), OUT_OF_MEMORY], Code.LOG_CUDA_OUT_OF_MEMORY),
+        ([OUT_OF_MEMORY, step(400)], LogCode.CUDA_OUT_OF_MEMORY),
+        ([step(399), step(400), OUT_OF_MEMORY], LogCode.CUDA_OUT_OF_MEMORY),
         # Megatron evaluates and saves after it says so.
-        ([step(400), DONE, "OSError: [Errno 28] No space left on device"], Code.LOG_DISK_FULL),
-        ([step(400), DONE, "ValueError: bad"], Code.LOG_EXCEPTION),
+        ([step(400), DONE, "OSError: [Errno 28] No space left on device"], LogCode.DISK_FULL),
+        ([step(400), DONE, "ValueError: bad"], LogCode.EXCEPTION),
         # Another start, and its end.
         (
             [SAVED, DONE, " iteration 401/ 800 | lm loss: 2 |", OUT_OF_MEMORY],
-            Code.LOG_CUDA_OUT_OF_MEMORY,
+            LogCode.CUDA_OUT_OF_MEMORY,
         ),
         # Clocks that differ: the order of the lines is true.
         (
             [*map(step, (397, 398, 399)), f"2026-11-20 10:00:30 [rank3]: {OUT_OF_MEMORY}"],
-            Code.LOG_CUDA_OUT_OF_MEMORY,
+            LogCode.CUDA_OUT_OF_MEMORY,
         ),
         # Logs of ranks one after the other: nothing tells that the steps came later.
         (
             ["[0] [W1120 08:00:00.0 x.cpp:1] hello", f"[0] {OUT_OF_MEMORY}"]
             + [f"[7] {step(number)}" for number in (398, 399, 400)],
-            Code.LOG_CUDA_OUT_OF_MEMORY,
+            LogCode.CUDA_OUT_OF_MEMORY,
         ),
     ],
 )
-def test_what_ended_a_run_is_not_cleared(lines: list[str], code: Code) -> None:
+def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> None:
     """By an end or by steps of another time."""
     found = diagnose(lines)
     assert (found.code, found.ended_well) == (code, False)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -62,12 +62,12 @@ def test_prefixes_are_taken_off(line: str, rank: int | None, error: str) -> None
 def test_records_are_unwrapped(record: dict[str, object]) -> None:
     """CloudWatch's and Docker's, one in the other, and with several lines in one."""
     found = diagnose([json.dumps(record)])
-    assert (found.code, found.rank) == (Code.LOG_CUDA_OUT_OF_MEMORY, 3)
+    assert (found.code, found.rank) == (LogCode.CUDA_OUT_OF_MEMORY, 3)
 
 
 def test_broken_record_is_a_line() -> None:
     """Cut off, and not JSON any more."""
-    assert diagnose(['{"log": "CUDA out of memory']).code is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert diagnose(['{"log": "CUDA out of memory']).code is LogCode.CUDA_OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_broken_record_is_a_line() -> None:
 def test_times_are_compared_in_one_zone(first: str, later: str) -> None:
     """Whichever stands first in the file."""
     early, late = f"[rank1]: {first} {OUT_OF_MEMORY}", f"[rank0]: {later} {DISK}"
-    assert diagnose([late, early]).code is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert diagnose([late, early]).code is LogCode.CUDA_OUT_OF_MEMORY
 
 
 def test_local_times_are_shifted_as_a_line_with_both_tells() -> None:
@@ -90,7 +90,7 @@ def test_local_times_are_shifted_as_a_line_with_both_tells() -> None:
     both = "2026-11-22T10:00:00Z [I1122 19:00:00.000000 x.cpp:1] start"
     early = f"2026-11-22T10:01:00Z {OUT_OF_MEMORY}"
     late = f"[E1122 19:02:00.000000 x.cpp:1] {DISK}"
-    assert diagnose([both, late, early]).code is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert diagnose([both, late, early]).code is LogCode.CUDA_OUT_OF_MEMORY
 
 
 def test_clocks_a_little_apart_do_not_matter() -> None:
@@ -100,4 +100,4 @@ def test_clocks_a_little_apart_do_not_matter() -> None:
         f"[rank2]: 2026-11-22 10:00:00 {OUT_OF_MEMORY}",
     ]
     found = diagnose(log)
-    assert (found.code, found.rank) == (Code.LOG_CUDA_OUT_OF_MEMORY, 2)
+    assert (found.code, found.rank) == (LogCode.CUDA_OUT_OF_MEMORY, 2)

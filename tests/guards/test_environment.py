@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
-from megatron_eks.config.codes import Code
+from megatron_eks.guards.codes import Rule
 from megatron_eks.project import ROOT
 from tests.guards.slips import ABSENT, in_manifest
 
@@ -100,12 +100,12 @@ def test_words_about_secrets_are_right():
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        (_FETCH, f"{_BOX} command 7", "megatron_eks.programs.fetsh", Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} command 6", "-u", Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} command 5", "torchrun", Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} args", lambda old: [old[0], *old], Code.TRAINING_FLAG),
-        (_FETCH, f"{_BOX} args", ABSENT, Code.TRAINING_FLAG),
-        (_CONFIG, "data", {"train.json": "{}"}, Code.MISSING_OBJECT),
+        (_FETCH, f"{_BOX} command 7", "megatron_eks.programs.fetsh", Rule.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 6", "-u", Rule.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} command 5", "torchrun", Rule.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} args", lambda old: [old[0], *old], Rule.TRAINING_FLAG),
+        (_FETCH, f"{_BOX} args", ABSENT, Rule.TRAINING_FLAG),
+        (_CONFIG, "data", {"train.json": "{}"}, Rule.MISSING_OBJECT),
     ],
 )
 def test_a_wrong_argument_is_reported(name, path, value, code):

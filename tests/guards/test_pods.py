@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.config.codes import Code
+from megatron_eks.guards.codes import Rule
 from tests.guards.slips import ABSENT, in_manifest
 
 _JOB = "PyTorchJob/megatron-cpt-techpulse"
@@ -71,9 +71,9 @@ def test_right_variations(place, value):
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        (_QUOTA, "spec hard", lambda old: {**old, "requests.nvidia.com/gpu": 7}, Code.ABOVE_QUOTA),
-        (_QUOTA, "spec hard requests.nvidia.com/gpu", 15, Code.ABOVE_QUOTA),
-        (_QUOTA, "spec hard requests.vpc.amazonaws.com/efa", 4, Code.ABOVE_QUOTA),
+        (_QUOTA, "spec hard", lambda old: {**old, "requests.nvidia.com/gpu": 7}, Rule.ABOVE_QUOTA),
+        (_QUOTA, "spec hard requests.nvidia.com/gpu", 15, Rule.ABOVE_QUOTA),
+        (_QUOTA, "spec hard requests.vpc.amazonaws.com/efa", 4, Rule.ABOVE_QUOTA),
     ],
 )
 def test_a_wrong_quota_is_reported(name, path, value, code):

@@ -3,6 +3,7 @@
 import pytest
 
 from megatron_eks.config.codes import Code
+from megatron_eks.guards.codes import Rule
 from tests.guards.slips import ABSENT, in_manifest, without
 
 _FETCH = "Job/fetch-tokenizer"
@@ -21,21 +22,21 @@ _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        (_FETCH, f"{_POD} serviceAccountName", "job", Code.MISSING_OBJECT),
-        (_FETCH, f"{_POD} priorityClassName", "training", Code.MISSING_OBJECT),
-        ("ConfigMap/ddp-llama-3-2-1b-5fb41d77", "metadata name", "ddp", Code.MISSING_OBJECT),
-        ("ConfigMap/dcgm-exporter", "data", ABSENT, Code.MONITOR),
-        (_FETCH, "metadata namespace", "megatron-workshp", Code.MISSING_OBJECT),
-        (_FETCH, "metadata namespace", ABSENT, Code.MISSING_OBJECT),
-        (_FETCH, f"{_POD} tolerations", lambda old: [*old, old[0]], Code.DUPLICATE_IN_POD),
-        ("ServiceAccount/jobs", "automountServiceAccountToken", True, Code.NEEDLESS_PRIVILEGE),
-        ("DaemonSet/dcgm-exporter", "spec selector matchLabels", {"a": "b"}, Code.SELECTOR),
-        ("Service/dcgm-exporter", _SELECTOR, "dcgm", Code.SELECTOR),
-        ("Service/dcgm-exporter", "spec ports 0 targetPort", "http", Code.SERVICE),
+        (_FETCH, f"{_POD} serviceAccountName", "job", Rule.MISSING_OBJECT),
+        (_FETCH, f"{_POD} priorityClassName", "training", Rule.MISSING_OBJECT),
+        ("ConfigMap/ddp-llama-3-2-1b-5fb41d77", "metadata name", "ddp", Rule.MISSING_OBJECT),
+        ("ConfigMap/dcgm-exporter", "data", ABSENT, Rule.MONITOR),
+        (_FETCH, "metadata namespace", "megatron-workshp", Rule.MISSING_OBJECT),
+        (_FETCH, "metadata namespace", ABSENT, Rule.MISSING_OBJECT),
+        (_FETCH, f"{_POD} tolerations", lambda old: [*old, old[0]], Rule.DUPLICATE_IN_POD),
+        ("ServiceAccount/jobs", "automountServiceAccountToken", True, Rule.NEEDLESS_PRIVILEGE),
+        ("DaemonSet/dcgm-exporter", "spec selector matchLabels", {"a": "b"}, Rule.SELECTOR),
+        ("Service/dcgm-exporter", _SELECTOR, "dcgm", Rule.SELECTOR),
+        ("Service/dcgm-exporter", "spec ports 0 targetPort", "http", Rule.SERVICE),
         (_FETCH, _CLUSTER, "other", Code.OWNED_BY_ANOTHER),
         ("Namespace/megatron-system", _CLUSTER, ABSENT, Code.OWNED_BY_ANOTHER),
-        (_NAMESPACE, f"{_LABEL}/enforce", "baseline", Code.NAMESPACE_LEVEL),
-        (_NAMESPACE, f"{_LABEL}/warn", "privileged", Code.NAMESPACE_LEVEL),
+        (_NAMESPACE, f"{_LABEL}/enforce", "baseline", Rule.NAMESPACE_LEVEL),
+        (_NAMESPACE, f"{_LABEL}/warn", "privileged", Rule.NAMESPACE_LEVEL),
     ],
 )
 def test_a_name_that_leads_nowhere_is_reported(name, path, value, code):
@@ -45,7 +46,7 @@ def test_a_name_that_leads_nowhere_is_reported(name, path, value, code):
 
 def test_an_account_that_is_gone_is_missed():
     """No pod of a job is made without it."""
-    assert Code.MISSING_OBJECT.name in without("ServiceAccount/jobs")
+    assert Rule.MISSING_OBJECT.name in without("ServiceAccount/jobs")
 
 
 def test_other_names_are_right():
@@ -57,23 +58,23 @@ def test_other_names_are_right():
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        ("NetworkPolicy/default-deny", "spec policyTypes", ["Ingress"], Code.POLICY_MEANING),
-        (_DNS, _PORT, 54, Code.RANKS_CUT_OFF),
-        (_DNS, "spec egress 0 ports", lambda old: old[:1], Code.RANKS_CUT_OFF),
-        (_DNS, f"{_TO} podSelector", ABSENT, Code.RANKS_CUT_OFF),
-        (_HTTPS, _PORT, 80, Code.RANKS_CUT_OFF),
-        (_HTTPS, f"{_TO} ipBlock except", ABSENT, Code.POLICY_MEANING),
-        (_HTTPS, "spec policyTypes", ["Ingress"], Code.POLICY_MEANING),
-        (_IDENTITY, "spec egress 0 to", ABSENT, Code.POLICY_MEANING),
-        (_IDENTITY, f"{_TO} ipBlock cidr", "169.254.170.2/32", Code.RANKS_CUT_OFF),
-        (_RANKS, "spec egress", ABSENT, Code.RANKS_CUT_OFF),
-        (_RANKS, "spec ingress 0 from 0 podSelector matchLabels", {"a": "b"}, Code.RANKS_CUT_OFF),
-        (_RANKS, "spec podSelector matchLabels", {"app": "other"}, Code.RANKS_CUT_OFF),
-        (_RANKS, "spec ingress 0 ports", lambda _: _ONE_PORT, Code.RANKS_CUT_OFF),
-        (_OPERATOR, "spec ingress 0 ports 0 port", 443, Code.RANKS_CUT_OFF),
-        (_OPERATOR, _PORT, 6443, Code.RANKS_CUT_OFF),
-        ("NetworkPolicy/job-records", _PORT, 6443, Code.RANKS_CUT_OFF),
-        (_OPERATOR, "spec egress", lambda old: old[:1], Code.RANKS_CUT_OFF),
+        ("NetworkPolicy/default-deny", "spec policyTypes", ["Ingress"], Rule.POLICY_MEANING),
+        (_DNS, _PORT, 54, Rule.RANKS_CUT_OFF),
+        (_DNS, "spec egress 0 ports", lambda old: old[:1], Rule.RANKS_CUT_OFF),
+        (_DNS, f"{_TO} podSelector", ABSENT, Rule.RANKS_CUT_OFF),
+        (_HTTPS, _PORT, 80, Rule.RANKS_CUT_OFF),
+        (_HTTPS, f"{_TO} ipBlock except", ABSENT, Rule.POLICY_MEANING),
+        (_HTTPS, "spec policyTypes", ["Ingress"], Rule.POLICY_MEANING),
+        (_IDENTITY, "spec egress 0 to", ABSENT, Rule.POLICY_MEANING),
+        (_IDENTITY, f"{_TO} ipBlock cidr", "169.254.170.2/32", Rule.RANKS_CUT_OFF),
+        (_RANKS, "spec egress", ABSENT, Rule.RANKS_CUT_OFF),
+        (_RANKS, "spec ingress 0 from 0 podSelector matchLabels", {"a": "b"}, Rule.RANKS_CUT_OFF),
+        (_RANKS, "spec podSelector matchLabels", {"app": "other"}, Rule.RANKS_CUT_OFF),
+        (_RANKS, "spec ingress 0 ports", lambda _: _ONE_PORT, Rule.RANKS_CUT_OFF),
+        (_OPERATOR, "spec ingress 0 ports 0 port", 443, Rule.RANKS_CUT_OFF),
+        (_OPERATOR, _PORT, 6443, Rule.RANKS_CUT_OFF),
+        ("NetworkPolicy/job-records", _PORT, 6443, Rule.RANKS_CUT_OFF),
+        (_OPERATOR, "spec egress", lambda old: old[:1], Rule.RANKS_CUT_OFF),
     ],
 )
 def test_a_wrong_policy_is_reported(name, path, value, code):
@@ -84,7 +85,7 @@ def test_a_wrong_policy_is_reported(name, path, value, code):
 @pytest.mark.parametrize("name", [_DNS, _IDENTITY, _HTTPS, _RANKS])
 def test_a_policy_that_is_gone_is_missed(name):
     """Each of the ways is needed."""
-    assert without(name) == {Code.RANKS_CUT_OFF.name}
+    assert without(name) == {Rule.RANKS_CUT_OFF.name}
 
 
 def test_another_way_out_is_right():
@@ -99,7 +100,7 @@ def test_another_way_out_is_right():
     [
         ({"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}, set()),
         ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, set()),
-        ({}, {Code.POLICY_MEANING.name}),
+        ({}, {Rule.POLICY_MEANING.name}),
     ],
 )
 def test_a_namespace_is_named_by_its_labels(namespaces, codes):

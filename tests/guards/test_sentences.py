@@ -9,6 +9,7 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
+from megatron_eks.guards.codes import Rule
 from tests.guards import slips
 
 pytestmark = pytest.mark.sweep
@@ -27,7 +28,7 @@ def test_sentences(snapshot, monkeypatch):
     for test, row in _rows():
         listed = (each if isinstance(each, set) else [each] for each in row)
         words = {word for each in listed for word in each if isinstance(word, str)}
-        codes = {each for each in Code if words & {each, each.name}}
+        codes = {each for each in (*Code, *Rule) if words & {each, each.name}}
         if codes - told.keys():
             test(*row)
     assert "\n".join(told[code] for code in sorted(told)) == snapshot

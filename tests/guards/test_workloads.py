@@ -3,6 +3,7 @@
 import pytest
 
 from megatron_eks.config.codes import Code
+from megatron_eks.guards.codes import Rule
 from tests.guards.slips import ABSENT, in_manifest
 
 _JOB = "PyTorchJob/megatron-gpt-7b"
@@ -18,31 +19,31 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
 @pytest.mark.parametrize(
     ("name", "path", "value", "code"),
     [
-        (_JOB, "apiVersion", "kubeflow.org/v2", Code.API_VERSION),
-        (_JOB, f"{_ROLES} Master", ABSENT, Code.MASTER_REPLICAS),
-        (_JOB, f"{_ROLES} Worker", ABSENT, Code.MASTER_REPLICAS),
-        (_JOB, f"{_ROLES} Worker replicas", 0, Code.MASTER_REPLICAS),
-        (_JOB, f"{_ROLES} Worker restartPolicy", "Never", Code.RESTART_POLICY),
-        (_JOB, "spec nprocPerNode", 8, Code.PROCESSES_PER_NODE),
-        (_JOB, "spec runPolicy cleanPodPolicy", "None", Code.CLEAN_POD_POLICY),
-        (_JOB, "spec runPolicy ttlSecondsAfterFinished", ABSENT, Code.JOB_FIELDS),
-        (_JOB, "metadata name", "a" * 60, Code.JOB_NAME),
-        (_JOB, f"{_BOX} name", "megatron", Code.CONTAINER_NAME),
-        (_JOB, f"{_BOX} env 0 value", "8", Code.REPLICAS_DIFFER),
-        (_JOB, _COMMAND, "--nnodes=1", Code.RENDEZVOUS_FLAG),
-        (_JOB, "metadata labels megatron-eks/job", "other", Code.POD_LABEL),
-        (_DDP, "spec parallelism", 1, Code.JOB_FIELDS),
-        (_DDP, "spec template spec subdomain", ABSENT, Code.SERVICE),
-        (_DDP, "spec template spec containers 0 command 6", "-nnodes=3", Code.RENDEZVOUS_FLAG),
-        (_SERVICE, "spec clusterIP", "10.0.0.1", Code.SERVICE),
-        (_SERVICE, "spec publishNotReadyAddresses", ABSENT, Code.RANKS_WAIT),
-        (_FETCH, "spec template spec restartPolicy", "OnFailure", Code.RESTART_POLICY),
-        (_FETCH, "spec template spec initContainers", ABSENT, Code.JOB_FIELDS),
-        (_FETCH, "spec template spec containers 0 command 4", "0", Code.IDLE),
-        (_DDP, "spec template spec containers 0 command 3", "/shared/logs/other", Code.IDLE),
-        (_FETCH, "spec podFailurePolicy", ABSENT, Code.JOB_FIELDS),
+        (_JOB, "apiVersion", "kubeflow.org/v2", Rule.API_VERSION),
+        (_JOB, f"{_ROLES} Master", ABSENT, Rule.MASTER_REPLICAS),
+        (_JOB, f"{_ROLES} Worker", ABSENT, Rule.MASTER_REPLICAS),
+        (_JOB, f"{_ROLES} Worker replicas", 0, Rule.MASTER_REPLICAS),
+        (_JOB, f"{_ROLES} Worker restartPolicy", "Never", Rule.RESTART_POLICY),
+        (_JOB, "spec nprocPerNode", 8, Rule.PROCESSES_PER_NODE),
+        (_JOB, "spec runPolicy cleanPodPolicy", "None", Rule.CLEAN_POD_POLICY),
+        (_JOB, "spec runPolicy ttlSecondsAfterFinished", ABSENT, Rule.JOB_FIELDS),
+        (_JOB, "metadata name", "a" * 60, Rule.JOB_NAME),
+        (_JOB, f"{_BOX} name", "megatron", Rule.CONTAINER_NAME),
+        (_JOB, f"{_BOX} env 0 value", "8", Rule.REPLICAS_DIFFER),
+        (_JOB, _COMMAND, "--nnodes=1", Rule.RENDEZVOUS_FLAG),
+        (_JOB, "metadata labels megatron-eks/job", "other", Rule.POD_LABEL),
+        (_DDP, "spec parallelism", 1, Rule.JOB_FIELDS),
+        (_DDP, "spec template spec subdomain", ABSENT, Rule.SERVICE),
+        (_DDP, "spec template spec containers 0 command 6", "-nnodes=3", Rule.RENDEZVOUS_FLAG),
+        (_SERVICE, "spec clusterIP", "10.0.0.1", Rule.SERVICE),
+        (_SERVICE, "spec publishNotReadyAddresses", ABSENT, Rule.RANKS_WAIT),
+        (_FETCH, "spec template spec restartPolicy", "OnFailure", Rule.RESTART_POLICY),
+        (_FETCH, "spec template spec initContainers", ABSENT, Rule.JOB_FIELDS),
+        (_FETCH, "spec template spec containers 0 command 4", "0", Rule.IDLE),
+        (_DDP, "spec template spec containers 0 command 3", "/shared/logs/other", Rule.IDLE),
+        (_FETCH, "spec podFailurePolicy", ABSENT, Rule.JOB_FIELDS),
         (_FETCH, _PREVIEW, ABSENT, Code.PREVIEW_REFUSED),
-        ("Job/efa-check-p4d", "spec activeDeadlineSeconds", ABSENT, Code.JOB_FIELDS),
+        ("Job/efa-check-p4d", "spec activeDeadlineSeconds", ABSENT, Rule.JOB_FIELDS),
     ],
 )
 def test_a_wrong_job_is_reported(name, path, value, code):

@@ -14,7 +14,9 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.explanations import explanations
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
+from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.build_causes import cause_of
 from megatron_eks.ops.aws.preflight import checks as aws_checks
@@ -40,12 +42,12 @@ _DIGEST = f"r/megatron@sha256:{'a' * 64}"
 PLAN = load_project(ROOT / "cluster.yaml", date(2026, 11, 22)).cluster
 
 
-def codes(findings: Iterable[Finding]) -> set[Code]:
+def codes(findings: Iterable[Finding]) -> set[str]:
     """Return the codes of findings."""
     return {finding.code for finding in findings}
 
 
-def job_file(old: str, new: str, name: str = _JOB) -> set[Code]:
+def job_file(old: str, new: str, name: str = _JOB) -> set[str]:
     """Check a shipped job file with one change."""
     text = (ROOT / "jobs" / f"{name}.yaml").read_text()
     assert old in text
@@ -56,30 +58,30 @@ def job_file(old: str, new: str, name: str = _JOB) -> set[Code]:
     return codes([*found, *(check_job(job, cluster) if job is not None else ())])
 
 
-def variable(assignment: str) -> set[Code]:
+def variable(assignment: str) -> set[str]:
     """Check the job file with a variable in its environment."""
     return job_file(
         "\nmodel: llama-3.1-8b", f"\nruntime: {{env: {{{assignment}}}}}\nmodel: llama-3.1-8b"
     )
 
 
-def manifest(path: str, value: object) -> set[Code]:
+def manifest(path: str, value: object) -> set[str]:
     """Check the shipped job's manifest with one change in the pods of all ranks."""
-    return {Code[name] for name in slips.in_ranks(_JOB, path, value)}
+    return {Rule[name] for name in slips.in_ranks(_JOB, path, value)}
 
 
-def template(resource: str, path: str, value: object) -> set[Code]:
+def template(resource: str, path: str, value: object) -> set[str]:
     """Check the default cluster's templates with one change."""
-    return {Code[name] for name in slips.in_template(resource, path, value)}
+    return {Rule[name] for name in slips.in_template(resource, path, value)}
 
 
-def cluster(**read: Any) -> set[Code]:
+def cluster(**read: Any) -> set[str]:
     """Judge what was read of a cluster."""
     results = kube_checks.results(Live(PLAN, is_local=False, **read))
     return codes(finding for result in results for finding in result.findings)
 
 
-def node(**devices: int) -> set[Code]:
+def node(**devices: int) -> set[str]:
     """Judge a node of the pool that offers this."""
     offered = {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 4} | {
         f"{'nvidia.com' if name == 'gpu' else 'vpc.amazonaws.com'}/{name}": number
@@ -98,7 +100,7 @@ def node(**devices: int) -> set[Code]:
     return cluster(nodes=[room])
 
 
-def account(tmp_path: Any, **facts: Any) -> set[Code]:
+def account(tmp_path: Any, **facts: Any) -> set[str]:
     """Judge what was read of an account."""
     found = subjects.project(tmp_path)
     subject = subjects.subject(found, outputs=subjects.deployed(found), **facts)
@@ -112,12 +114,12 @@ def file_system(state: str) -> dict[str, FileSystem]:
     return {"fs-1": FileSystem("fs-1", state, "", "LUSTRE", 1200, *names, (), ())}
 
 
-def ended(log: str, phase: str = "Failed", mark: float | None = None) -> set[Code]:
+def ended(log: str, phase: str = "Failed", mark: float | None = None) -> set[str]:
     """Judge the end of a check on the hardware."""
     return codes(verdict(Ended("check-p4d", phase, "", log), mark).findings)
 
 
-def checklist(log: str) -> set[Code]:
+def checklist(log: str) -> set[str]:
     """Judge a running job by its log."""
     devices = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4"}
     container = {"image": _DIGEST, "resources": {"limits": devices}, "command": ["torchrun"]}
@@ -127,7 +129,7 @@ def checklist(log: str) -> set[Code]:
     return codes(finding for result in results for finding in result.findings)
 
 
-def refused(call: Callable[[], object]) -> set[Code]:
+def refused(call: Callable[[], object]) -> set[str]:
     """Return the code that a command ends with."""
     with pytest.raises(Failure) as raised:
         call()
@@ -148,7 +150,7 @@ _BENCH = (
 _EFA = "vpc.amazonaws.com/efa"
 
 # How each check is brought to find its trouble. Logs are in the rows themselves.
-PROOFS: dict[str, Callable[[Any], set[Code]]] = {
+PROOFS: dict[str, Callable[[Any], set[str]]] = {
     "MEKS-0309": lambda _: job_file("global_batch_size: 512", "global_batch_size: 510"),
     "MEKS-0311": lambda _: job_file("tensor: 4", "tensor: 16"),
     "MEKS-0312": lambda _: job_file("tensor: 4", "tensor: 1"),
@@ -256,15 +258,10 @@ def test_a_build_failure_of_the_guides_has_its_cause():
 @pytest.mark.parametrize(
     "code",
     sorted(
-        {
-            code
-            for row in ROWS
-            for code in row.codes
-            if not code.name.startswith("LOG_") and code is not Code.BUILD_FAILED
-        }
+        {code for row in ROWS for code in row.codes if code not in {*LogCode, Code.BUILD_FAILED}}
     ),
 )
-def test_a_rows_check_finds_it(code: Code, tmp_path: Any):
+def test_a_rows_check_finds_it(code: str, tmp_path: Any):
     """Configuration, manifest, template, account or cluster, through the real check."""
     assert code in PROOFS[code](tmp_path)
 
@@ -273,8 +270,8 @@ def test_every_log_code_of_a_row_has_a_line_that_shows_it():
     """In the row or in another one; and every proof is needed."""
     shown = {row.codes[0] for row in ROWS if row.shows}
     named = {code for row in ROWS for code in row.codes}
-    assert {code for code in named if code.name.startswith("LOG_")} <= shown
-    assert {Code(code) for code in PROOFS} <= named
+    assert named & set(LogCode) <= shown
+    assert PROOFS.keys() <= named
 
 
 def test_every_row_has_its_section_with_its_codes():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from datetime import timedelta
+from enum import StrEnum
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -121,5 +122,5 @@ def _loss(look: Look) -> Iterator[Finding]:
         yield _warning(look, Code.LOSS_IS_NO_NUMBER, text, remedy)
 
 
-def _warning(look: Look, code: Code, text: str, remedy: str) -> Finding:
+def _warning(look: Look, code: StrEnum, text: str, remedy: str) -> Finding:
     return in_kubernetes(code, (f"{look.job.kind}/{look.job.name}",), text, remedy, Level.WARNING)

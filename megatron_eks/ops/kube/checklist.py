@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
@@ -94,7 +95,7 @@ def devices(found: Run) -> Iterator[Finding]:
             text = f"it asks for {int(asked.get(device, 0))} of {number} {device}"
             remedy = "ask for all of them: `gpus_per_node` of the job file"
             level = Level.ERROR if "efa" in device else Level.WARNING
-            yield in_kubernetes(Code.EFA_NOT_REQUESTED, found.path, text, remedy, level)
+            yield in_kubernetes(Rule.EFA_NOT_REQUESTED, found.path, text, remedy, level)
 
 
 def shared_memory(found: Run) -> Iterator[Finding]:
@@ -104,7 +105,7 @@ def shared_memory(found: Run) -> Iterator[Finding]:
     volumes = [each for each in found.pod.get("volumes") or () if each["name"] in names]
     if not any((each.get("emptyDir") or {}).get("medium") == "Memory" for each in volumes):
         text, remedy = f"no memory is mounted at {_SHM}", "set runtime.shm_gib in the job file"
-        yield in_kubernetes(Code.SHARED_MEMORY, found.path, text, remedy)
+        yield in_kubernetes(Rule.SHARED_MEMORY, found.path, text, remedy)
 
 
 def network(found: Run) -> Iterator[Finding]:
@@ -119,7 +120,7 @@ def network(found: Run) -> Iterator[Finding]:
     guarded = any(word.startswith(PACKAGE) for word in words) and bool(steps_of(found.log))
     if bad:
         remedy = f"meks verify --check efa-check; meks logs {found.name}"
-        text = f"NCCL uses {bad[0]}, some fifty times slower than EFA"
+        text = f"NCCL uses {bad[0]}, which has one network card of the node"
         yield in_kubernetes(Code.BELOW_MARK, found.path, text, remedy)
     elif not names and not guarded:
         text = "nothing in the log tells what NCCL talks over"

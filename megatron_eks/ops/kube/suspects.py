@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.kube import jobs, pods
@@ -19,24 +19,24 @@ REPEATED = 2
 # What a healthy node does not show.
 _HARDWARE = frozenset(
     {
-        Code.LOG_GPU_LOST,
-        Code.LOG_FABRIC_NOT_READY,
-        Code.LOG_DEVICE_REFUSED,
-        Code.LOG_NO_GPU,
-        Code.LOG_NO_EFA,
-        Code.LOG_NODE_LOST,
+        LogCode.GPU_LOST,
+        LogCode.FABRIC_NOT_READY,
+        LogCode.DEVICE_REFUSED,
+        LogCode.NO_GPU,
+        LogCode.NO_EFA,
+        LogCode.NODE_LOST,
     }
 )
 # What may be the node's fault or the program's; everything else that is known is the program's.
 _UNCLEAR = frozenset(
     {
-        Code.LOG_ILLEGAL_ACCESS,
-        Code.LOG_UNREACHABLE_PEER,
-        Code.LOG_COLLECTIVE_TIMED_OUT,
-        Code.LOG_CRASHED,
-        Code.LOG_KILLED,
-        Code.LOG_SLOW_GPU,
-        Code.LOG_ERROR_OF_A_PROGRAM,
+        LogCode.ILLEGAL_ACCESS,
+        LogCode.UNREACHABLE_PEER,
+        LogCode.COLLECTIVE_TIMED_OUT,
+        LogCode.CRASHED,
+        LogCode.KILLED,
+        LogCode.SLOW_GPU,
+        LogCode.ERROR_OF_A_PROGRAM,
     }
 )
 # Ended from outside: by the end of another rank, or because the job was deleted.

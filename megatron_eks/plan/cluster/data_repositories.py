@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from megatron_eks.config.cluster import DataRepository, Lustre
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.storage import DataRepository, Lustre
 from megatron_eks.plan.cluster.data_access import check_bucket
 
 _MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation

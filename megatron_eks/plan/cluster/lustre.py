@@ -6,9 +6,10 @@ from typing import Literal
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.cluster import ClusterConfig, ExistingLustre, Lustre
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.storage import ExistingLustre, Lustre
 from megatron_eks.plan.cluster.data_repositories import (
     RepositoryPlan,
     check_repositories,

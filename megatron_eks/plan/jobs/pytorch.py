@@ -9,8 +9,8 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.hints.slips import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
-from megatron_eks.config.slips import of_place
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment

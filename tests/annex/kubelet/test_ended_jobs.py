@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import jobs as running
@@ -156,7 +156,7 @@ def test_a_job_that_never_started_keeps_its_reason(cluster, given):
     wait_for("the event in the record", told, 60)
     jobs.delete(cluster.client, made)
     found = saved_logs.explain(*given(NEVER), client=cluster.client)
-    assert found.code == Code.LOG_CONFIG_MISSING
+    assert found.code == LogCode.CONFIG_MISSING
 
 
 @pytest.mark.parametrize(

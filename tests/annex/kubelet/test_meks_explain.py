@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.kube import diagnosis, logs
 from tests.annex import jobs
@@ -52,8 +52,8 @@ def test_the_rank_that_failed_is_told_from_the_one_that_waited(cluster, submit, 
 
     wait_for("the second start", started_again, 120)
     found = explain("explained")
-    assert (found.code, found.rank) == (Code.LOG_CUDA_OUT_OF_MEMORY, 1)
-    assert Code.LOG_COLLECTIVE_TIMED_OUT in [each.code for each in found.cascades]
+    assert (found.code, found.rank) == (LogCode.CUDA_OUT_OF_MEMORY, 1)
+    assert LogCode.COLLECTIVE_TIMED_OUT in [each.code for each in found.cascades]
 
 
 def test_a_pod_without_a_node_is_explained_by_its_events(submit, explain):
@@ -61,4 +61,4 @@ def test_a_pod_without_a_node_is_explained_by_its_events(submit, explain):
     job = printing("homeless", "true")
     jobs.pod_specs(job)[0]["nodeSelector"] = {"no-such": "label"}
     submit(job)
-    wait_for("the event", lambda: explain("homeless").code is Code.LOG_NOT_SCHEDULED, 60)
+    wait_for("the event", lambda: explain("homeless").code is LogCode.NOT_SCHEDULED, 60)

@@ -1,6 +1,7 @@
 """Checks of nodes: what each offers against what its instance type has."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 
 from megatron_eks.catalog.instances import HUGEPAGES_REQUEST_MIB
 from megatron_eks.config.codes import Code
@@ -64,7 +65,7 @@ def efa(live: Live) -> Iterator[Finding]:
         yield from _device(node, "vpc.amazonaws.com/efa", wanted, Code.NODE_EFA)
 
 
-def _device(node: NodeRoom, device: str, wanted: int, code: Code) -> Iterator[Finding]:
+def _device(node: NodeRoom, device: str, wanted: int, code: StrEnum) -> Iterator[Finding]:
     # A node whose kubelet is silent offers nothing new.
     offered = int(node.allocatable.get(device, 0))
     if node.ready and offered < wanted:

@@ -9,18 +9,18 @@ from difflib import get_close_matches
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS
+from megatron_eks.config.aliases import of_option
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.hints.slips import of_text
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.config.scalars import as_text
-from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.models import model_shape
-from megatron_eks.plan.jobs.options.foreign_options import of_other_program
 from megatron_eks.plan.jobs.options.option_checks import (
     Asked,
     Option,
@@ -149,7 +149,7 @@ def _unknown(word: str, name: str) -> tuple[str, str] | None:
         apart = ", ".join(as_text(each) for each in word.split())
         found = f"{word!r} is one word, and Megatron has no option of that name"
         return found, f"write each word apart: [{apart}]"
-    return f"the pinned Megatron has no option {name}", of_other_program(name) or _similar(name)
+    return f"the pinned Megatron has no option {name}", of_option(name) or _similar(name)
 
 
 def _key(name: str) -> str | None:

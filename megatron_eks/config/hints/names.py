@@ -1,9 +1,10 @@
-"""Values that name the right thing in another way: by an ARN, an address, or a neighbour's id."""
+"""What a text of a wrong form names: the right thing in another way, or something else."""
 
 import re
 from collections.abc import Callable, Iterator
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
+from megatron_eks.config.hints.slips import PLACEHOLDER
 from megatron_eks.config.model import (
     DNS_LABEL,
     KMS_ARN,
@@ -16,7 +17,6 @@ from megatron_eks.config.model import (
     ROLE_ARN,
     ZONE,
 )
-from megatron_eks.config.slips import by_word
 
 _ARN = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:[0-9]*:(.+)")
 # IAM User Guide, "IAM identifiers": the ARN of a session leaves out the path of its role, and an
@@ -38,13 +38,20 @@ _ZONE_ID = re.compile(r"[a-z]{3,4}[0-9]-az[0-9]+")
 # A function of megatron.bridge.recipes with its module, and names with the signs of a model's.
 _OF_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(\))?")
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
-_RATE = re.compile(r"(125|250|500|1000) ?M[iI]?[bB].*")
 _NOTHING = frozenset({"none", "nil", "null", "n/a"})
 _LOWERCASE = frozenset(
     {DNS_LABEL, REGION, REPOSITORY_PREFIX, RESERVATION, RESERVATION_OR_GROUP, ZONE}
 )
 _MADE_HERE = frozenset({DNS_LABEL, REPOSITORY_PREFIX})
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
+
+# AWS General Reference, "Amazon Resource Names (ARNs)".
+_PARTS = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:([0-9]*):([a-z-]+)([:/].*)?")
+_ACCOUNT_DIGITS = 12
+# EC2 User Guide, "Resource IDs": 8 or 17 hexadecimal digits behind the name of the kind.
+_ID = re.compile(r"([a-z]{1,8})-([0-9A-Za-z]+)")
+_HEX = re.compile("[0-9a-f]{8}|[0-9a-f]{17}")
+_WRONG = "is not in the right form"
 
 
 def of_value(text: str, pattern: str) -> str | None:
@@ -54,6 +61,36 @@ def of_value(text: str, pattern: str) -> str | None:
     others = (f"write {value}{why}" for value, why in written if re.search(pattern, value))
     nothing = "leave it out, or write null" if text.lower() in _NOTHING else None
     return known or next(others, None) or nothing
+
+
+def what(text: str, pattern: str) -> str:
+    """Say what is wrong with a text of another form, as the end of a sentence."""
+    if PLACEHOLDER.search(text):
+        return "holds a place that nobody filled in"
+    if found := _PARTS.fullmatch(text):
+        return _of_arn(found[1], found[2], found[3], pattern)
+    if (found := _ID.fullmatch(text)) and "[0-9a-f]" in pattern:
+        return _of_id(found[1], found[2], pattern)
+    return _WRONG
+
+
+def _of_arn(service: str, account: str, kind: str, pattern: str) -> str:
+    if account and len(account) != _ACCOUNT_DIGITS:
+        return f"has an account of {len(account)} digits, and AWS's have {_ACCOUNT_DIGITS}"
+    if not pattern.startswith("^arn:"):
+        return "is an ARN, and the name, id or URI alone belongs here"
+    if f":{kind}/" in pattern:
+        return _WRONG
+    return f"is an ARN of {service}: {kind}"
+
+
+def _of_id(prefix: str, rest: str, pattern: str) -> str:
+    if f"^{prefix}-" not in pattern:
+        return f"is the id of something else, {prefix}-..." if _HEX.fullmatch(rest) else _WRONG
+    wrong = re.sub("[0-9a-f]", "", rest)
+    if wrong:
+        return f"holds {wrong[0]!r}, and ids have 0 to 9 and a to f"
+    return f"has {len(rest)} signs behind its hyphen, and ids have 17, or as old ones 8"
 
 
 def _signs(text: str, pattern: str) -> Iterator[tuple[str, str]]:
@@ -72,18 +109,6 @@ def _signs(text: str, pattern: str) -> Iterator[tuple[str, str]]:
     if pattern in _MADE_HERE:
         yield re.sub("[_ ]+", "-", text.strip().lower()).strip("-"), ""
         yield f"{re.sub('[_ ]+', '-', text.strip('-_ ').lower())}-", ""
-
-
-def of_choice(key: str, value: object) -> str | None:
-    """Say which of a key's values is meant by a word or number that others have for it."""
-    if isinstance(value, int) and not isinstance(value, bool) and key == "nat_gateways":
-        return "write per_zone, one in each zone, or 1 for all of them" if value > 1 else None
-    if key == "placement_group" and str(value).startswith("pg-"):
-        return "write true or auto: the plan makes a group, and takes no other"
-    if (found := _RATE.fullmatch(str(value))) and key == "throughput_mbps_per_tib":
-        return f"write {found[1]}, without its unit"
-    word = re.sub(r"[-_ ]", "", str(value)).lower()
-    return _CHOICES.get(key, {}).get(word)
 
 
 def _role(text: str) -> str | None:
@@ -169,35 +194,6 @@ def _others(text: str) -> Iterator[tuple[str, str]]:
     if _ZONE_NAME.fullmatch(text):
         yield text[:-1], ": with the letter it is a zone"
 
-
-# eksctl's ClusterConfig schema (vpc.nat.gateway), terraform-aws-modules/vpc, FSx API
-# (LustreDeploymentType), Kubernetes' levels of Pod Security, EC2 API (PlacementStrategy).
-_REMEDIES: dict[str, dict[str, str]] = {
-    "nat_gateways": {
-        "write per_zone": "highlyavailable oneperaz onenatgatewayperaz peraz multi all",
-        "write 1, one for all zones, or per_zone": "single one true yes on enabled",
-        "write 0: no way out but endpoints and a proxy": "disable disabled none false no off",
-    },
-    "pod_security": {
-        "write restricted, which jobs keep, or privileged": "baseline",
-    },
-    "deployment": {
-        "write persistent_2, which took its place": "persistent1 persistent",
-        "write scratch_2, which took its place": "scratch1",
-        "write persistent_2": "persistent2 ssd",
-        "write scratch_2": "scratch2 scratch",
-    },
-    "placement_group": {
-        "write true or auto: the plan makes a cluster placement group": "cluster",
-        "write auto or false: EFA gains nothing from other strategies": "spread partition",
-    },
-    "throughput_mbps_per_tib": {
-        "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000": (
-            "12 40 50 100 200"
-        ),
-    },
-}
-_CHOICES = {key: by_word(remedies) for key, remedies in _REMEDIES.items()}
 
 _FINDERS: dict[str, Callable[[str], str | None]] = {
     KMS_ARN: _key,

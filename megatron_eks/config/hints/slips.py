@@ -2,10 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
-_MADE_BY_FSX = re.compile(r"/[a-z0-9]{8}")
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
 """A place of a template that nobody filled in."""
 
@@ -18,38 +17,12 @@ _WITH_UNIT = re.compile(r"[$â‚¬]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$â‚
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
 _THOUSANDS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 # As nccl-tests reads 16G.
 _POWERS = {"k": 2**10, "m": 2**20, "g": 2**30}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-
-_CAPACITIES = {
-    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation", "targeted"), "reservation"),
-    **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
-    **dict.fromkeys(("od", "demand"), "on_demand"),
-}
-
-_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
-_TRAINS = "write megatron, or megatron_bridge for a recipe"
-_TORCH = "write fsdp, or ddp; megatron and megatron_bridge run Megatron"
-_JOB_KINDS = {
-    **dict.fromkeys(("nemo", "nemo2", "nemorun", "bridge", "recipe"), "write megatron_bridge"),
-    **dict.fromkeys(
-        ("gpt", "llm", "mcore", "pretrain", "pretraining", "train", "training"), _TRAINS
-    ),
-    **dict.fromkeys(("pytorch", "pytorchjob", "torch", "torchrun", "trainjob", "job"), _TORCH),
-    **dict.fromkeys(("deepspeed", "zero", "fsdp2"), "write fsdp, which shards as ZeRO does"),
-    **dict.fromkeys(("convert", "export", "import"), "write convert_checkpoint, with a direction"),
-    **dict.fromkeys(("dataprep", "prepare", "preprocess", "tokenize"), "write data_prep"),
-    **dict.fromkeys(("allreduce", "nccl", "nccltests"), "write nccl_test"),
-    **dict.fromkeys(("download", "pull"), "write fetch"),
-}
-
-
-def by_word(remedies: Mapping[str, str]) -> dict[str, str]:
-    """Return the remedy of each word; `remedies` has the words, without signs in them, of each."""
-    return {word: remedy for remedy, words in remedies.items() for word in words.split()}
 
 
 def of_text(text: str) -> str | None:
@@ -95,49 +68,11 @@ def _lookalike(key: str, names: set[str]) -> str | None:
     return None
 
 
-def of_job(text: str) -> str | None:
-    """Say which kind of job does what another program, or a word for the work, stands for."""
-    return _JOB_KINDS.get(re.sub(r"[-_ .]", "", text).lower())
-
-
 def of_pool(text: str, key: str) -> str | None:
     """Say what to write where an instance type stands for a pool."""
     if key != "pool" or not _INSTANCE_TYPE.fullmatch(text):
         return None
     return "use the name of a pool of the cluster file, gpu_pools[].name, and not its type"
-
-
-def of_mount(text: str, key: str) -> str | None:
-    """Say where the name of a file system comes from, where the path of its mount stands for it.
-
-    FSx API, LustreFileSystemConfiguration.MountName: AWS makes it, of eight signs.
-    """
-    if key != "mount_name" or not text.startswith("/") or _MADE_BY_FSX.fullmatch(text):
-        return None
-    return (
-        "a path is where it is mounted: write LustreConfiguration.MountName, as "
-        "`aws fsx describe-file-systems` prints it"
-    )
-
-
-def of_several(path: tuple[str | int, ...], value: object) -> str | None:
-    """Say what to write for several corpora, or for a list where one value stands."""
-    if not isinstance(value, list) or not value:
-        return None
-    if path == ("data", "prefix") and value[1:]:
-        return "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
-    return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
-
-
-def of_tag(text: str, known: Iterable[str]) -> str | None:
-    """Say what a kind of capacity is called here, by what AWS's pages call it."""
-    meant = of_kind(text)
-    return f"write {meant}" if meant in set(known) else None
-
-
-def of_kind(text: str) -> str | None:
-    """Return the kind of capacity that a word of AWS's pages means."""
-    return _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
 
 
 def of_entry(text: str, pattern: str) -> str | None:

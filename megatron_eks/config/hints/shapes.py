@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from megatron_eks.config import slips
+from megatron_eks.config import aliases
 from megatron_eks.config.errors import Path
+from megatron_eks.config.hints import slips
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.scalars import as_text
 
@@ -53,7 +54,8 @@ def _kind(text: str, name: str) -> str:
     if re.search(RESERVATION, text):
         other = "or type capacity_block with its ends_at"
         return f"write {name}: {{type: reservation, id: {text}}}, {other}"
-    return f"write {name}: {{type: {slips.of_kind(text) or text}}}"
+    meant = aliases.of_value("type", text)
+    return f"write {name}: {{type: {meant.removeprefix('write ') if meant else text}}}"
 
 
 def _block(value: object, path: Path, keys: Keys) -> str | None:
@@ -126,10 +128,13 @@ def _entries_of_mapping(value: dict[str, object], keys: Keys) -> str | None:
     return f"write {_list(texts if len(texts) == len(value) else list(value))}"
 
 
-def _text(value: object, _path: Path, _keys: Keys) -> str | None:
-    """Say what makes a mapping of a text, or which part of a mapping is the text."""
+def _text(value: object, path: Path, _keys: Keys) -> str | None:
+    """Say what makes a mapping of a text, or which part of a mapping or list is the text."""
     if isinstance(value, list) and value:
-        return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
+        several = "write one of them"
+        if path == ("data", "prefix"):
+            several = "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
+        return several if value[1:] else f"write {value[0]}, without brackets"
     if not isinstance(value, dict) or not value:
         return None
     key, inner = next(iter(value.items()))

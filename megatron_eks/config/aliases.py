@@ -1,4 +1,4 @@
-"""What stands here for keys that other tools have, whatever their spelling."""
+"""What stands here for keys and values that other tools have, whatever their spelling."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -7,8 +7,6 @@ from pathlib import Path
 
 import yaml
 
-from megatron_eks.config.slips import by_word
-
 # POSIX, "Environment Variables": uppercase letters, digits and '_'.
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 # A type of EC2, such as p6-b200.48xlarge.
@@ -16,10 +14,30 @@ _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 
 
 @cache
-def _tables() -> Mapping[str, Mapping[str, str]]:
-    """Return the remedies of names, by a key that tells the block."""
+def _tables(of: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the remedy of each word of `keys`, by a key of their block, or of `values`."""
     text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    return {block: by_word(remedies) for block, remedies in yaml.safe_load(text).items()}
+    return {
+        name: {
+            _plain(word): remedy for remedy, words in table.items() for word in str(words).split()
+        }
+        for name, table in yaml.safe_load(text)[of].items()
+    }
+
+
+def _plain(word: object) -> str:
+    """Return a word without what spellings differ in."""
+    return re.sub(r"[-_ .]", "", str(word)).lower()
+
+
+def of_value(key: str, value: object) -> str | None:
+    """Say which of a key's values is meant by a word or number that others have for it."""
+    return _tables("values").get(key, {}).get(_plain(value))
+
+
+def of_option(option: str) -> str | None:
+    """Say what stands in a job file for an option that Megatron does not have."""
+    return _tables("options")["extra_args"].get(_plain(option))
 
 
 def of_other_tool(key: str, known: Iterable[str]) -> str | None:
@@ -29,10 +47,9 @@ def of_other_tool(key: str, known: Iterable[str]) -> str | None:
         return f"use {block}: {key} is a variable of the environment"
     if _TYPE.fullmatch(key) and "instance_hour" in known:
         return f"use instance_hour: {{{key}: ...}}"
-    plain = re.sub(r"[-_]", "", key).lower()
-    tables = (table for name, table in _tables().items() if name in known)
-    found = (table[plain] for table in tables if plain in table)
-    return next(found, None)
+    plain = _plain(key)
+    tables = (table for name, table in _tables("keys").items() if name in known)
+    return next((table[plain] for table in tables if plain in table), None)
 
 
 # The block of a training job that tables are about; PyTorch's programs have some of their own.
@@ -49,10 +66,10 @@ _OF_PYTORCH = {"training": ("max_steps", "learning_rate"), "data": ("configurati
 
 def of_other_block(key: str, blocks: Collection[str]) -> str | None:
     """Say what stands in another block of a job for a key, where other tools have no blocks."""
-    plain = re.sub(r"[-_]", "", key).lower()
+    plain = _plain(key)
     named = _BLOCKS if "parallelism" in blocks else _BLOCKS | _OF_PYTORCH
     for block, tables in named.items():
-        remedies = (_tables()[table].get(plain) for table in tables if block in blocks)
+        remedies = (_tables("keys")[table].get(plain) for table in tables if block in blocks)
         remedy = next(filter(None, remedies), None)
         if remedy is None:
             continue

@@ -1,0 +1,1 @@
+"""What to write instead of a key or value that is refused."""

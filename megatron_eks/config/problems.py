@@ -1,0 +1,251 @@
+"""Every pydantic error as a finding in the user's words."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from megatron_eks.config import aliases
+from megatron_eks.config.aliases import of_other_block, of_other_tool
+from megatron_eks.config.blocks import (
+    block_at,
+    data_path,
+    elsewhere,
+    fields_at,
+    other_types,
+    pattern_at,
+    value_at,
+)
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.hints import names, shapes, slips
+from megatron_eks.config.job import JOB_KINDS
+from megatron_eks.config.load import Document, Place
+from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
+from megatron_eks.config.whole_file import odd_part
+
+_PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
+
+_HARMLESS = 5
+"""No longer value of a variable is quoted: 1, true, INFO."""
+
+
+def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
+    """Write one pydantic error as a finding."""
+    path = data_path(detail["loc"], document.value)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path, document, model)
+    place = document.places.get(path)
+    if path[:2] == ("runtime", "env"):
+        detail = {**detail, "input": _without_values(detail["input"])}
+        place = place._replace(raw=_without_values(place.raw)) if place else None
+    finding = _wrong_value(path, detail, place, model)
+    slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
+    return replace(finding, remedy=slip) if slip else finding
+
+
+def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in the file
+    """Return what should be a job's variables without their values, which may be secret.
+
+    `{name: A, value: B}` and `A=B` are other ways to write one.
+    """
+    if isinstance(value, dict):
+        return {
+            key: each if key == "name" else _without_values(each) for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_values(each) for each in value]
+    name, equals, _ = str(value).partition("=")
+    if value is None or len(str(value)) <= _HARMLESS:
+        return value
+    return f"{name}=..." if equals else "..."
+
+
+def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
+    name = str(path[-1])
+    known = fields_at(model, path[:-1], document.value)
+    block = value_at(document.value, path[:-1])
+    remedy = (
+        slips.of_key(name, known)
+        or shapes.of_name_as_key(name, block, known)
+        or of_other_tool(name, known)
+        or other_types(model, path, document.value)
+        or elsewhere(model, path)
+        or _other_kinds(path, model)
+        or _other_blocks(path, model)
+        or choices(name, known)
+    )
+    return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
+
+
+def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which kinds of jobs have a key that stands at the top of another one."""
+    kinds = [kind for kind, each in JOB_KINDS.items() if path[0] in each.model_fields]
+    if len(path) > 1 or not kinds or model not in JOB_KINDS.values():
+        return None
+    return f"remove it: it belongs to kind {', '.join(kinds)}"
+
+
+def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which block of a training job has what other tools write at the top, or elsewhere."""
+    if model is None or model not in JOB_KINDS.values() or len(path) > len(("block", "key")):
+        return None
+    return of_other_block(str(path[-1]), {*model.model_fields} - {str(path[0])})
+
+
+def _wrong_value(
+    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
+) -> Finding:
+    kind, context = detail["type"], detail.get("ctx", {})
+    shown = _shown(detail["input"])
+    if kind in _PRESENCE:
+        return _PRESENCE[kind](path, context, detail["input"])
+    if kind == "string_pattern_mismatch":
+        return _wrong_format(path, str(detail["input"]), context["pattern"])
+    if kind in _RANGES:
+        word, key = _RANGES[kind]
+        if path[-1] == "admin_role_arns":
+            remedy = "name the ARN of a role: without one nobody could administer the cluster"
+            return Finding(Code.OUT_OF_RANGE, path, f"{shown} names no role", remedy)
+        unit = slips.of_range(str(path[-1]), detail["input"], context[key])
+        remedy = f"use {word} {context[key]}{unit}"
+        return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
+    return _wrong_type(path, detail, place, model)
+
+
+def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
+    shown = _shown(given)
+    if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
+        return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
+    if later := names.not_yet(given, pattern):
+        return Finding(Code.NOT_SUPPORTED_YET, path, *later)
+    meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
+    meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
+    meant = meant or slips.of_pool(given, str(path[-1]))
+    remedy = meant or names.of_value(given, pattern) or FORMATS[pattern]
+    return Finding(Code.BAD_FORMAT, path, f"{shown} {names.what(given, pattern)}", remedy)
+
+
+def _wrong_type(
+    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
+) -> Finding:
+    kind, value = detail["type"], detail["input"]
+    if path[-2:] == ("capacity", "id") and isinstance(value, list):
+        return Finding(Code.NOT_SUPPORTED_YET, path, *names.SEVERAL_RESERVATIONS)
+    if value is None and kind in _TYPES:
+        entry = isinstance(path[-1], int)
+        remedy = "write the entry behind its dash, or remove the dash"
+        if not entry:
+            remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
+        return Finding(Code.WRONG_TYPE, path, "no value", remedy)
+    if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
+        found = f"{place.raw} without quotes is not a text"
+        # With quotes it would be one, and as wrong.
+        pattern = pattern_at(model, path)
+        quoted = pattern is None or (re.search(pattern, place.raw) and value is not True)
+        remedy = f'write "{place.raw}" in quotes' if quoted else FORMATS[str(pattern)]
+        return Finding(Code.UNQUOTED, path, found, remedy)
+    remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    remedy = shapes.of_shape(kind, value, path, block_at(model, path)) or remedy
+    if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
+        remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
+    elif isinstance(value, str):
+        remedy = _meant(kind, value, str(path[-1])) or remedy
+    elif path[:-1] == ("overrides",):
+        remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
+    elif kind == "int_type" and isinstance(value, float):
+        remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
+    return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
+
+
+def _meant(kind: str, value: str, key: str) -> str | None:
+    """Say what a text was meant to be that stands where none is expected."""
+    if kind == "bool_type":
+        return slips.of_switch(value)
+    return slips.of_number(value, key) if kind in {"int_type", "float_type"} else None
+
+
+def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
+    name = str(path[-1])
+    # `{type:spot}` is one key without a value, and not a key `type`.
+    glued = (key for key in value if key.startswith(f"{name}:")) if isinstance(value, dict) else ()
+    slip = next((slips.of_no_value(key) for key in glued), None)
+    remedy = slip or f"add `{name}:`; docs/configuration.md explains it"
+    return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
+
+
+def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Finding:
+    name = str(context["discriminator"]).strip("'")
+    missing = _missing((*path, name), context, value)
+    return replace(missing, remedy=shapes.of_missing_type(value) or missing.remedy)
+
+
+def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:
+    name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
+    allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
+    meant = aliases.of_value(name, tag)
+    known = meant if meant and meant.removeprefix("write ") in allowed else choices(tag, allowed)
+    if tag.startswith("["):
+        known = f"write one of {', '.join(allowed)}, and a block of its own for another"
+    return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
+
+
+def _not_a_choice(path: Path, context: Mapping[str, Any], value: object) -> Finding:
+    options = str(context["expected"]).replace(" or ", ", ").split(", ")
+    words = [_YAML_WORDS.get(option, option).strip("' ") for option in options]
+    if isinstance(value, str) and value in words:
+        remedy = f"write {value} without quotes"
+    else:
+        remedy = aliases.of_value(str(path[-1]), value) or choices(str(value), words)
+    return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
+
+
+_YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+_PRESENCE: dict[str, Callable[[Path, Mapping[str, Any], object], Finding]] = {
+    "missing": _missing,
+    "union_tag_not_found": _missing_tag,
+    "union_tag_invalid": _unknown_tag,
+    "literal_error": _not_a_choice,
+}
+_RANGES = {
+    "greater_than": ("a number above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("a number below", "lt"),
+    "less_than_equal": ("at most", "le"),
+    "string_too_short": ("a text; its length must be at least", "min_length"),
+    "string_too_long": ("a shorter text; its length may be at most", "max_length"),
+    "too_short": ("more entries; the least is", "min_length"),
+    "too_long": ("fewer entries; the most is", "max_length"),
+}
+_TYPES = {
+    "string_type": "write a text",
+    "bool_type": "write true or false, without quotes",
+    "int_type": "write a whole number, without quotes",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number, without quotes",
+    "dict_type": "write `key: value` lines below it",
+    "model_type": "write `key: value` lines below it",
+    "model_attributes_type": "write `key: value` lines below it",
+    "tuple_type": "write a list: [a, b], or lines that start with '- '",
+    "datetime_from_date_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
+    "datetime_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
+    "datetime_type": "write a time with its zone: 2026-12-01T11:30:00Z",
+}
+
+
+def only_invalid_items(detail: ErrorDetails) -> bool:
+    """Tell whether a list seems too short only because pydantic left out its wrong entries."""
+    entries = detail["input"]
+    least = detail.get("ctx", {}).get("min_length", 0)
+    return detail["type"] == "too_short" and isinstance(entries, list) and len(entries) >= least
+
+
+def _shown(value: object) -> str:
+    """Write a value briefly, without the password of an address."""
+    text = _PASSWORD.sub("…@", _YAML_WORDS.get(repr(value), repr(value)))
+    limit = 60
+    return text if len(text) <= limit else text[: limit - 3] + "..."
