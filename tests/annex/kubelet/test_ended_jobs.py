@@ -169,7 +169,12 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
         (container,) = pod["containers"]
         container["command"] = ["sleep", "600"]
     made = cluster.client.apply(job)
-    (pod,) = jobs.wait_for_pods(cluster.client, made, 1, "Running")
+
+    def runs_now():
+        found = running.pods_of(cluster.client, running.RunningJob(made))
+        return [each for each in found if each["status"]["phase"] == "Running"]
+
+    (pod,) = wait_for("its pod", runs_now, 90)
     now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {
         "apiVersion": "v1",
