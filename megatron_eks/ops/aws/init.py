@@ -85,6 +85,7 @@ def run(
     for finding in findings:
         console.say(str(finding))
     console.say(f"wrote {wish.file}; next: meks plan, then meks deploy")
+    console.say("into a VPC that exists: see docs/bring-your-own.md first")
     return DONE
 
 

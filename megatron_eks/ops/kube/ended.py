@@ -71,9 +71,7 @@ def _rank(number: int, before: Rank | None, own: Sequence[str]) -> Rank:
     pod = _pod(own)
     if before is not None and before.manifest is not None:
         # Its node and its events are those of the pod that was seen.
-        metadata, begun = before.manifest["metadata"], pod["metadata"]["creationTimestamp"]
-        pod["metadata"] = {**metadata, "creationTimestamp": begun}
-        pod["spec"] = before.manifest["spec"]
+        pod |= {key: before.manifest[key] for key in ("metadata", "spec")}
     if before is None or phase not in jobs.ENDED:
         return Rank(number, pods.state(pod), pod)
     broken_off = not any(map(_END.fullmatch, own))

@@ -151,7 +151,8 @@ def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Fi
         remedy = "remove it"
         # An image of one's own may have recipes of its own.
         if block == "inprocess_restart":
-            found, remedy = f"{found}; {IN_PROCESS_RESTART.reason}", IN_PROCESS_RESTART.instead
+            found += f"; {IN_PROCESS_RESTART.reason}"
+            remedy += ": gang_restarts starts all again"
         yield Finding(Code.OVERRIDE, path, found, remedy, level_in(job.image))
     elif refused is not None:
         yield Finding(Code.OVERRIDE, path, refused[0], refused[1])
