@@ -207,7 +207,7 @@ class Build:
             if not revision:
                 raise StopError(
                     "the tag strategy git-sha needs a commit - start it with meks build in a "
-                    "checkout of git without changes in assets/"
+                    "checkout of git without changes in what images hold"
                 )
             return f"git-{revision[:12]}"
         return {"auto": "", "latest": "latest"}[strategy]

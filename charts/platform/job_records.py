@@ -1,6 +1,7 @@
 """What keeps the end of jobs, their pods and their events beside their logs."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 import cdk8s
 from cdk8s_plus_27 import k8s
@@ -48,17 +49,25 @@ class JobRecords(cdk8s.Chart):
         k8s.KubeServiceAccount(
             self, "account", metadata=self._metadata, automount_service_account_token=False
         )
-        verbs = ["list", "watch"]
         kinds = {"": ["pods", "events"], "batch": ["jobs"], "kubeflow.org": ["pytorchjobs"]}
+        self._role("role", self._metadata, kinds)
+        # Where the events of nodes are, which have no namespace.
+        nodes = k8s.ObjectMeta(name=_NAME, namespace="default")
+        self._role("role-of-nodes", nodes, {"": ["events"]})
+
+    def _role(
+        self, construct_id: str, metadata: k8s.ObjectMeta, kinds: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Let the pod list and watch some kinds in a namespace."""
         rules = [
-            k8s.PolicyRule(api_groups=[group], resources=resources, verbs=verbs)
+            k8s.PolicyRule(api_groups=[group], resources=resources, verbs=["list", "watch"])
             for group, resources in kinds.items()
         ]
-        k8s.KubeRole(self, "role", metadata=self._metadata, rules=rules)
+        k8s.KubeRole(self, construct_id, metadata=metadata, rules=rules)
         k8s.KubeRoleBinding(
             self,
-            "role-binding",
-            metadata=self._metadata,
+            f"{construct_id}-binding",
+            metadata=metadata,
             role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=_NAME),
             subjects=[
                 k8s.Subject(kind="ServiceAccount", name=_NAME, namespace=self._platform.namespace)

@@ -135,6 +135,13 @@ _RANDOM = Conflict("what a checkpoint lacks stays random, and nothing stops", "r
 PARTIAL: dict[str, Conflict] = {"ignore_all": _RANDOM, "log_all": _RANDOM}
 """Values of `dist_ckpt_strictness` with which a checkpoint may miss weights."""
 
+IN_PROCESS_RESTART = Conflict(
+    "torchrun ends all ranks when one ends, so it helps only where every process stays alive",
+    "remove it: gang_restarts starts all again; or set TORCH_NCCL_RETHROW_CUDA_ERRORS=0",
+)
+"""NVIDIA/nvidia-resiliency-ext, docs/source/inprocess/usage_guide.rst, and Megatron's
+inprocess_restart.py, which takes the two ports after MASTER_PORT (read 2026-11)."""
+
 FLEX_BETWEEN_NODES = Conflict(
     f"flex is for DeepEP and HybridEP, {_NO_EFA}", "use alltoall, or an image that has them for EFA"
 )

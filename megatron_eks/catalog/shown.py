@@ -54,8 +54,8 @@ LABELS = frozenset(_LABELS.split())
 """Labels, and keys of taints."""
 
 _ANNOTATIONS = """
-    megatron-eks/cluster megatron-eks/preview megatron-eks/spec-hash megatron-eks/template
-    prometheus.io/path prometheus.io/port prometheus.io/scrape
+    megatron-eks/cluster megatron-eks/job megatron-eks/preview megatron-eks/spec-hash
+    megatron-eks/template prometheus.io/path prometheus.io/port prometheus.io/scrape
     batch.kubernetes.io/job-completion-index batch.kubernetes.io/job-tracking
     deployment.kubernetes.io/revision deprecated.daemonset.template.generation
     pv.kubernetes.io/bind-completed pv.kubernetes.io/bound-by-controller
@@ -92,7 +92,7 @@ FLAGS = frozenset(f"--{name}" for name in _FLAGS.split())
 _OPTIONS = """
     adam-beta1 adam-beta2 attention-backend attention-dropout ckpt-format clip-grad
     context-parallel-size cross-entropy-fusion-impl data-cache-path data-path
-    distributed-timeout-minutes eval-interval eval-iters expert-model-parallel-size
+    device distributed-timeout-minutes eval-interval eval-iters expert-model-parallel-size
     expert-tensor-parallel-size ffn-hidden-size fp8-format global-batch-size hidden-dropout
     hidden-size init-method-std kv-channels kv-lora-rank load log-interval lr lr-decay-iters
     lr-decay-style lr-warmup-iters lr-wsd-decay-iters manual-gc-interval max-position-embeddings

@@ -2,12 +2,12 @@
 
 job_objects.py --namespace NAMESPACE --volumes DIR
 
-Runs once in a cluster, as a pod with rights to read a namespace. Of each job there it writes
-DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job, "pods": every
-pod it has had, by uid, "events": those about the job and its pods, by uid}, each as it was last
-seen. Kubernetes forgets events within the hour, and pods with their ends as soon as the operator
-or a lost node takes them. What a file already holds stays when this starts again; record.py removes
-files that are older than their job's days.
+Runs once in a cluster, as a pod with rights to read a namespace, and the events of nodes. Of each
+job there it writes DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job,
+"pods": every pod it has had, by uid, "events": those about the job, its pods, and their nodes while
+they were there, by uid}, each as it was last seen. Kubernetes forgets events within the hour, and
+pods with their ends as soon as the operator or a lost node takes them. What a file already holds
+stays when this starts again; record.py removes files that are older than their job's days.
 
 It has the standard library alone: its image is Python's own.
 """
@@ -29,19 +29,24 @@ from typing import Any, NoReturn
 Object = dict[str, Any]
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_PATHS = {
-    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
-    "Job": "/apis/batch/v1/namespaces/{}/jobs",
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "Event": "/api/v1/namespaces/{}/events",
-}
+_PATHS = (
+    ("PyTorchJob", "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs?"),
+    ("Job", "/apis/batch/v1/namespaces/{}/jobs?"),
+    ("Pod", "/api/v1/namespaces/{}/pods?"),
+    ("Event", "/api/v1/namespaces/{}/events?"),
+    # Nodes have no namespace, and their events are in this one.
+    ("Event", "/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind%3DNode&"),
+)
 _METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences")
 _POD = ("nodeName", "initContainers", "containers")
 _WATCH_SECONDS, _AGAIN_SECONDS = 300, 10.0
 # A file holds some seconds' changes; a job of a thousand pods makes thousands at once.
 _WRITE_SECONDS = 2.0
 _MOST_EVENTS, _MOST_WAITING = 1000, 5000
+_ENDED = ("Succeeded", "Failed")
 _FORGET_SECONDS = 3600.0
+# A node that goes takes its pods along, and is told of a little later.
+_NODE_GONE_SECONDS = 600.0
 
 
 class Api:
@@ -50,16 +55,15 @@ class Api:
     def __init__(self) -> None:
         self._context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
 
-    def follow(self, kind: str, namespace: str, out: "queue.Queue[Object]") -> NoReturn:
+    def follow(self, kind: str, path: str, out: "queue.Queue[Object]") -> NoReturn:
         """Hand over objects of a kind, all there are and then each change, for good."""
-        path = _PATHS[kind].format(namespace)
         while True:
             try:
                 listed = json.loads(b"".join(self._read(path)))
                 for each in listed["items"]:
                     out.put({**each, "kind": kind})
                 version = listed["metadata"]["resourceVersion"]
-                watched = f"{path}?watch=1&resourceVersion={version}"
+                watched = f"{path}watch=1&resourceVersion={version}"
                 for line in self._read(f"{watched}&timeoutSeconds={_WATCH_SECONDS}"):
                     change = json.loads(line)
                     if change["type"] == "ERROR":
@@ -101,18 +105,37 @@ class Record:
         if self._directory and (file := self._directory / self._name).exists():
             self._content = json.loads(file.read_text())
         self._changed, self._gone, self._dirty = time.monotonic(), False, False
+        # Until when events of a pod's node are the job's, for pods that are there no more. Those of
+        # the file are told anew if they live.
+        self._left = dict.fromkeys(self._content["pods"], time.time())
 
     def take(self, found: Object) -> None:
         """Keep an object instead of what was kept of it."""
         kept, uid = _kept(found), found["metadata"]["uid"]
         match found["kind"]:
             case "Event":
-                _last(self._content["events"], _MOST_EVENTS)[uid] = kept
+                events = _last(self._content["events"], _MOST_EVENTS)
+                if events.get(uid) == kept:
+                    return
+                events[uid] = kept
             case "Pod":
                 self._content["pods"][uid] = kept
+                if "gone" in found or kept["status"].get("phase") in _ENDED:
+                    self._left.setdefault(uid, time.time() + _NODE_GONE_SECONDS)
+                else:
+                    self._left.pop(uid, None)
             case _:
                 self._content["job"], self._gone = kept, "gone" in found
         self._changed, self._dirty = time.monotonic(), True
+
+    def was_on(self, node: str, when: str) -> bool:
+        """Say whether a pod of the job was on a node at a time, as the API server writes it."""
+        return any(
+            each["spec"].get("nodeName") == node
+            and each["metadata"]["creationTimestamp"] <= when
+            and (uid not in self._left or when <= _stamp(self._left[uid]))
+            for uid, each in self._content["pods"].items()
+        )
 
     def is_over(self) -> bool:
         """Say whether nothing more is to come."""
@@ -146,6 +169,9 @@ class Records:
         metadata = found["metadata"]
         uid, owners = metadata["uid"], metadata.get("ownerReferences") or ()
         match found["kind"]:
+            case "Event" if found["involvedObject"]["kind"] == "Node":
+                self._take_of_node(found)
+                return
             case "Event":
                 about = found["involvedObject"].get("uid", "")
             case "Pod":
@@ -156,14 +182,29 @@ class Records:
                     self._of[uid] = Record(self._volumes, found)
         record = self._of.get(about)
         if record is None:
-            _last(self._waiting.setdefault(about, {}), _MOST_EVENTS)[uid] = found
-            _last(self._waiting, _MOST_WAITING)
+            self._wait(about, found)
             return
         record.take(found)
         if found["kind"] != "Event":
             self._of[uid] = record
             for each in self._waiting.pop(uid, {}).values():
                 self.take(each)
+        if found["kind"] == "Pod" and (node := found["spec"].get("nodeName")):
+            for each in list(self._waiting.get(node, {}).values()):
+                self._take_of_node(each)
+
+    def _take_of_node(self, event: Object) -> None:
+        """Keep an event of a node in the records of all jobs that were there."""
+        node = event["involvedObject"]["name"]
+        for record in set(self._of.values()):
+            if record.was_on(node, _when(event)):
+                record.take(event)
+        self._wait(node, event)
+
+    def _wait(self, about: str, found: Object) -> None:
+        """Keep an object for when that is known which it is about."""
+        _last(self._waiting.setdefault(about, {}), _MOST_EVENTS)[found["metadata"]["uid"]] = found
+        _last(self._waiting, _MOST_WAITING)
 
     def write(self) -> None:
         """Write what has changed; what a full or hanging file system does not take, later."""
@@ -184,8 +225,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     changes: queue.Queue[Object] = queue.Queue()
     api, records = Api(), Records(options.volumes)
-    for kind in _PATHS:
-        given = kind, options.namespace, changes
+    for kind, path in _PATHS:
+        given = kind, path.format(options.namespace), changes
         threading.Thread(target=api.follow, args=given, daemon=True).start()
     try:
         while True:
@@ -229,6 +270,17 @@ def _keep_days(job: Object) -> int:
     """Return how many days a job is kept, as its controller has it in seconds."""
     policy = job["spec"].get("runPolicy", job["spec"])
     return max(1, int(policy.get("ttlSecondsAfterFinished") or 0) // (24 * 3600))
+
+
+def _when(event: Object) -> str:
+    """Return when an event was seen last, in seconds of UTC as the API server writes them."""
+    series = event.get("series") or {}
+    found = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return f"{found or event['metadata']['creationTimestamp']}"[:19] + "Z"
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _say(problem: str) -> None:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -78,12 +78,14 @@ class Etcd:
 class Pod:
     """What runs in the container of a node: the program, then torchrun with one rank."""
 
-    def __init__(self, folder: Path, name: str, python: Path, etcd: Etcd, restarts: int) -> None:
+    def __init__(
+        self, folder: Path, name: str, python: Path, etcd: Etcd, *, restarts: int, nodes: str
+    ) -> None:
         self._log = folder / f"{name}.log"
         settings = {
             "OMP_NUM_THREADS": "1",
             "PET_MAX_RESTARTS": str(restarts),
-            "PET_NNODES": "2:2",
+            "PET_NNODES": nodes,
             "PET_NPROC_PER_NODE": "1",
             "PET_RDZV_BACKEND": "etcd-v2",
             "PET_RDZV_ENDPOINT": etcd.address,
@@ -98,14 +100,22 @@ class Pod:
 
     @property
     def met(self) -> list[str]:
-        """Return the run ids under which its rank has met the other, in order."""
-        lines = self._log.read_text().splitlines()
-        return [line.split()[-1] for line in lines if line.startswith("met ")]
+        """Return the run ids under which its rank has met the others, in order."""
+        return [words[3] for words in self._met()]
 
-    def wait_for(self, *run_ids: str) -> None:
-        """Wait until its rank has met the other under these run ids."""
+    @property
+    def worlds(self) -> list[int]:
+        """Return with how many ranks, itself included, it has met."""
+        return [int(words[2]) for words in self._met()]
+
+    def _met(self) -> list[list[str]]:
+        lines = self._log.read_text().splitlines()
+        return [line.split() for line in lines if line.startswith("met ")]
+
+    def wait_for(self, *run_ids: str, worlds: Sequence[int] = ()) -> None:
+        """Wait until its rank has met the others under these run ids, or in these numbers."""
         deadline = time.monotonic() + _SECONDS
-        while self.met != list(run_ids):
+        while self.worlds != list(worlds) if worlds else self.met != list(run_ids):
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.1)
 
@@ -132,9 +142,10 @@ def pod(etcd: Etcd, programs_python: Path, tmp_path: Path):
     """Return a function that starts the pod of a node."""
     pods: list[Pod] = []
 
-    def start(name: str, restarts: int = 0) -> Pod:
-        pods.append(Pod(tmp_path, name, programs_python, etcd, restarts))
-        return pods[-1]
+    def start(name: str, restarts: int = 0, nodes: str = "2:2") -> Pod:
+        started = Pod(tmp_path, name, programs_python, etcd, restarts=restarts, nodes=nodes)
+        pods.append(started)
+        return started
 
     yield start
     for each in pods:
@@ -177,6 +188,20 @@ def test_a_lost_node_is_replaced_where_the_other_waits(pod):
     came = pod("c", restarts=3)
     came.wait_for("job.1")
     assert lives.met == ["job.1", "job.1"]
+
+
+@pytest.mark.long
+def test_an_elastic_job_goes_on_with_two_of_three(pod):
+    """And with three again when another node comes: what is running restarts to take it in."""
+    a, b, lost = (pod(name, restarts=3, nodes="2:3") for name in "abc")
+    for each in (a, b, lost):
+        each.wait_for(worlds=[3])
+    lost.end()
+    for each in (a, b):
+        each.wait_for(worlds=[3, 2])
+    pod("d", restarts=3, nodes="2:3").wait_for(worlds=[3])
+    for each in (a, b):
+        each.wait_for(worlds=[3, 2, 3])
 
 
 @pytest.mark.long

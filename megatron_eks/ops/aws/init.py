@@ -85,6 +85,7 @@ def run(
         console.say(str(finding))
     written = (wish.file, *project_files.write(wish.file.parent))
     console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
+    console.say("into a VPC that exists: see docs/bring-your-own.md first")
     return DONE
 
 

@@ -23,6 +23,8 @@ _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"
 )
 _SAVED = re.compile(r"successfully saved checkpoint|saved checkpoint", re.IGNORECASE)
+# The second is where they were before they were a package: jobs of then may still run.
+_OURS = (PACKAGE, "/opt/megatron-eks/programs/")
 _SHM = "/dev/shm"  # noqa: S108 -- where pods find shared memory
 
 
@@ -117,7 +119,7 @@ def network(found: Run) -> Iterator[Finding]:
     bad = [each for each in names if each not in {"efa", "AWS Libfabric"}]
     container = found.pod["containers"][0]
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    guarded = any(word.startswith(PACKAGE) for word in words) and bool(steps_of(found.log))
+    guarded = any(word.startswith(_OURS) for word in words) and bool(steps_of(found.log))
     if bad:
         remedy = f"meks verify --check efa-check; meks logs {found.name}"
         text = f"NCCL uses {bad[0]}, which has one network card of the node"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
@@ -13,6 +14,8 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 _TAIL = 2000
 """Lines of each container, where nobody asks for another number: what ended it stands there."""
 _READERS = 16
+_AROUND = timedelta(minutes=10)
+"""Of the end of a pod: what was said of its node by then may be why."""
 
 
 def of_job(client: Client, plan: ClusterPlan, name: str, options: logs.Options) -> Diagnosis:
@@ -46,10 +49,11 @@ def _explained(
     kept: Sequence[Object] = (),
 ) -> Diagnosis:
     living = client.list("v1", "Event", job.namespace) if job else []
+    living += client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
     events = {each["metadata"]["uid"]: each for each in (*kept, *living)}.values()
     nodes = client.list("v1", "Node")
     told = [line for rank in ranks for line in _told(rank, list(events), nodes)]
-    ends = [line for rank in ranks for line in _ends(rank)]
+    ends = [line for rank in ranks for line in _ends(rank, list(events))]
     return diagnose([*told, *printed, *ends, *([f"event {job.message()}"] if job else [])])
 
 
@@ -71,6 +75,7 @@ def _told(rank: Rank, events: Sequence[Object], nodes: Sequence[Object]) -> Iter
     if rank.pod is None or rank.manifest is None:
         return
     at = f"[{rank.number}] "
+    yield from _of_node(rank, events, late=False)
     uid = rank.manifest["metadata"]["uid"]
     own = [each for each in events if each["involvedObject"].get("uid") == uid]
     for event in sorted((each for each in own if each.get("type") == "Warning"), key=pods.when):
@@ -84,8 +89,32 @@ def _told(rank: Rank, events: Sequence[Object], nodes: Sequence[Object]) -> Iter
             yield from _node(at, node)
 
 
-def _ends(rank: Rank) -> Iterator[str]:
+def _of_node(rank: Rank, events: Sequence[Object], *, late: bool) -> Iterator[str]:
+    """Yield what was said of a rank's node while its pod was there; `late` is that around its end.
+
+    Of a pod that its node took along no end is known: what was said then is late.
+    """
+    if rank.pod is None or rank.manifest is None or not rank.pod.node:
+        return
+    begun = pods.moment(rank.manifest["metadata"].get("creationTimestamp"))
+    statuses = rank.manifest.get("status", {}).get("containerStatuses") or ()
+    states = [state for each in statuses for state in (each.get("state") or {}).values()]
+    ended = max((str(state.get("finishedAt") or "") for state in states), default="")
+    end = pods.moment(ended)
+    for event in sorted(events, key=pods.when):
+        about, when = event["involvedObject"], pods.moment(pods.when(event))
+        of_it = (about.get("kind"), about.get("name")) == ("Node", rank.pod.node)
+        if not of_it or when is None or (begun and when < begun) or (end and when > end + _AROUND):
+            continue
+        is_late = rank.pod.phase == "Failed" and (end is None or when > end - _AROUND)
+        if is_late is late:
+            said = f"{event.get('reason')} at {when:%H:%M}: {event.get('message', '')}"
+            yield f"[{rank.number}] node {rank.pod.node}: {pods.one_line(said)}"
+
+
+def _ends(rank: Rank, events: Sequence[Object]) -> Iterator[str]:
     """Yield how a rank's containers ended, which is after all that they printed."""
+    yield from _of_node(rank, events, late=True)
     status = (rank.manifest or {}).get("status", {})
     for container in status.get("containerStatuses") or ():
         for state in (container.get("lastState", {}), container.get("state", {})):

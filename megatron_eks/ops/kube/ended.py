@@ -69,6 +69,9 @@ def _rank(number: int, before: Rank | None, own: Sequence[str]) -> Rank:
     if not own:
         return before if before and phase != "Running" else Rank(number, None, None)
     pod = _pod(own)
+    if before is not None and before.manifest is not None:
+        # Its node and its events are those of the pod that was seen.
+        pod |= {key: before.manifest[key] for key in ("metadata", "spec")}
     if before is None or phase not in jobs.ENDED:
         return Rank(number, pods.state(pod), pod)
     broken_off = not any(map(_END.fullmatch, own))

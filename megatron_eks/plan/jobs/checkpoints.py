@@ -21,7 +21,7 @@ from megatron_eks.plan.cluster.storage import plan_storage
 from megatron_eks.plan.jobs.memory import gib
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
-from megatron_eks.plan.jobs.training import checkpoint_bytes, job_speed, steps
+from megatron_eks.plan.jobs.training import changed, checkpoint_bytes, job_speed, steps
 from megatron_eks.predict.goodput import Saving, goodput
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
@@ -36,6 +36,22 @@ def plan_saving(job: MegatronRun | TorchRun, model: ModelShape, lustre: LustrePl
     checkpoint = job.checkpoint
     size = checkpoint_bytes(job, model)
     return Saving(size, checkpoint.interval, checkpoint.async_save, write)
+
+
+def save_interval(
+    job: MegatronRun | TorchRun, model: ModelShape, instance: InstanceType, lustre: LustrePlan
+) -> int:
+    """Return the iterations between two saves: the file's, or those of which most time counts.
+
+    The latter are rounded up to two digits, and at most the whole run.
+    """
+    speed = job_speed(job, model, instance)
+    if speed is None or "interval" in job.checkpoint.model_fields_set:
+        return job.checkpoint.interval
+    gpus, saving = job_gpus(job, instance), plan_saving(job, model, lustre)
+    best = goodput(job.nodes, gpus, speed.step_seconds, saving).best_interval_steps
+    unit: int = 10 ** max(0, len(str(best)) - 2)
+    return min(ceil(best / unit) * unit, steps(job)[1])
 
 
 def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
@@ -59,8 +75,10 @@ def check_saving(
     job: MegatronRun | TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
 ) -> Iterator[Finding]:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
-    instance = INSTANCES[pool.instance_type]
-    saving = plan_saving(job, model, plan_storage(cluster).lustre)
+    instance, lustre = INSTANCES[pool.instance_type], plan_storage(cluster).lustre
+    interval = save_interval(job, model, instance, lustre)
+    job = changed(job, "checkpoint", interval=interval)
+    saving = plan_saving(job, model, lustre)
     seconds = saving.checkpoint_bytes / saving.write_bytes_per_second
     speed, (key, count) = job_speed(job, model, instance), steps(job)
     step = speed.step_seconds if speed else 0
@@ -167,6 +185,8 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
     if pool is None or not isinstance(pool.capacity, CapacityBlock):
         return
     model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
+    interval = save_interval(job, model, instance, plan_storage(cluster).lustre)
+    job = changed(job, "checkpoint", interval=interval)
     speed = job_speed(job, model, instance)
     if speed is None:
         return

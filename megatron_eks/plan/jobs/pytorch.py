@@ -178,6 +178,13 @@ def _training(job: TorchRun) -> Iterator[Finding]:
             found = f"the run ends after {training.max_steps} steps, before the first {what}"
             remedy = f"use at most {training.max_steps}"
             yield warning(Code.SCHEDULE, (block, name), found, remedy)
+    elastic = job.runtime.elastic
+    if elastic is not None and elastic.min_nodes < elastic.max_nodes:
+        share = f"{elastic.min_nodes}/{elastic.max_nodes}"
+        found = f"a step on {elastic.min_nodes} nodes learns from {share} of the tokens of one on "
+        found += f"{elastic.max_nodes}, at the same rate, and max_steps counts both alike"
+        remedy = "choose the rate for the fewest; kind: megatron keeps its global batch"
+        yield warning(Code.OPTIMIZER, ("runtime", "elastic"), found, remedy)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")

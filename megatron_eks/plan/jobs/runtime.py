@@ -79,7 +79,7 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
         found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
         yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
     elif job.runtime.host_network and job.gpus_per_node not in {None, gpus}:
-        found = "on the host network two jobs of a node would want the same port"
+        found = "on the host network two pods of a node would want the same port"
         remedy = f"use {gpus}, or no host_network"
         yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, remedy)
 
@@ -105,6 +105,10 @@ def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[
         found = "the cluster has no etcd"
         remedy = "use c10d, which needs none, or set platform.etcd: true"
         yield Finding(Code.RENDEZVOUS, path, found, remedy)
+    if runtime.rendezvous == "etcd" and runtime.host_network:
+        # To a network policy a pod on the host network is its node, whatever its labels.
+        found = "etcd answers pods of jobs, and on the host network they have the node's address"
+        yield Finding(Code.RENDEZVOUS, path, found, "use c10d, or no host_network")
     if elastic is None:
         return
     path = ("runtime", "elastic")

@@ -147,7 +147,8 @@ def _decay(training: MegatronTraining) -> Iterator[Finding]:
 
 def _intervals(job: MegatronRun) -> Iterator[Finding]:
     training, iterations = job.training, job.training.train_iters
-    if job.checkpoint.interval > iterations:
+    saves = "interval" in job.checkpoint.model_fields_set
+    if saves and job.checkpoint.interval > iterations:
         found = f"the run ends after {iterations} iterations, before the first checkpoint"
         remedy = f"use at most {iterations}"
         yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)

@@ -6,12 +6,15 @@ from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.job import AnyJob
+from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
 from megatron_eks.plan.jobs import convert, data_prep, fetch, megatron, nccl, pytorch
+from megatron_eks.plan.jobs.checkpoints import save_interval
 from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.pods import Images
+from megatron_eks.plan.jobs.training import changed
 
 
 @dataclass(frozen=True)
@@ -44,4 +47,8 @@ def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def plan_job(job: AnyJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
+    if isinstance(job, MegatronRun | TorchRun):
+        instance, lustre = cluster.pool(job.pool).instance, cluster.storage.lustre
+        interval = save_interval(job, model_shape(job.model), instance, lustre)
+        job = changed(job, "checkpoint", interval=interval)
     return KINDS[job.kind].plan(job, cluster, images)

@@ -18,7 +18,7 @@ from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 _BITS = 8
 
-AnyRun = TypeVar("AnyRun", MegatronRun, TorchRun)
+AnyRun = TypeVar("AnyRun", bound=TrainingJob)
 
 
 def steps(job: MegatronRun | TorchRun) -> tuple[str, int]:

@@ -4,7 +4,7 @@ import io
 import json
 import stat
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 
 import pytest
@@ -48,6 +48,7 @@ SCRIPTS = {
 
 
 NEVER = "never-started"
+ON_A_NODE = "on-a-node"
 
 
 class Shared:
@@ -157,6 +158,43 @@ def test_a_job_that_never_started_keeps_its_reason(cluster, given):
     jobs.delete(cluster.client, made)
     found = saved_logs.explain(*given(NEVER), client=cluster.client)
     assert found.code == LogCode.CONFIG_MISSING
+
+
+def test_what_was_said_of_a_node_is_the_reason(cluster, given):
+    """Of the node that a pod was on, while it was there."""
+    objects = shipped("fetch-tokenizer")
+    job = objects[-1]
+    job["metadata"]["name"] = ON_A_NODE
+    for _, pod in running.pod_specs(job):
+        (container,) = pod["containers"]
+        container["command"] = ["sleep", "600"]
+    made = cluster.client.apply(job)
+
+    def runs_now():
+        found = running.pods_of(cluster.client, running.RunningJob(made))
+        return [each for each in found if each["status"]["phase"] == "Running"]
+
+    (pod,) = wait_for("its pod", runs_now, 90)
+    now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": ON_A_NODE, "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": pod["spec"]["nodeName"]},
+        "reason": "NodeNotReady",
+        "type": "Normal",
+        "lastTimestamp": now,
+    }
+    cluster.client.apply(event)
+
+    def told():
+        return "NodeNotReady" in json.dumps(kept(cluster, ON_A_NODE))
+
+    wait_for("the event in the record", told, 60)
+    cluster.force_delete(pod)
+    jobs.delete(cluster.client, made)
+    found = saved_logs.explain(*given(ON_A_NODE), client=cluster.client)
+    assert found.cause == f"The node went away: NodeNotReady at {now[11:16]}."
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,13 @@ def test_etcd_is_named_by_its_service(plan):
     assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (2, 2)
 
 
+def test_saves_are_as_far_apart_as_is_best(plan):
+    """Where the file leaves it to the plan."""
+    job = plan("megatron-cpt-techpulse", **{"  interval: 100\n": ""})
+    assert job.args[job.args.index("--save-interval") + 1] == "65"
+    assert job.training.goodput.best_interval_steps == 65
+
+
 @pytest.mark.parametrize(
     "name",
     ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", "ddp-llama-3-2-1b"],

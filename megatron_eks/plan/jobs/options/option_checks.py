@@ -11,6 +11,7 @@ from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.megatron_conflicts import (
     ALWAYS,
     BREAKS,
+    IN_PROCESS_RESTART,
     NEEDS_EXPERTS,
     OF_FAULTS,
     PARTIAL,
@@ -90,12 +91,7 @@ _NEEDS_WEIGHTS = {
 }
 # What then happens with a setting that Megatron takes.
 _IDLE: dict[str, Problem] = {
-    # NVIDIA/nvidia-resiliency-ext, docs/source/inprocess/usage_guide.rst, and Megatron's
-    # inprocess_restart.py, which takes the two ports after MASTER_PORT (read 2026-11).
-    "inprocess_restart": (
-        "torchrun ends all ranks when one ends, so it helps only where every process stays alive",
-        "remove it: gang_restarts starts all again; or set TORCH_NCCL_RETHROW_CUDA_ERRORS=0",
-    ),
+    "inprocess_restart": IN_PROCESS_RESTART,
     "reset_attention_mask": (
         "the plan has no masks made, so one document still sees those before it",
         "remove it",

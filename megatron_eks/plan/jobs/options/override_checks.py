@@ -8,6 +8,7 @@ from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA, VERSION, Fi
 from megatron_eks.catalog.megatron_conflicts import (
     ALWAYS,
     FLEX_BETWEEN_NODES,
+    IN_PROCESS_RESTART,
     PARTIAL,
     TRIALS,
     Conflict,
@@ -147,8 +148,12 @@ def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Fi
     block = name.partition(".")[0]
     if block in _EMPTY:
         found = f"no recipe of pretraining has {block}, and the program stops at it"
+        remedy = "remove it"
         # An image of one's own may have recipes of its own.
-        yield Finding(Code.OVERRIDE, path, found, "remove it", level_in(job.image))
+        if block == "inprocess_restart":
+            found += f"; {IN_PROCESS_RESTART.reason}"
+            remedy += ": gang_restarts starts all again"
+        yield Finding(Code.OVERRIDE, path, found, remedy, level_in(job.image))
     elif refused is not None:
         yield Finding(Code.OVERRIDE, path, refused[0], refused[1])
     elif name in _TRIALS and value is not False:
