@@ -167,7 +167,8 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
     job["metadata"]["name"] = ON_A_NODE
     for _, pod in running.pod_specs(job):
         (container,) = pod["containers"]
-        container["command"] = ["sleep", "600"]
+        container["command"] = [*container["command"][:5], "sh", "-c", "echo begun; sleep 600"]
+        container["args"] = []
     made = cluster.client.apply(job)
 
     def runs_now():
