@@ -59,11 +59,6 @@ def test_etcd_is_reached_by_its_service():
     )
 
 
-def test_a_job_whose_ranks_are_known_has_no_policy(job):
-    """The default stays what the source documents' commands expect."""
-    assert "elasticPolicy" not in job["spec"]
-
-
 def test_etcd_is_there_when_asked_for(platform, with_etcd):
     """Nothing of it otherwise."""
     assert not [each for each in platform if each["metadata"]["name"] == "etcd"]
