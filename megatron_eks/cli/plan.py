@@ -96,9 +96,12 @@ def validate(
     return on_cluster(reach, lambda on: read(partial(findings, on.client, on.plan)))
 
 
-@command(PLAN)
+@command(PLAN, "[JOB]")
 def plan(
+    job: args.SomeJob = None,
+    /,
     *,
+    everything: Annotated[bool, Parameter("--all")] = False,
     search: Annotated[
         list[str] | None, args.JOBS, Parameter(metavar="[JOB]", consume_multiple=(0, 1))
     ] = None,
@@ -107,25 +110,31 @@ def plan(
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
-    """Print what will exist, what it costs, and whether jobs fit.
+    """Print whether jobs fit, how long they take, and what all of it costs.
 
     meks plan
+    meks plan megatron-cpt-techpulse      memory, speed, cost and saves of a job
     meks plan -o json | jq .cost
     meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
 
+    :param job: all that is known of this one
+    :param everything: network, storage, images and each price of the cluster
     :param search: the fastest layouts that fit, of one Megatron job or of all
     :param write: with --search JOB: the job with the best layout
     :param png: with --search JOB: memory against step time
     """
+    if everything and (job or search is not None):
+        raise CycloptsError(msg="--all is of the cluster: leave out JOB and --search")
     if search is not None:
         from megatron_eks.ops.search import run as run_search
 
-        return run_search(cluster, "".join(search), (write, png), output, args.today())
+        name = "".join(search) or job or ""
+        return run_search(cluster, name, (write, png), output, args.today())
     if write or png:
         raise CycloptsError(msg="--write and --png go with --search JOB")
     from megatron_eks.ops.plan import run
 
-    return run(cluster, output, args.today())
+    return run(cluster, output, args.today(), job=job, everything=everything)
 
 
 @command(PLAN)

@@ -17,7 +17,7 @@ from megatron_eks.guards.manifests import is_manifest
 from megatron_eks.guards.templates import is_template
 from megatron_eks.guards.values import Value
 from megatron_eks.ops.linters import Linter, cfn_lint, hadolint, kubernetes_validate
-from megatron_eks.ops.output import count, counted, formatted
+from megatron_eks.ops.output import count, counted, write_findings
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
@@ -40,9 +40,7 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     linters = files.linters()
     said = (each for linter in linters for each in linter.findings())
     findings = sorted([*files.findings(), *said], key=_order)
-    stdout.write(
-        formatted(output, map(str, findings), lambda: [{**each.as_json()} for each in findings])
-    )
+    write_findings(findings, output, stdout)
     if files.unknown:
         sys.stderr.write(f"no opinion on {_listed(files.unknown)}\n")
     judged = ", ".join(["the guards", *(each.state for each in linters)])

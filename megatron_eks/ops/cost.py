@@ -93,9 +93,8 @@ def run(
         notes=(*notes, *_notes(project, nodes)),
     )
     console.write(formatted(output, _lines(found), lambda: as_json(found, idle(found))))
-    for finding in idle(found):
-        # On stderr in any case: this is what nobody should have to look for.
-        console.say(str(finding))
+    # On stderr in any case: this is what nobody should have to look for.
+    console.report(idle(found))
     return DONE
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TextIO
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import closest
 from megatron_eks.config.explanations import explanations, removed
 from megatron_eks.ops.output import formatted
 
@@ -27,13 +28,15 @@ _BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"
 
 def run(code: str, output: str, stdout: TextIO) -> int:
     """Print the meaning of a code; return the exit code."""
-    wanted = code.upper() if code.upper().startswith("MEKS-") else f"MEKS-{code}"
+    wanted = f"MEKS-{code.upper().removeprefix('MEKS').removeprefix('-'):0>4}"
     found = next((each for each in Code if each.value == wanted), None)
     if found is None and wanted in removed():
         stdout.write(f"{wanted} was removed, because {removed()[wanted]}\n")
         return _DONE
     if found is None:
-        sys.stderr.write(f"unknown code {code!r}; docs/rules.md lists all of them\n")
+        meant = closest(wanted, [each.value for each in Code])
+        hint = f"did you mean {meant}? " if meant else ""
+        sys.stderr.write(f"unknown code {code!r}; {hint}docs/rules.md lists all of them\n")
         return _REFUSED
     rows: dict[str, str] = {"code": found.value, **vars(explanations()[found])}
     lines = (f"{key:8}{value}" for key, value in rows.items())

@@ -22,7 +22,7 @@ def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
     return {
         "cluster": _cluster(project.cluster),
         "cost": _cost(project.cluster),
-        "jobs": [_job(job, project.cluster) for job in project.jobs],
+        "jobs": [job_as_json(job, project.cluster) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
         "allowed": [dict(finding.as_json()) for finding in allowed],
@@ -125,7 +125,8 @@ def _cost(plan: ClusterPlan) -> Json:
     }
 
 
-def _job(job: JobPlan, plan: ClusterPlan) -> Json:
+def job_as_json(job: JobPlan, plan: ClusterPlan) -> Json:
+    """Return one job of the plan."""
     cost = job_cost(job, plan)
     return {
         "name": job.name,

@@ -10,6 +10,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.ops import search_figure
+from megatron_eks.ops.failure import no_such
 from megatron_eks.ops.output import structured, table
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     """Where to write the best layout's job file, and the figure."""
 
 _BEST = 10
-_DONE, _NOT_FOUND, _USAGE = 0, 3, 2
+_DONE, _USAGE = 0, 2
 # What a search is there to mend does not keep it from searching.
 _MENDED = {
     Code.DOES_NOT_FIT,
@@ -56,8 +57,9 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
         if isinstance(job, MegatronRun) and job.name == (name or job.name)
     ]
     if not jobs:
-        sys.stderr.write(f"no Megatron job{f' named {name!r}' if name else ''} beside {cluster}\n")
-        return _NOT_FOUND
+        known = [job.name for _, job in files.jobs if isinstance(job, MegatronRun)]
+        text = f"no Megatron job{f' named {name!r}' if name else ''} beside {cluster}"
+        raise no_such(Code.JOB_NOT_FOUND, text, name, known)
     if refused := _refused(len(jobs), wanted):
         sys.stderr.write(f"{refused}\n")
         return _USAGE

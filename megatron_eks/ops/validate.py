@@ -13,7 +13,7 @@ from megatron_eks.config.job import AnyJob, Job
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.whole_file import wrapping_key
 from megatron_eks.ops.megatron import Megatron
-from megatron_eks.ops.output import count, counted, structured
+from megatron_eks.ops.output import count, counted, write_findings
 from megatron_eks.project import check_files, job_files
 
 _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
@@ -45,20 +45,11 @@ def run(
     for other in others:
         findings += check_files(other, [], today).findings
     read = ", ".join(str(each) for each in (first, *others))
-    print_findings(findings, output, f"{read} and {count(len(jobs), 'job file')}: ")
+    write_findings(findings, output, sys.stdout)
+    sys.stderr.write(f"{read} and {count(len(jobs), 'job file')}: {counted(findings)}\n")
     if megatron.not_asked:
         sys.stderr.write(f"not asked of Megatron: {megatron.not_asked}\n")
     return 2 if has_errors(findings) else 0
-
-
-def print_findings(findings: Sequence[Finding], output: str, of: str = "") -> None:
-    """Write findings to stdout, one a line or as a JSON list, and their count to stderr."""
-    if output == "table":
-        sys.stdout.writelines(f"{finding}\n" for finding in findings)
-    else:
-        sys.stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
-    sys.stdout.flush()
-    sys.stderr.write(f"{of}{counted(findings)}\n")
 
 
 def _is_cluster(path: Path) -> bool:

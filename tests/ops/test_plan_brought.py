@@ -19,7 +19,7 @@ def planned(tmp_path, capsys):
         cluster = cluster_file()
         VARIATIONS[name](cluster)
         (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
-        assert plan.run(tmp_path / "cluster.yaml", output, date(2026, 11, 21)) == 0
+        assert plan.run(tmp_path / "cluster.yaml", output, date(2026, 11, 21), everything=True) == 0
         text = capsys.readouterr().out
         return json.loads(text) if output == "json" else text
 

@@ -25,7 +25,7 @@ def block(tmp_path):
 
 def test_the_table_says_until_when_a_block_lasts(block, capsys):
     """With its zone, as the file has it; and its price is not made up."""
-    assert plan.run(block, "table", TODAY) == 0
+    assert plan.run(block, "table", TODAY, everything=True) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "p4d: capacity block cr-0123456789abcdef0, until 2026-12-01 12:30+01:00" in lines
     [sums] = [line for line in lines if line.startswith("Sum with all GPU nodes")]

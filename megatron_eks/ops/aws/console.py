@@ -1,12 +1,14 @@
 """How a command talks with people: progress, questions, and the time."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.messages import messages
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.programs.printable import printable
@@ -42,6 +44,10 @@ class Console:
     def say(self, line: str = "") -> None:
         """Tell how it goes."""
         self._tell(f"{line}\n")
+
+    def report(self, findings: Iterable[Finding]) -> None:
+        """Tell what was found."""
+        self._tell(messages(findings, self.stderr))
 
     def write(self, text: str) -> None:
         """Write data."""

@@ -77,13 +77,11 @@ def run(
     answers = _Questions(wish, aws, console, public_address, errors).answers()
     text, findings = render(answers, schema), checked(answers)
     if has_errors(findings):
-        for finding in findings:
-            console.say(str(finding))
+        console.report(findings)
         console.say(f"{wish.file} was not written")
         return FAILED
     files.replace(wish.file, text, "or name another with --cluster")
-    for finding in findings:
-        console.say(str(finding))
+    console.report(findings)
     console.say(f"wrote {wish.file}; next: meks plan, then meks deploy")
     return DONE
 

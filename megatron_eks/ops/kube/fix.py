@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import Failure, no_such
 from megatron_eks.ops.kube import apply, objects, pods
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import key
@@ -61,8 +61,7 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
     if not found:
         console.say(f"{code} is not found in this cluster: there is nothing to do")
         return DONE
-    for finding in found:
-        console.say(str(finding))
+    console.report(found)
     platform: Sequence[Object] = ()
     if code in _FROM_PLATFORM:
         platform = apply.read([options.folder], access, project, previews=options.previews)
@@ -85,8 +84,8 @@ def _code(wanted: str) -> Code:
     known = sorted(_REMEDIES)
     if text not in known:
         found = f"there is no remedy for {wanted!r} inside the cluster"
-        remedy = f"known: {', '.join(known)}; of others: meks explain CODE"
-        raise Failure(Code.NOT_FIXABLE, found, remedy, exit_code=USAGE)
+        more = "; of others: meks explain CODE"
+        raise no_such(Code.NOT_FIXABLE, found, text, known, more=more, exit_code=USAGE)
     return Code(text)
 
 
@@ -107,8 +106,7 @@ def _checked(
     if console.wait(options.wait_seconds, _POLL_SECONDS, gone):
         console.say(f"{code} is gone")
         return DONE
-    for finding in left:
-        console.say(str(finding))
+    console.report(left)
     console.say("it is still there: do what the finding says, or replace the node")
     return CHECK_FAILED
 

@@ -10,7 +10,7 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import Failure, no_such
 from megatron_eks.ops.kube import jobs, logs, pods, room, suspects
 from megatron_eks.ops.output import count, formatted, structured, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -52,12 +52,8 @@ def run(client: Client, plan: ClusterPlan, pool: str | None, output: str, consol
     """Print the nodes of the cluster, or of a pool."""
     names = [each.name for each in plan.pools]
     if pool is not None and pool not in names:
-        raise Failure(
-            Code.NODE_NOT_FOUND,
-            f"no pool {pool!r} in the cluster file",
-            f"pools: {', '.join(names)}; meks nodes shows all nodes",
-            exit_code=NOT_FOUND,
-        )
+        text = f"no pool {pool!r} in the cluster file"
+        raise no_such(Code.NODE_NOT_FOUND, text, pool, names, more="; meks nodes shows all nodes")
     found = [each for each in read(client, plan) if pool is None or each.pool == pool]
     console.write(formatted(output, _lines(found), lambda: _as_json(plan, found)))
     return DONE

@@ -15,8 +15,7 @@ from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import COMMAND_LINE, Document, Json, read_mapping
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.manifests import read_file
-from megatron_eks.ops.endings import NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import Failure, no_such
 from megatron_eks.ops.kube import jobs, overrides
 from megatron_eks.ops.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
@@ -129,10 +128,9 @@ def _files(wish: Wish) -> tuple[list[Path], Path]:
         return (paths, known) if known else ([*paths, file], file)
     names = {_name(path): path for path in reversed(paths)}
     if wish.job not in names:
-        there = ", ".join(sorted(name for name in names if name)) or "none"
         found = f"no job file has the name {wish.job!r}"
-        remedy = f"there: {there}; or name a file"
-        raise Failure(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
+        there = filter(None, names)
+        raise no_such(Code.JOB_NOT_FOUND, found, wish.job, there, more="; or name a file")
     return paths, names[wish.job]
 
 

@@ -72,8 +72,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         rendered = render(_pinned(wish, options.resolve), digests, megatron)
     if megatron.not_asked:
         console.say(f"not asked of Megatron: {megatron.not_asked}")
-    for finding in rendered.warnings:
-        console.say(str(finding))
+    console.report(rendered.warnings)
     created = [*rendered.beside, rendered.workload]
     refuse_unfit(created, access, project, previews=options.previews)
     for each in created:

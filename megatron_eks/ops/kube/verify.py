@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.checks import Result, in_kubernetes, report
 from megatron_eks.ops.endings import INTERRUPTED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import Failure, no_such
 from megatron_eks.ops.kube import fit, jobs, objects, verdicts
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_unfit
@@ -77,8 +77,7 @@ def _checks(access: Access, project: Project, options: Options) -> Iterator[_Che
     for pool in pools:
         if pool not in known:
             text = f"the cluster file has no pool {pool!r}"
-            remedy = f"known: {', '.join(sorted(known))}"
-            raise Failure(Code.UNKNOWN_POOL, text, remedy, exit_code=NOT_FOUND)
+            raise no_such(Code.UNKNOWN_POOL, text, pool, known)
     any_found = False
     for pool in pools:
         for check in options.checks:
