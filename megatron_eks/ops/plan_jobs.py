@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from megatron_eks.config.messages import paragraph
-from megatron_eks.ops.output import table, usd
+from megatron_eks.ops.output import count, table, usd
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan, Training
@@ -183,15 +183,15 @@ def _place(job: JobPlan) -> str:
     if not job.gpus:
         return f"{job.pool.name} (CPU)"
     part = job.resources.gpus if job.resources.gpus < job.pool.instance.gpus else None
-    return f"{job.nodes} x {job.pool.name}" + (f" ({part} GPUs)" if part else "")
+    return f"{job.nodes} x {job.pool.name}" + (f" ({count(part, 'GPU')})" if part else "")
 
 
-def _short(count: int) -> str:
+def _short(number: int) -> str:
     """Write a large number with three digits or so."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return str(count)
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return str(number)
 
 
 def _layout(layout: Layout) -> str:
@@ -214,5 +214,5 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _gib(count: int) -> str:
-    return f"{count / GIB:.1f}"
+def _gib(number: int) -> str:
+    return f"{number / GIB:.1f}"
