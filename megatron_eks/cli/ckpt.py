@@ -9,8 +9,8 @@ from cyclopts import CycloptsError, Parameter
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
-from megatron_eks.cli.opening import at
 from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.opening import at, today
 
 if TYPE_CHECKING:
     from megatron_eks.ops.ckpt.target import Target
@@ -213,12 +213,12 @@ def _act(
 
     # What is in S3 or on this machine needs no cluster.
     alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
-    project = None if alone and _is_place(what) else load_project(reach.cluster, args.today())
+    project = None if alone and _is_place(what) else load_project(reach.cluster, today())
     mount = project.cluster.platform.mount_path if project else MOUNT_PATH
-    found = toward(target.resolve(what, mount, reach.cluster, args.today()), mount)
+    found = toward(target.resolve(what, mount, reach.cluster, today()), mount)
     claim = None
     if found.is_shared:
-        project = project or load_project(reach.cluster, args.today())
+        project = project or load_project(reach.cluster, today())
         claim = target.claim_of(found, project)
     return at(
         reach, project, claim, lambda place, console: do(found, place, console), again, yes=yes

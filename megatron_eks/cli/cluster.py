@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.cli import args
 from megatron_eks.cli.app import CLUSTER, command
-from megatron_eks.cli.opening import on_aws, on_cluster, opened, with_console
+from megatron_eks.ops.opening import on_aws, on_cluster, opened, with_console
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.tools import Tools
@@ -45,7 +45,7 @@ def preflight(
 
     :param part: default: both, as far as there is a cluster
     """
-    from megatron_eks.cli.preflight import run
+    from megatron_eks.ops.preflight import run
 
     return run(reach, part, output)
 
@@ -235,7 +235,9 @@ def scale(
     moment = at if isinstance(at, datetime) else None
     wish = Wish(pool, nodes, moment, at == _START, when_idle, minutes)
     return on_aws(
-        cluster, lambda tools: run(wish, tools, lambda: opened(tools.plan).client), yes=yes
+        cluster,
+        lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),
+        yes=yes,
     )
 
 
@@ -251,7 +253,7 @@ def cost(
 
     :param job: only this one of the jobs
     """
-    from megatron_eks.cli.costs import run
+    from megatron_eks.ops.billing import run
 
     return run(reach, job, output)
 
@@ -278,5 +280,7 @@ def cleanup(
 
     wish = Wish(delete_storage, delete_images, confirm)
     return on_aws(
-        cluster, lambda tools: run(wish, tools, lambda: opened(tools.plan).client), yes=yes
+        cluster,
+        lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),
+        yes=yes,
     )

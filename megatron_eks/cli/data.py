@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
-from megatron_eks.cli.opening import at, on_cluster
+from megatron_eks.ops.opening import at, on_cluster, today
 
 _SENT = "what was sent stays, and the same command goes on"
 _FETCHED = "what was fetched stays, and the same command goes on"
@@ -57,7 +57,7 @@ def push_data(
     from megatron_eks.ops.data import destination, push
     from megatron_eks.project import load_project
 
-    project = load_project(cluster, args.today())
+    project = load_project(cluster, today())
     sent, uri = destination(paths, cluster)
     return at(
         args.Reach(cluster),
@@ -84,7 +84,7 @@ def fetch_data(
     from megatron_eks.ops.data import fetch, shared_claim
     from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, args.today())
+    project = load_project(reach.cluster, today())
     claim = shared_claim(directory, project.cluster)
     return at(reach, project, claim, lambda *where: fetch(uri, directory, *where), _FETCHED)
 
@@ -109,7 +109,7 @@ def verify_data(
     from megatron_eks.ops.data import claim_of, verify
     from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, args.today())
+    project = load_project(reach.cluster, today())
     claim = claim_of(prefix, project.cluster)
     return at(
         reach,

@@ -6,8 +6,8 @@ from cyclopts import CycloptsError, Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
-from megatron_eks.cli.opening import Opened, on_cluster
 from megatron_eks.ops.kube.pool_checks import CHECKS, Check
+from megatron_eks.ops.opening import Opened, on_cluster
 
 
 @command(JOBS, "[POOL...]")

@@ -10,8 +10,8 @@ from cyclopts import CycloptsError, Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import PLAN, command
-from megatron_eks.cli.opening import on_cluster, with_console
 from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.opening import on_cluster, today, with_console
 
 
 @command(PLAN)
@@ -65,7 +65,7 @@ def init(
 
     def act(console: Console) -> int:
         aws = open_session(region_of(region, os.environ), os.environ)
-        return run(wish, aws, console, args.today(), identity.public_address)
+        return run(wish, aws, console, today(), identity.public_address)
 
     return with_console(act, yes=yes)
 
@@ -88,7 +88,7 @@ def validate(
     """
     from megatron_eks.ops.validate import run
 
-    read = partial(run, files, reach.cluster, output, args.today())
+    read = partial(run, files, reach.cluster, output, today())
     if not live:
         return read()
     from megatron_eks.ops.kube.resume import findings
@@ -129,12 +129,12 @@ def plan(
         from megatron_eks.ops.search import run as run_search
 
         name = "".join(search) or job or ""
-        return run_search(cluster, name, (write, png), output, args.today())
+        return run_search(cluster, name, (write, png), output, today())
     if write or png:
         raise CycloptsError(msg="--write and --png go with --search JOB")
     from megatron_eks.ops.plan import run
 
-    return run(cluster, output, args.today(), job=job, everything=everything)
+    return run(cluster, output, today(), job=job, everything=everything)
 
 
 @command(PLAN)

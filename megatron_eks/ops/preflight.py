@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.ops.checks import KUBERNETES, Result
+from megatron_eks.ops import opening
+from megatron_eks.ops.checks import KUBERNETES, Result, report
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access, explained
 from megatron_eks.ops.kube.preflight import checks as kube_checks
@@ -18,13 +19,47 @@ if TYPE_CHECKING:
     from megatron_eks.ops.aws.tools import Tools
 
 
+def run(reach: opening.Reach, part: str | None, output: str) -> int:
+    """Check one part, or both as far as there is a cluster; return the exit code."""
+
+    def look(on: opening.Opened) -> int:
+        return report(on.plan, cluster(on.access, on.project), output, on.console)
+
+    if part == "cluster":
+        return opening.on_cluster(reach, look)
+    return opening.on_aws(
+        reach.cluster, lambda tools: _account(tools, reach, output, alone=part == "aws")
+    )
+
+
+def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) -> int:
+    from megatron_eks.ops.aws.identity import public_address
+    from megatron_eks.ops.aws.preflight.reach import why_not
+
+    try:
+        way: Access | Failure = opening.opened(tools.plan, reach)
+    except Failure as failure:
+        way = failure
+    # In a rehearsal the cluster of this machine stands for the one that AWS knows.
+    is_local = not isinstance(way, Failure) and way.is_local
+    reached = None if is_local else why_not
+    try:
+        results, deployed = account(tools, reach=reached, own_address=public_address)
+        if deployed and not alone:
+            results += cluster_if_reached(way, tools.project)
+    finally:
+        if not isinstance(way, Failure):
+            way.client.close()
+    return report(tools.plan, results, output, tools.console)
+
+
 def account(
     tools: "Tools", *, reach: "Reach | None", own_address: Callable[[], str]
 ) -> tuple[list[Result], bool]:
     """Check the account; say too whether there is a cluster to look into."""
-    from megatron_eks.ops.aws.preflight import checks  # noqa: PLC0415 -- boto3
-    from megatron_eks.ops.aws.preflight.facts import Subject  # noqa: PLC0415 -- boto3
-    from megatron_eks.ops.aws.preflight.read import read  # noqa: PLC0415 -- boto3
+    from megatron_eks.ops.aws.preflight import checks
+    from megatron_eks.ops.aws.preflight.facts import Subject
+    from megatron_eks.ops.aws.preflight.read import read
 
     plan, outputs = tools.plan, tools.project.outputs
     facts = read(tools.aws, plan, outputs, reach=reach, own_address=own_address)

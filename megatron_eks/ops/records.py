@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from megatron_eks.cli.opening import Opened
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops import diagnosis
 from megatron_eks.ops.aws.console import Console
@@ -22,6 +21,7 @@ from megatron_eks.ops.kube import (
 )
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.shared_pod import SharedPod
+from megatron_eks.ops.opening import Opened
 from megatron_eks.project import Project
 
 _RECORD_SECONDS = 60.0

@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from megatron_eks.cli.args import Reach, today
-from megatron_eks.cli.opening import Opened, on_cluster
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.ckpt import listing, target
@@ -15,6 +13,7 @@ from megatron_eks.ops.kube import submit
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.ops.kube.shared_pod import SharedPod
+from megatron_eks.ops.opening import Opened, Reach, on_cluster, today
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import OUTPUTS, Project
 

@@ -3,10 +3,10 @@
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from megatron_eks.cli.args import HERE, Reach, today
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.endings import INTERRUPTED
 
@@ -17,6 +17,27 @@ if TYPE_CHECKING:
     from megatron_eks.ops.programs import Place
     from megatron_eks.plan.cluster.cluster import ClusterPlan
     from megatron_eks.project import Project
+
+
+class Reach(Protocol):
+    """The cluster file, and how to reach the API server of the cluster."""
+
+    @property
+    def cluster(self) -> Path:
+        """The cluster file."""
+
+    @property
+    def kubeconfig(self) -> Path | None:
+        """None: the one of the environment."""
+
+    @property
+    def context(self) -> str | None:
+        """None: its current one."""
+
+
+def today() -> date:
+    """Return the date, which decides what is still supported."""
+    return datetime.now(tz=UTC).date()
 
 
 class Opened(NamedTuple):
@@ -61,7 +82,7 @@ def with_console(act: Callable[[Console], int], *, yes: bool = False) -> int:
         raise explained(error) from error
 
 
-def opened(plan: "ClusterPlan", reach: Reach = HERE) -> "Access":
+def opened(plan: "ClusterPlan", reach: Reach) -> "Access":
     """Open the way to the API server of a cluster. Raises Failure if there is none."""
     from megatron_eks.ops.kube import access
 

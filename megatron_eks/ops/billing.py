@@ -2,8 +2,6 @@
 
 import os
 
-from megatron_eks.cli.args import Reach, today
-from megatron_eks.cli.opening import console_here, opened
 from megatron_eks.config.codes import Code
 from megatron_eks.ops import cost
 from megatron_eks.ops.aws.billed import Instance
@@ -11,6 +9,7 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import access, holdings
 from megatron_eks.ops.kube.jobs import NoJob
+from megatron_eks.ops.opening import Reach, console_here, opened, today
 from megatron_eks.project import Project, load_project
 
 
