@@ -11,7 +11,7 @@ from megatron_eks.ops import programs
 from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.ckpt.target import Target
 from megatron_eks.ops.endings import DONE
-from megatron_eks.ops.output import count, structured, table
+from megatron_eks.ops.output import count, formatted, table
 from megatron_eks.ops.programs import Ended, Place
 
 PROGRAM = "checkpoint_sync"
@@ -38,12 +38,14 @@ def ls(target: Target, place: Place, output: str, console: Console) -> int:
     rows = [_row(each, place.name) for each in ended.rows("ends")]
     for found in ended.names("findings"):
         console.say(found)
-    if output == "table":
-        console.write("".join(f"{line}\n" for line in _lines(rows, ended)))
-    else:
-        shown: dict[str, Json] = {**head(target), "checkpoints": [dict(row) for row in rows]}
-        shown |= {"latest_in_s3": ended.summary.get("latest"), "newest_whole": _newest(rows)}
-        console.write(structured({**shown, "restart": ended.summary.get("restart")}, output))
+    shown: dict[str, Json] = {
+        **head(target),
+        "checkpoints": [dict(row) for row in rows],
+        "latest_in_s3": ended.summary.get("latest"),
+        "newest_whole": _newest(rows),
+        "restart": ended.summary.get("restart"),
+    }
+    console.write(formatted(output, _lines(rows, ended), lambda: shown))
     return DONE
 
 
@@ -57,13 +59,10 @@ def verify(target: Target, place: Place, name: str | None, output: str, console:
     results = _results(ended)
     if not results:
         return ended.code
-    if output == "table":
-        rows = [(str(each["name"]), _said(each)) for each in results]
-        console.write("".join(f"{line}\n" for line in table(("CHECKPOINT", "RESULT"), rows)))
-    else:
-        shown: dict[str, Json] = {**head(target), "passed": ended.code == DONE}
-        checkpoints: list[Json] = [dict(each) for each in results]
-        console.write(structured({**shown, "checkpoints": checkpoints}, output))
+    lines = table(("CHECKPOINT", "RESULT"), [(str(each["name"]), _said(each)) for each in results])
+    checkpoints: list[Json] = [dict(each) for each in results]
+    shown = {**head(target), "passed": ended.code == DONE, "checkpoints": checkpoints}
+    console.write(formatted(output, lines, lambda: shown))
     if number := sum(each["state"] == "unverified" for each in results):
         console.say(
             f"note: {count(number, 'checkpoint')} without a manifest: what its format names is "

@@ -18,7 +18,7 @@ from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import Project
 
 SCHEMA_VERSION = 1
@@ -85,19 +85,17 @@ def show(client: Client, project: Project, output: str, console: Console) -> int
     """Print the Secrets of the jobs' namespace: names, keys and users, never values."""
     namespace = project.cluster.platform.namespace
     found = list(_listed(client.list("v1", "Secret", namespace), uses(project)))
-    if output != "table":
-        rows: list[Json] = [asdict(each) for each in found]
-        shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": rows}
-        console.write(structured(shown, output))
-        return DONE
-    if not found:
+    if output == "table" and not found:
         console.say(f"no Secret in namespace {namespace}, and no job file names one")
         return DONE
-    lines = [
+    rows = [
         (each.name, _keys(each), _age(each.changed, console), ", ".join(each.jobs) or "-")
         for each in found
     ]
-    console.write("\n".join(table(("SECRET", "KEYS", "AGE", "JOBS"), lines)) + "\n")
+    secrets: list[Json] = [asdict(each) for each in found]
+    shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": secrets}
+    lines = table(("SECRET", "KEYS", "AGE", "JOBS"), rows)
+    console.write(formatted(output, lines, lambda: shown))
     return DONE
 
 

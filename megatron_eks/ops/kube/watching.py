@@ -14,7 +14,7 @@ from megatron_eks.kubernetes.kubeconfig import KubeconfigError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE, INTERRUPTED
 from megatron_eks.ops.kube.screen import Screen
-from megatron_eks.ops.output import structured
+from megatron_eks.ops.output import formatted
 
 # What passes by itself, or when somebody logs in again.
 _PASSING = frozenset(
@@ -62,10 +62,7 @@ def show(client: Client, see: Callable[[], View], options: Options, console: Con
     """
     if options.seconds is None:
         view = see()
-        if options.output == "table":
-            console.write("".join(f"{line}\n" for line in view.lines()))
-        else:
-            console.write(structured(view.as_json(), options.output))
+        console.write(formatted(options.output, view.lines(), view.as_json))
         return view.code
     try:
         return _watch(client, see, options, console)
