@@ -54,7 +54,7 @@ def push_data(
 
     :param paths: files and folders; without S3_URI to data/ in the cluster's bucket
     """
-    from megatron_eks.ops.data import destination, push
+    from megatron_eks.ops.data.sets import destination, push
     from megatron_eks.project import load_project
 
     project = load_project(cluster, today())
@@ -81,7 +81,7 @@ def fetch_data(
     :param uri: an object, or a prefix with a slash
     :param directory: below /shared; it appears when it is whole
     """
-    from megatron_eks.ops.data import fetch, shared_claim
+    from megatron_eks.ops.data.sets import fetch, shared_claim
     from megatron_eks.project import load_project
 
     project = load_project(reach.cluster, today())
@@ -106,7 +106,7 @@ def verify_data(
     :param prefix: the data set, without .bin and .idx
     :param tokenizer: the one that training will use
     """
-    from megatron_eks.ops.data import claim_of, verify
+    from megatron_eks.ops.data.sets import claim_of, verify
     from megatron_eks.project import load_project
 
     project = load_project(reach.cluster, today())
@@ -136,7 +136,7 @@ def set_secret(
     :param name: what job files have under token_secret
     :param key: which jobs read
     """
-    from megatron_eks.ops.kube.secrets import set_value
+    from megatron_eks.ops.data.secrets import set_value
 
     return on_cluster(reach, lambda on: set_value(on.client, on.project, name, key, on.console))
 
@@ -147,7 +147,7 @@ def list_secrets(*, reach: args.Reach = args.HERE, output: args.Output = "table"
 
     meks secret ls
     """
-    from megatron_eks.ops.kube.secrets import show
+    from megatron_eks.ops.data.secrets import show
 
     return on_cluster(reach, lambda on: show(on.client, on.project, output, on.console))
 
@@ -160,6 +160,6 @@ def remove_secret(name: str, /, *, yes: args.Yes = False, reach: args.Reach = ar
 
     :param name: as `meks secret ls` shows it
     """
-    from megatron_eks.ops.kube.secrets import remove
+    from megatron_eks.ops.data.secrets import remove
 
     return on_cluster(reach, lambda on: remove(on.client, on.project, name, on.console), yes=yes)

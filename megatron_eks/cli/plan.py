@@ -10,7 +10,7 @@ from cyclopts import CycloptsError, Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import PLAN, command
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.opening import on_cluster, today, with_console
 
 
@@ -47,8 +47,8 @@ def init(
     :param force: overwrite a file that is there
     """
     from megatron_eks.ops.aws import identity
-    from megatron_eks.ops.aws.init import Wish, run
     from megatron_eks.ops.aws.session import open_session, region_of
+    from megatron_eks.ops.cluster.init import Wish, run
 
     wish = Wish(
         file=cluster,
@@ -86,12 +86,12 @@ def validate(
     :param files: cluster or job files; default: all of the project
     :param live: ask the cluster too, what each job changes of the run before it
     """
-    from megatron_eks.ops.validate import run
+    from megatron_eks.ops.planning.validate import run
 
     read = partial(run, files, reach.cluster, output, today())
     if not live:
         return read()
-    from megatron_eks.ops.kube.resume import findings
+    from megatron_eks.ops.jobs.resume import findings
 
     return on_cluster(reach, lambda on: read(partial(findings, on.client, on.plan)))
 
@@ -126,13 +126,13 @@ def plan(
     if everything and (job or search is not None):
         raise CycloptsError(msg="--all is of the cluster: leave out JOB and --search")
     if search is not None:
-        from megatron_eks.ops.search import run as run_search
+        from megatron_eks.ops.planning.search import run as run_search
 
         name = "".join(search) or job or ""
         return run_search(cluster, name, (write, png), output, today())
     if write or png:
         raise CycloptsError(msg="--write and --png go with --search JOB")
-    from megatron_eks.ops.plan import run
+    from megatron_eks.ops.planning.plan import run
 
     return run(cluster, output, today(), job=job, everything=everything)
 
@@ -146,7 +146,7 @@ def predict(file: Path, /, *, output: args.Output = "table") -> int:
 
     :param file: GPU, model, layout and batch; docs/predictions.md
     """
-    from megatron_eks.ops.predict import run
+    from megatron_eks.ops.planning.predict import run
 
     return run(file, output)
 
@@ -162,7 +162,7 @@ def check(
 
     :param paths: files or folders
     """
-    from megatron_eks.ops.check import run
+    from megatron_eks.ops.planning.check import run
 
     return run(paths, output, sys.stdout)
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.endings import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def at(
     yes: bool = False,
 ) -> int:
     """Act where the file system of a claim is mounted, or here; say what an interruption left."""
-    from megatron_eks.ops.kube.shared_pod import SharedPod
+    from megatron_eks.ops.data.shared_pod import SharedPod
     from megatron_eks.ops.programs import Here, environment_for
 
     def there(on: Opened) -> int:

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 import yaml
 
-from megatron_eks.ops import plan
+from megatron_eks.ops.planning import plan
 from tests.stacks.synthesis import cluster_file
 from tests.variations import LUSTRE, VARIATIONS, VPC
 

@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from megatron_eks.ops import plan
+from megatron_eks.ops.planning import plan
 from tests.ops.test_cli import CLUSTER, JOB
 
 TODAY = date(2026, 11, 21)

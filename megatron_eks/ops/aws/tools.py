@@ -7,10 +7,10 @@ from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
-from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.aws.node_groups import NodeGroups
 from megatron_eks.ops.aws.session import Aws, open_session
 from megatron_eks.ops.aws.stacks import Stacks
+from megatron_eks.ops.cluster.node_groups import NodeGroups
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import no_such
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import PoolPlan

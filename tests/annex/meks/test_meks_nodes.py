@@ -9,9 +9,9 @@ import pytest
 
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import nodes
+from megatron_eks.ops.jobs import nodes
 from megatron_eks.project import ROOT
 from tests import hostile
 

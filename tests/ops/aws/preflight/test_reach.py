@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from annex.localcloud.kubernetes.processes import free_port
-from megatron_eks.ops.aws.preflight import reach
+from megatron_eks.ops.cluster.account import reach
 
 
 @pytest.fixture(scope="module")
