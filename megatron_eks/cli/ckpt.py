@@ -116,7 +116,7 @@ def pull(
     :param local: a directory of this machine instead
     :param iteration: this one, and not the newest
     """
-    from megatron_eks.ops.data.sets import target, transfers
+    from megatron_eks.ops.data import target, transfers
 
     if to and local:
         raise CycloptsError(msg="name a DIR below /shared, or one here with --local, not both")
@@ -150,7 +150,7 @@ def push_checkpoints(
     :param every: every whole one, not only the newest
     :param iteration: this one
     """
-    from megatron_eks.ops.data.sets import target, transfers
+    from megatron_eks.ops.data import target, transfers
 
     chosen = ["--all"] if every else [f"--name={iteration}"] if iteration else []
     return _act(
@@ -181,7 +181,7 @@ def prune(
     :param keep_last: whole ones to keep
     :param dry_run: show it, and remove nothing
     """
-    from megatron_eks.ops.data.sets import transfers
+    from megatron_eks.ops.data import transfers
 
     return _act(
         reach,
@@ -208,7 +208,7 @@ def _act(
     `toward` says where it goes, from what was found and the path of /shared in pods.
     """
     from megatron_eks.config.cluster import MOUNT_PATH
-    from megatron_eks.ops.data.sets import target
+    from megatron_eks.ops.data import target
     from megatron_eks.project import load_project
 
     # What is in S3 or on this machine needs no cluster.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.data.sets import listing, target
+from megatron_eks.ops.data import listing, target
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.jobs import submit
 from megatron_eks.ops.jobs.rendering import Wish

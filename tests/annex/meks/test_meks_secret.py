@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.data.sets import secrets
+from megatron_eks.ops.data import secrets
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT, load_project
 

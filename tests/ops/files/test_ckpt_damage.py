@@ -6,7 +6,7 @@ import json
 import pytest
 
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.data.sets import listing
+from megatron_eks.ops.data import listing
 from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.programs import Here, environment_for
 from tests.programs import saved
