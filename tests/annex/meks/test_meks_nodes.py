@@ -120,7 +120,7 @@ def test_a_name_that_is_wrong_changes_nothing(client, plan, console):
         nodes.cordon(client, plan, [GOOD, "p4d-9999", "i-1"], "", console)
     assert raised.value.code == 3
     assert "unschedulable" not in client.get("v1", "Node", GOOD)["spec"]
-    with pytest.raises(Failure, match=r"MEKS-0865 no pool 'p5' in the cluster file - pools: p4d"):
+    with pytest.raises(Failure, match=r"MEKS-0865 no pool 'p5' in the cluster file - known: p4d;"):
         nodes.run(client, plan, "p5", "table", console)
 
 
