@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks import errors, measured, search
 from benchmarks.plot import scatter
 from benchmarks.predictions import predicted_bytes, predicted_tokens
-from megatron_eks.ops import search_figure
+from megatron_eks.ops.planning import search_figure
 from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:

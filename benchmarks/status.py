@@ -18,7 +18,7 @@ from benchmarks.operator_scale import Scale
 from benchmarks.timing import ROOT, Row, verdict
 from megatron_eks.kubernetes.client import ApiError, wait_for
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.ops.kube import status, status_view
+from megatron_eks.ops.jobs import status, status_view
 from megatron_eks.ops.output import structured, table
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.project import load_project

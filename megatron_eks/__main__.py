@@ -12,6 +12,7 @@ from cyclopts import App, CoercionError, CycloptsError, UnknownOptionError, Unus
 
 from megatron_eks.cli.app import app
 from megatron_eks.config.errors import ConfigError
+from megatron_eks.config.messages import message
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.programs.printable import drop, guarded, own
@@ -65,12 +66,13 @@ def _run(words: Sequence[str]) -> int:
         sys.stderr.write(f"{name}: error: {_said(error, chain)}\nsee {name} --help\n")
         raise SystemExit(USAGE) from error
     except ConfigError as error:
-        from megatron_eks.ops.validate import print_findings  # noqa: PLC0415 -- slow
+        from megatron_eks.ops.output import counted, write_findings  # noqa: PLC0415 -- slow
 
-        print_findings(error.findings, bound.arguments.get("output", "table"))
+        write_findings(error.findings, bound.arguments.get("output", "table"), sys.stdout)
+        sys.stderr.write(f"{counted(error.findings)}\n")
         return USAGE
     except Failure as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(message(f"error: {error.problem}", error.remedy, sys.stderr))
         return error.code
     except KeyboardInterrupt:
         # Commands that leave something running say so themselves.

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
 from megatron_eks.programs.printable import guard, log_line, own, plain, printable

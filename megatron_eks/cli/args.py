@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -40,11 +39,6 @@ def count(text: str, least: int = 0) -> int:
 
 
 one_or_more = partial(count, least=1)
-
-
-def today() -> date:
-    """Return the date, which decides what is still supported."""
-    return datetime.now(tz=UTC).date()
 
 
 def _cluster_file(context: "CompletionContext") -> Path:

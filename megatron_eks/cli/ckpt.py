@@ -9,11 +9,11 @@ from cyclopts import CycloptsError, Parameter
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
-from megatron_eks.cli.opening import at
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.opening import at, today
 
 if TYPE_CHECKING:
-    from megatron_eks.ops.ckpt.target import Target
+    from megatron_eks.ops.data.target import Target
     from megatron_eks.ops.programs import Place
 
 _NOTHING = "nothing was changed"
@@ -62,7 +62,7 @@ def list_checkpoints(
     meks ckpt ls s3://BUCKET/runs/techpulse -o json   needs no cluster
     meks ckpt ls ./checkpoints                        nor does this
     """
-    from megatron_eks.ops.ckpt.listing import ls
+    from megatron_eks.ops.data.listing import ls
 
     return _act(
         reach, what, lambda found, place, console: ls(found, place, output, console), _NOTHING
@@ -85,7 +85,7 @@ def verify_checkpoints(
 
     :param iteration: only this one
     """
-    from megatron_eks.ops.ckpt.listing import verify
+    from megatron_eks.ops.data.listing import verify
 
     return _act(
         reach,
@@ -116,7 +116,7 @@ def pull(
     :param local: a directory of this machine instead
     :param iteration: this one, and not the newest
     """
-    from megatron_eks.ops.ckpt import target, transfers
+    from megatron_eks.ops.data import target, transfers
 
     if to and local:
         raise CycloptsError(msg="name a DIR below /shared, or one here with --local, not both")
@@ -150,7 +150,7 @@ def push_checkpoints(
     :param every: every whole one, not only the newest
     :param iteration: this one
     """
-    from megatron_eks.ops.ckpt import target, transfers
+    from megatron_eks.ops.data import target, transfers
 
     chosen = ["--all"] if every else [f"--name={iteration}"] if iteration else []
     return _act(
@@ -181,7 +181,7 @@ def prune(
     :param keep_last: whole ones to keep
     :param dry_run: show it, and remove nothing
     """
-    from megatron_eks.ops.ckpt import transfers
+    from megatron_eks.ops.data import transfers
 
     return _act(
         reach,
@@ -208,17 +208,17 @@ def _act(
     `toward` says where it goes, from what was found and the path of /shared in pods.
     """
     from megatron_eks.config.storage import MOUNT_PATH
-    from megatron_eks.ops.ckpt import target
+    from megatron_eks.ops.data import target
     from megatron_eks.project import load_project
 
     # What is in S3 or on this machine needs no cluster.
     alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
-    project = None if alone and _is_place(what) else load_project(reach.cluster, args.today())
+    project = None if alone and _is_place(what) else load_project(reach.cluster, today())
     mount = project.cluster.platform.mount_path if project else MOUNT_PATH
-    found = toward(target.resolve(what, mount, reach.cluster, args.today()), mount)
+    found = toward(target.resolve(what, mount, reach.cluster, today()), mount)
     claim = None
     if found.is_shared:
-        project = project or load_project(reach.cluster, args.today())
+        project = project or load_project(reach.cluster, today())
         claim = target.claim_of(found, project)
     return at(
         reach, project, claim, lambda place, console: do(found, place, console), again, yes=yes

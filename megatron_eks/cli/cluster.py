@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.cli import args
 from megatron_eks.cli.app import CLUSTER, command
-from megatron_eks.cli.opening import on_aws, on_cluster, opened, with_console
+from megatron_eks.ops.opening import on_aws, on_cluster, opened, with_console
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.tools import Tools
@@ -45,7 +45,7 @@ def preflight(
 
     :param part: default: both, as far as there is a cluster
     """
-    from megatron_eks.cli.preflight import run
+    from megatron_eks.ops.cluster.preflight import run
 
     return run(reach, part, output)
 
@@ -70,7 +70,7 @@ def deploy(
     import tempfile
 
     from megatron_eks.ops.aws.cdk import Cdk
-    from megatron_eks.ops.aws.deploy import Wishes, run
+    from megatron_eks.ops.cluster.deploy import Wishes, run
 
     wishes = Wishes(stacks, import_existing_resources, replace_data)
 
@@ -108,7 +108,7 @@ def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "tabl
     meks outputs
     meks outputs -o json | jq -r '.[].BucketName // empty'
     """
-    from megatron_eks.ops.aws.outputs import run
+    from megatron_eks.ops.cluster.outputs import run
 
     return on_aws(cluster, lambda tools: run(output, tools))
 
@@ -138,7 +138,7 @@ def build(
     :param no_wait: start, and come back at once
     :param local: docker or podman on this machine
     """
-    from megatron_eks.ops.aws import build, local_build
+    from megatron_eks.ops.cluster import build, local_build
 
     wishes = build.Wishes(test_level, tag_strategy, retries)
     if local:
@@ -159,7 +159,7 @@ def kubeconfig(
     :param role_arn: or `none`; default: the first of access.admin_role_arns, unless you are one
     """
     from megatron_eks.kubernetes.kubeconfig import files
-    from megatron_eks.ops.kube.kubeconfig import run
+    from megatron_eks.ops.cluster.kubeconfig import run
 
     file, *_ = files(kubeconfig, os.environ, Path.home())
     return on_aws(cluster, lambda tools: run(file, role_arn, tools, os.environ))
@@ -183,7 +183,7 @@ def token(
     import boto3
 
     from megatron_eks.ops.aws.session import Aws
-    from megatron_eks.ops.kube.token import run
+    from megatron_eks.ops.cluster.token import run
 
     def aws() -> Aws:
         return Aws(boto3.Session(region_name=region), region)
@@ -209,7 +209,7 @@ def apply(
     :param paths: manifests or folders of them; default: dist/platform beside the cluster file
     :param diff: show what would change, and end
     """
-    from megatron_eks.ops.kube.apply import Options, run
+    from megatron_eks.ops.cluster.apply import Options, run
     from megatron_eks.project import MANIFESTS
 
     options = Options(
@@ -249,12 +249,14 @@ def scale(
     :param when_idle: wait until no job's pod is on the pool
     :param minutes: how long to wait for nodes before they are given back
     """
-    from megatron_eks.ops.aws.scale import Wish, run
+    from megatron_eks.ops.cluster.scale import Wish, run
 
     moment = at if isinstance(at, datetime) else None
     wish = Wish(pool, nodes, moment, at == _START, when_idle, minutes)
     return on_aws(
-        cluster, lambda tools: run(wish, tools, lambda: opened(tools.plan).client), yes=yes
+        cluster,
+        lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),
+        yes=yes,
     )
 
 
@@ -270,7 +272,7 @@ def cost(
 
     :param job: only this one of the jobs
     """
-    from megatron_eks.cli.costs import run
+    from megatron_eks.ops.cluster.billing import run
 
     return run(reach, job, output)
 
@@ -293,9 +295,11 @@ def cleanup(
     :param delete_images: repositories with all built images too
     :param confirm: the cluster's name, for --delete-storage
     """
-    from megatron_eks.ops.aws.cleanup import Wish, run
+    from megatron_eks.ops.cluster.cleanup import Wish, run
 
     wish = Wish(delete_storage, delete_images, confirm)
     return on_aws(
-        cluster, lambda tools: run(wish, tools, lambda: opened(tools.plan).client), yes=yes
+        cluster,
+        lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),
+        yes=yes,
     )

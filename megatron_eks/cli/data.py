@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
-from megatron_eks.cli.opening import at, on_cluster
+from megatron_eks.ops.opening import at, on_cluster, today
 
 _SENT = "what was sent stays, and the same command goes on"
 _FETCHED = "what was fetched stays, and the same command goes on"
@@ -54,10 +54,10 @@ def push_data(
 
     :param paths: files and folders; without S3_URI to data/ in the cluster's bucket
     """
-    from megatron_eks.ops.data import destination, push
+    from megatron_eks.ops.data.sets import destination, push
     from megatron_eks.project import load_project
 
-    project = load_project(cluster, args.today())
+    project = load_project(cluster, today())
     sent, uri = destination(paths, cluster)
     return at(
         args.Reach(cluster),
@@ -81,10 +81,10 @@ def fetch_data(
     :param uri: an object, or a prefix with a slash
     :param directory: below /shared; it appears when it is whole
     """
-    from megatron_eks.ops.data import fetch, shared_claim
+    from megatron_eks.ops.data.sets import fetch, shared_claim
     from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, args.today())
+    project = load_project(reach.cluster, today())
     claim = shared_claim(directory, project.cluster)
     return at(reach, project, claim, lambda *where: fetch(uri, directory, *where), _FETCHED)
 
@@ -106,10 +106,10 @@ def verify_data(
     :param prefix: the data set, without .bin and .idx
     :param tokenizer: the one that training will use
     """
-    from megatron_eks.ops.data import claim_of, verify
+    from megatron_eks.ops.data.sets import claim_of, verify
     from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, args.today())
+    project = load_project(reach.cluster, today())
     claim = claim_of(prefix, project.cluster)
     return at(
         reach,
@@ -136,7 +136,7 @@ def set_secret(
     :param name: what job files have under token_secret
     :param key: which jobs read
     """
-    from megatron_eks.ops.kube.secrets import set_value
+    from megatron_eks.ops.data.secrets import set_value
 
     return on_cluster(reach, lambda on: set_value(on.client, on.project, name, key, on.console))
 
@@ -147,7 +147,7 @@ def list_secrets(*, reach: args.Reach = args.HERE, output: args.Output = "table"
 
     meks secret ls
     """
-    from megatron_eks.ops.kube.secrets import show
+    from megatron_eks.ops.data.secrets import show
 
     return on_cluster(reach, lambda on: show(on.client, on.project, output, on.console))
 
@@ -160,6 +160,6 @@ def remove_secret(name: str, /, *, yes: args.Yes = False, reach: args.Reach = ar
 
     :param name: as `meks secret ls` shows it
     """
-    from megatron_eks.ops.kube.secrets import remove
+    from megatron_eks.ops.data.secrets import remove
 
     return on_cluster(reach, lambda on: remove(on.client, on.project, name, on.console), yes=yes)

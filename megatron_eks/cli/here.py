@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import HERE, app, command
-from megatron_eks.cli.opening import console_here, opened
+from megatron_eks.ops.opening import console_here, opened, today
 
 
 @command(HERE)
@@ -40,7 +40,7 @@ def local(
     """
     from megatron_eks.ops.local import Wish, run
 
-    return run(action, Wish(cluster, args.today(), nodes, empty, yes), output)
+    return run(action, Wish(cluster, today(), nodes, empty, yes), output)
 
 
 @command(HERE, "[JOB]")
@@ -71,7 +71,7 @@ def support_bundle(
         cluster_file=reach.cluster,
         job=job,
         file=file,
-        project=lambda: load_project(reach.cluster, args.today()),
+        project=lambda: load_project(reach.cluster, today()),
         access=lambda project: opened(project.cluster, reach),
         home=Path.home(),
     )

@@ -11,8 +11,8 @@ from cyclopts.validators import Number
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
-from megatron_eks.cli.opening import console_here, on_cluster
-from megatron_eks.ops.kube.matching import LONGEST, compiled
+from megatron_eks.ops.jobs.matching import LONGEST, compiled
+from megatron_eks.ops.opening import console_here, on_cluster, today
 
 _WATCH_SECONDS = 5.0
 
@@ -54,13 +54,13 @@ def submit(
     :param wait: wait until it ends
     :param release_when_done: wait, then give all nodes of its pool back (meks scale POOL 0)
     """
-    from megatron_eks.cli.submission import digest, run
-    from megatron_eks.ops.kube.overrides import parse
-    from megatron_eks.ops.kube.rendering import Wish
-    from megatron_eks.ops.kube.submit import Options
+    from megatron_eks.ops.jobs.overrides import parse
+    from megatron_eks.ops.jobs.rendering import Wish
+    from megatron_eks.ops.jobs.submission import digest, run
+    from megatron_eks.ops.jobs.submit import Options
 
     chosen = [f"{key}={value}" for key, value in (("nodes", nodes), ("image", image)) if value]
-    wish = Wish(reach.cluster, job, parse([*(change or ()), *chosen]), args.today())
+    wish = Wish(reach.cluster, job, parse([*(change or ()), *chosen]), today())
     options = Options(
         follow=follow,
         wait=wait,
@@ -102,7 +102,7 @@ def status(
     :param job: default: the cluster
     :param nodes: by node: state, ranks, use and memory of their GPUs, traffic over EFA
     """
-    from megatron_eks.cli.records import see
+    from megatron_eks.ops.jobs.records import see
 
     if watch is not None and output == "yaml":
         raise CycloptsError(msg="--watch writes tables or lines of JSON: -o json")
@@ -167,8 +167,8 @@ def logs(
         raise CycloptsError(msg="name a JOB, or a log with --explain --file PATH")
     if output != "table" and not explain:
         raise CycloptsError(msg="-o goes with --explain: logs are printed as they are")
-    from megatron_eks.cli.records import logs_of
-    from megatron_eks.ops.kube.logs import Options
+    from megatron_eks.ops.jobs.logs import Options
+    from megatron_eks.ops.jobs.records import logs_of
 
     options = Options(rank, follow, tail, since, previous, grep)
     return on_cluster(
@@ -199,7 +199,7 @@ def shell(
     :param rank: where (default: 0)
     :param all_ranks: run the command in all ranks, each line with its rank
     """
-    from megatron_eks.ops.kube.shell import Options, run
+    from megatron_eks.ops.jobs.shell import Options, run
 
     if all_ranks and not inner:
         found = "--all-ranks needs a command: meks shell JOB --all-ranks -- COMMAND"
@@ -223,7 +223,7 @@ def cancel(
 
     :param job: of jobs/
     """
-    from megatron_eks.ops.kube.cancel import run
+    from megatron_eks.ops.jobs.cancel import run
 
     return on_cluster(
         reach, lambda on: run(on.client, on.plan, job, timeout * 60, on.console), yes=yes

@@ -6,8 +6,8 @@ from cyclopts import CycloptsError, Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
-from megatron_eks.cli.opening import Opened, on_cluster
-from megatron_eks.ops.kube.pool_checks import CHECKS, Check
+from megatron_eks.ops.jobs.pool_checks import CHECKS, Check
+from megatron_eks.ops.opening import Opened, on_cluster
 
 
 @command(JOBS, "[POOL...]")
@@ -30,7 +30,7 @@ def verify(
     :param check: only this one; may be repeated
     :param job: the checklist of a job instead
     """
-    from megatron_eks.ops.kube import checklist, verify
+    from megatron_eks.ops.jobs import checklist, verify
     from megatron_eks.project import MANIFESTS
 
     options = verify.Options(
@@ -70,7 +70,7 @@ def nodes(
     :param suspect: those with hardware errors or repeated failures; exit code 4 if there are any
     :param reason: why they are cordoned
     """
-    from megatron_eks.ops.kube.nodes import cordon, run, suspicious, uncordon
+    from megatron_eks.ops.jobs.nodes import cordon, run, suspicious, uncordon
 
     act, *names = what or (None,)
     changes = act in {"cordon", "uncordon"}
@@ -110,7 +110,7 @@ def fix(
 
     :param code: as `meks preflight` prints it
     """
-    from megatron_eks.ops.kube.fix import Options, run
+    from megatron_eks.ops.jobs.fix import Options, run
     from megatron_eks.project import MANIFESTS
 
     folder = reach.cluster.with_name(MANIFESTS) / "platform"

@@ -10,8 +10,8 @@ from cyclopts import CycloptsError, Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import PLAN, command
-from megatron_eks.cli.opening import on_cluster, with_console
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.opening import on_cluster, today, with_console
 
 
 @command(PLAN)
@@ -47,8 +47,8 @@ def init(
     :param force: overwrite a file that is there
     """
     from megatron_eks.ops.aws import identity
-    from megatron_eks.ops.aws.init import Wish, run
     from megatron_eks.ops.aws.session import open_session, region_of
+    from megatron_eks.ops.cluster.init import Wish, run
 
     wish = Wish(
         file=cluster,
@@ -65,7 +65,7 @@ def init(
 
     def act(console: Console) -> int:
         aws = open_session(region_of(region, os.environ), os.environ)
-        return run(wish, aws, console, args.today(), identity.public_address)
+        return run(wish, aws, console, today(), identity.public_address)
 
     return with_console(act, yes=yes)
 
@@ -86,19 +86,22 @@ def validate(
     :param files: cluster or job files; default: all of the project
     :param live: ask the cluster too, what each job changes of the run before it
     """
-    from megatron_eks.ops.validate import run
+    from megatron_eks.ops.planning.validate import run
 
-    read = partial(run, files, reach.cluster, output, args.today())
+    read = partial(run, files, reach.cluster, output, today())
     if not live:
         return read()
-    from megatron_eks.ops.kube.resume import findings
+    from megatron_eks.ops.jobs.resume import findings
 
     return on_cluster(reach, lambda on: read(partial(findings, on.client, on.plan)))
 
 
-@command(PLAN)
+@command(PLAN, "[JOB]")
 def plan(
+    job: args.SomeJob = None,
+    /,
     *,
+    everything: Annotated[bool, Parameter("--all")] = False,
     search: Annotated[
         list[str] | None, args.JOBS, Parameter(metavar="[JOB]", consume_multiple=(0, 1))
     ] = None,
@@ -107,25 +110,31 @@ def plan(
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
-    """Print what will exist, what it costs, and whether jobs fit.
+    """Print whether jobs fit, how long they take, and what all of it costs.
 
     meks plan
+    meks plan megatron-cpt-techpulse      memory, speed, cost and saves of a job
     meks plan -o json | jq .cost
     meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
 
+    :param job: all that is known of this one
+    :param everything: network, storage, images and each price of the cluster
     :param search: the fastest layouts that fit, of one Megatron job or of all
     :param write: with --search JOB: the job with the best layout
     :param png: with --search JOB: memory against step time
     """
+    if everything and (job or search is not None):
+        raise CycloptsError(msg="--all is of the cluster: leave out JOB and --search")
     if search is not None:
-        from megatron_eks.ops.search import run as run_search
+        from megatron_eks.ops.planning.search import run as run_search
 
-        return run_search(cluster, "".join(search), (write, png), output, args.today())
+        name = "".join(search) or job or ""
+        return run_search(cluster, name, (write, png), output, today())
     if write or png:
         raise CycloptsError(msg="--write and --png go with --search JOB")
-    from megatron_eks.ops.plan import run
+    from megatron_eks.ops.planning.plan import run
 
-    return run(cluster, output, args.today())
+    return run(cluster, output, today(), job=job, everything=everything)
 
 
 @command(PLAN)
@@ -151,7 +160,7 @@ def predict(file: Path, /, *, output: args.Output = "table") -> int:
 
     :param file: GPU, model, layout and batch; docs/predictions.md
     """
-    from megatron_eks.ops.predict import run
+    from megatron_eks.ops.planning.predict import run
 
     return run(file, output)
 
@@ -167,7 +176,7 @@ def check(
 
     :param paths: files or folders
     """
-    from megatron_eks.ops.check import run
+    from megatron_eks.ops.planning.check import run
 
     return run(paths, output, sys.stdout)
 

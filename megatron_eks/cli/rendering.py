@@ -9,6 +9,7 @@ from pathlib import Path
 
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.errors import ConfigError, Finding, has_errors
+from megatron_eks.config.messages import messages
 from megatron_eks.programs.printable import guarded
 from megatron_eks.project import Project, load_project, refuse_folder_of_another
 
@@ -52,5 +53,5 @@ def run(
 def _report(findings: Iterable[Finding]) -> int:
     """Print findings, the errors first."""
     ordered = sorted(findings, key=lambda finding: finding.level != "error")
-    sys.stderr.writelines(f"{finding}\n" for finding in ordered)
+    sys.stderr.write(messages(ordered, sys.stderr))
     return USAGE if has_errors(ordered) else 0

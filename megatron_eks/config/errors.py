@@ -55,12 +55,16 @@ class Finding:
         """Return the same finding placed in a file."""
         return replace(self, file=file, line=line)
 
+    @property
+    def problem(self) -> str:
+        """Return level, code, place and what was found: one plain line."""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        # A key or value may hold line ends and terminal codes; a finding stays one plain line.
+        return plain(f"{self.level} {self.code} {place} {dotted(self.path)}: {self.found}")
+
     def __str__(self) -> str:
         """Return the one-line form of the error contract."""
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        line = f"{self.level} {self.code} {place} {dotted(self.path)}: {self.found} - {self.remedy}"
-        # A key or value may hold line ends and terminal codes; a finding stays one plain line.
-        return plain(line)
+        return f"{self.problem} - {plain(self.remedy)}"
 
     def as_json(self) -> dict[str, str | int]:
         """Return the same as a flat mapping."""
@@ -108,14 +112,10 @@ def _numbers(name: str) -> list[int]:
     return [int(part) for part in name.split(".")]
 
 
-def choices(value: str, known: Iterable[str] | Mapping[str, object]) -> str:
-    """Say what is allowed, the closest match first."""
-    names = sorted(known)
-    if all(_NUMBER.fullmatch(name) for name in names):
-        # One number is not another one mistyped.
-        return f"known: {', '.join(sorted(names, key=_numbers))}"
+def closest(value: str, known: Iterable[str]) -> str | None:
+    """Return what was probably meant, if anything known comes near it."""
     # Other programs write the same words in capitals: HYBRID_SHARD, ON_DEMAND.
-    written = {name.lower(): name for name in names}
+    written = {name.lower(): name for name in sorted(known)}
     value = value.lower()
     # Words are joined otherwise elsewhere: API_AND_CONFIGMAP.
     joined = [name for name in written if _JOINTS.sub("", name) == _JOINTS.sub("", value)]
@@ -125,5 +125,14 @@ def choices(value: str, known: Iterable[str] | Mapping[str, object]) -> str:
     # Letters change places more often than into others: us-esat-2 is meant to be in the east.
     swapped = [name for name in written if sorted(name) == sorted(value)]
     close = joined or longer or shorter[-1:] or swapped or get_close_matches(value, written, n=1)
-    hint = f"did you mean {written[close[0]]!r}? " if close else ""
-    return f"{hint}known: {', '.join(names)}"
+    return written[close[0]] if close else None
+
+
+def choices(value: str, known: Iterable[str] | Mapping[str, object]) -> str:
+    """Say what is allowed, the closest match first."""
+    names = sorted(known)
+    if all(_NUMBER.fullmatch(name) for name in names):
+        # One number is not another one mistyped.
+        return f"known: {', '.join(sorted(names, key=_numbers))}"
+    meant = closest(value, names)
+    return f"{'' if meant is None else f'did you mean {meant!r}? '}known: {', '.join(names)}"

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, TextIO, TypeVar
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, has_errors
 from megatron_eks.config.load import Json
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.config.messages import messages
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE
 from megatron_eks.ops.output import counted, formatted, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -102,7 +103,9 @@ def report(
 ) -> int:
     """Print all checks and findings; return the exit code that they make."""
     findings = [finding for result in results for finding in result.findings]
-    console.write(formatted(output, _lines(results), lambda: as_json(plan, results, **about)))
+    console.write(
+        formatted(output, _lines(results, console.stdout), lambda: as_json(plan, results, **about))
+    )
     console.say(f"{len(results)} checks: {counted(findings)}")
     return CHECK_FAILED if has_errors(findings) else DONE
 
@@ -128,17 +131,17 @@ def _result_as_json(result: Result) -> dict[str, Json]:
     }
 
 
-def _lines(results: Sequence[Result]) -> Iterator[str]:
+def _lines(results: Sequence[Result], stdout: TextIO) -> Iterator[str]:
     if any(result.measured for result in results):
         header: tuple[str, ...] = ("CHECK", "RESULT", "MEASURED")
         rows = [(each.name, each.verdict, _shown(each.measured)) for each in results]
         yield from table(header, rows)
     else:
         yield from table(("CHECK", "RESULT"), [(each.name, each.verdict) for each in results])
-    findings = [str(finding) for result in results for finding in result.findings]
+    findings = dict.fromkeys(finding for result in results for finding in result.findings)
     if findings:
         yield ""
-        yield from dict.fromkeys(findings)
+        yield messages(findings, stdout).removesuffix("\n")
 
 
 def _shown(measured: Mapping[str, Json]) -> str:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from megatron_eks.config.errors import closest
 from megatron_eks.config.explanations import explanations, removed
 from megatron_eks.ops.output import formatted
 
@@ -26,13 +27,15 @@ _BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"
 
 def run(code: str, output: str, stdout: TextIO) -> int:
     """Print the meaning of a code; return the exit code."""
-    wanted = code.upper() if code.upper().startswith("MEKS-") else f"MEKS-{code}"
+    wanted = f"MEKS-{code.upper().removeprefix('MEKS').removeprefix('-'):0>4}"
     meaning = explanations().get(wanted)
     if meaning is None and wanted in removed():
         stdout.write(f"{wanted} was removed, because {removed()[wanted]}\n")
         return _DONE
     if meaning is None:
-        sys.stderr.write(f"unknown code {code!r}; docs/rules.md lists all of them\n")
+        meant = closest(wanted, list(explanations()))
+        hint = f"did you mean {meant}? " if meant else ""
+        sys.stderr.write(f"unknown code {code!r}; {hint}docs/rules.md lists all of them\n")
         return _REFUSED
     rows: dict[str, str] = {"code": wanted, **vars(meaning)}
     lines = (f"{key:8}{value}" for key, value in rows.items())

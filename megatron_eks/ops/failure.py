@@ -1,7 +1,10 @@
 """Why a command ended without doing what it was asked, with a code that `meks explain` knows."""
 
+from collections.abc import Iterable
+
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.endings import FAILED
+from megatron_eks.config.errors import choices
+from megatron_eks.ops.endings import FAILED, NOT_FOUND
 from megatron_eks.programs.printable import plain
 
 
@@ -11,8 +14,23 @@ class Failure(Exception):  # noqa: N818 -- it reads as what happened, like Findi
     def __init__(
         self, code: Code, found: str, remedy: str, *, where: str = "", exit_code: int = FAILED
     ) -> None:
-        line = f"{code} {where}: {found}" if where else f"{code} {found}"
         # What AWS or a file says may hold line ends and terminal codes; a failure stays one line.
         self.finding, self.code = code, exit_code
         self.found, self.remedy = plain(found), plain(remedy)
-        super().__init__(f"{plain(line)} - {self.remedy}")
+        self.problem = plain(f"{code} {where}: {found}" if where else f"{code} {found}")
+        super().__init__(f"{self.problem} - {self.remedy}")
+
+
+def no_such(
+    code: Code,
+    found: str,
+    name: str,
+    known: Iterable[str],
+    *,
+    more: str = "",
+    exit_code: int = NOT_FOUND,
+) -> Failure:
+    """Return that nothing has the name, with what was probably meant and all that there is."""
+    names = [*known]
+    remedy = choices(name, names) if names else "there is none"
+    return Failure(code, found, f"{remedy}{more}", exit_code=exit_code)

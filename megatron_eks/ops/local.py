@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 from megatron_eks import DEFAULT_CLUSTER
@@ -33,7 +34,7 @@ from megatron_eks.localcloud.kubernetes.state import (
 )
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.fallen import REMEDIES
-from megatron_eks.ops.output import formatted, structured
+from megatron_eks.ops.output import formatted, structured, table
 
 _DONE, _FAILED, _NOT_FOUND = 0, 1, 3
 
@@ -204,19 +205,15 @@ def _status(folder: Path, output: str) -> int:
         _say(_NONE)
         return _NOT_FOUND
     state = read_state(folder)
-    if output != "table":
-        sys.stdout.write(structured(asdict(state), output))
-        return _DONE
-    rows = [("NAME", "PID", "PORT"), ("supervisor", str(state.pid), "")]
+    rows = [("supervisor", str(state.pid), "")]
     rows += [
         (name, str(state.pids.get(name, "")), str(state.ports.get(name, "")))
         for name in {**state.pids, **state.ports}
     ]
-    width = max(len(name) for name, _, _ in rows)
-    lines = [f"{name:{width}}  {pid:>8}  {port:>6}".rstrip() for name, pid, port in rows]
     named = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
-    places = [f"{name} {getattr(state, name)}" for name in named]
-    sys.stdout.write("\n".join([*lines, *places, ""]))
+    places = (f"{name} {getattr(state, name)}" for name in named)
+    lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places)
+    sys.stdout.write(formatted(output, lines, lambda: asdict(state)))
     return _DONE
 
 

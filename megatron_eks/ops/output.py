@@ -3,15 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from textwrap import wrap
+from typing import TextIO
 
 import yaml
 
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.config.messages import messages
 from megatron_eks.programs.printable import plain, printable
-
-_WIDTH = 80
 
 
 def structured(value: Json, output: str) -> str:
@@ -30,6 +29,15 @@ def formatted(output: str, lines: Iterable[str], value: Callable[[], Json]) -> s
     return structured(value(), output)
 
 
+def write_findings(findings: Sequence[Finding], output: str, stdout: TextIO) -> None:
+    """Write findings for people, or as a JSON or YAML list."""
+    if output == "table":
+        stdout.write(messages(findings, stdout))
+    else:
+        stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
+    stdout.flush()
+
+
 def count(number: int, noun: str) -> str:
     """Write a number of things."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
@@ -46,18 +54,6 @@ def counted(findings: Iterable[Finding]) -> str:
 def usd(price: float | None, digits: int = 2) -> str:
     """Write a price."""
     return "unknown" if price is None else f"{price:,.{digits}f}"
-
-
-def paragraph(text: str, first: str = "", rest: str = "") -> list[str]:
-    """Break a text into lines of 80 columns; an option or a path in two cannot be copied."""
-    return wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def table(

@@ -1,4 +1,4 @@
-"""Our programs, run for a command: on this machine, or in a pod (`ops/kube/shared_pod.py`)."""
+"""Our programs, run for a command: on this machine, or in a pod (`ops/data/shared_pod.py`)."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Protocol
 from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
-from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import GET_PROGRAMS, ROOT
 

@@ -18,9 +18,10 @@ from botocore.stub import Stubber
 
 from megatron_eks.kubernetes.client import Client, Object, connect
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.aws.session import explained
-from megatron_eks.ops.kube import access, jobs, logs
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.jobs import logs
+from megatron_eks.ops.kube import access, jobs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.project import ROOT
 from tests.kubernetes.answers import say

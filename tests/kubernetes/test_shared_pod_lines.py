@@ -7,9 +7,9 @@ import pytest
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.kubernetes.connection import Connection, Credentials
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.data.shared_pod import lines
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube.shared_pod import lines
 from tests.kubernetes.answers import say, silence, stream
 
 _KINDS = say(200, {"resources": [{"name": "pods", "namespaced": True, "kind": "Pod"}]})

@@ -10,10 +10,10 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, connect, wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import watching
-from megatron_eks.ops.kube.watching import Options, View
+from megatron_eks.ops.jobs import watching
+from megatron_eks.ops.jobs.watching import Options, View
 from tests.kubernetes.answers import say
 
 

@@ -53,7 +53,8 @@ def test_the_plan_lists_what_is_allowed_within_80_columns(project):
     """Configuration and rendered files, each with place, finding and reason, last in the plan."""
     (project / "dist" / "jobs").mkdir(parents=True)
     (project / "dist" / "jobs" / "own.k8s.yaml").write_text(POD)
-    done = meks("plan", cwd=project)
+    done = meks("plan", "--all", cwd=project)
+    assert ", 3 allowed\n" in done.stdout
     _, _, listed = done.stdout.partition("\nALLOWED ON PURPOSE\n")
     assert max(map(len, listed.splitlines())) <= 80
     assert " ".join(listed.split()) == (

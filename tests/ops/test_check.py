@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.ops.check import run
+from megatron_eks.ops.planning.check import run
 from tests.guards import slips
 
 BAD_POD = """\

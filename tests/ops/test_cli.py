@@ -117,7 +117,7 @@ def test_plan_says_what_jobs_reach_in_s3(project):
     (project / "jobs" / "job.yaml").write_text(text)
     fetch = "schema_version: 1\nkind: fetch\nname: f\ns3_uri: s3://theirs/base\n"
     (project / "jobs" / "fetch.yaml").write_text(f"{fetch}directory: /shared/data/base\n")
-    lines = meks("plan", cwd=project).stdout.splitlines()
+    lines = meks("plan", "--all", cwd=project).stdout.splitlines()
     assert [line for line in lines if "S3" in line or "s3:" in line][:2] == [
         "Jobs read s3://theirs/base",
         "Jobs write s3://ours/run",
@@ -145,6 +145,20 @@ def test_broken_files_give_findings_not_tracebacks(project, content):
         assert "error MEKS-" in done.stdout
 
 
+def test_a_plan_says_how_many_jobs_fit(project):
+    """One job's error is no other's, and a job that nobody has is told from one mistyped."""
+    (project / "jobs" / "wide.yaml").write_text(
+        JOB.replace("name: megatron-cpt-techpulse", "name: wide").replace("tensor: 4", "tensor: 3")
+    )
+    done = meks("plan", cwd=project)
+    assert (done.returncode, done.stderr.split(":")[0]) == (2, "1 of 2 jobs fit")
+    assert "jobs/wide.yaml" in done.stdout
+    (project / "jobs" / "wide.yaml").unlink()
+    done = meks("plan", "megatron-cpt-techplus", cwd=project)
+    assert done.returncode == 3
+    assert "did you mean 'megatron-cpt-techpulse'?" in done.stderr
+
+
 def test_a_missing_file_is_a_finding(project):
     """The place and the remedy, not an exception."""
     done = meks("plan", "--cluster", "nowhere.yaml", cwd=project)
@@ -156,12 +170,21 @@ def test_a_missing_file_is_a_finding(project):
 
 
 def test_plan_as_table_fits_80_columns():
-    """Tables are read in terminals of 80 columns."""
+    """Tables are read in terminals of 80 columns, and the outcome stands first."""
     done = meks("plan")
     assert done.returncode == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    for expected in ("p4d.24xlarge", "16 x A100-SXM4-40GB", "Sum with all GPU nodes", "36.4 61%"):
-        assert expected in done.stdout
+    assert [line.split()[:4] for line in done.stdout.splitlines()[2:6]] == [
+        ["Jobs", "11", "of", "11"],
+        ["Idle", "1.38", "USD", "an"],
+        ["Full", "45.30", "USD", "an"],
+        ["Longest", "bridge-cpt-techpulse:", "5.6", "d,"],
+    ]
+    pages = [done.stdout, *(meks("plan", each).stdout for each in ("--all", "megatron-gpt-7b"))]
+    assert max(len(line) for page in pages for line in page.splitlines()) <= 80
+    for expected, page in zip(
+        ("16 x A100-SXM4-40GB", "NAT gateway", " 36.4\n"), pages, strict=True
+    ):
+        assert expected in page
     assert "warning MEKS-0009 outputs.json:1 .: no file system in the outputs" in done.stderr
 
 

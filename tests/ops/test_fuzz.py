@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from megatron_eks.__main__ import main
 from megatron_eks.config.load import read_documents
-from megatron_eks.ops.check import Files
+from megatron_eks.ops.planning.check import Files
 from tests.odd_values import JSON, places, put
 from tests.ops.test_cli import CLUSTER, JOB, ROOT
 

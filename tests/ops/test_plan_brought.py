@@ -6,9 +6,15 @@ from datetime import date
 import pytest
 import yaml
 
-from megatron_eks.ops import plan
+from megatron_eks.ops.planning import plan
 from tests.stacks.synthesis import cluster_file
 from tests.variations import LUSTRE, VARIATIONS, VPC
+
+BLOCK = {
+    "type": "capacity_block",
+    "id": "cr-0123456789abcdef0",
+    "ends_at": "2026-12-01T12:30:00+01:00",
+}
 
 
 @pytest.fixture
@@ -17,9 +23,12 @@ def planned(tmp_path, capsys):
 
     def run(name, output="json"):
         cluster = cluster_file()
-        VARIATIONS[name](cluster)
+        if name == "block":
+            cluster["gpu_pools"][0] |= {"instance_type": "p5en.48xlarge", "capacity": BLOCK}
+        else:
+            VARIATIONS[name](cluster)
         (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
-        assert plan.run(tmp_path / "cluster.yaml", output, date(2026, 11, 21)) == 0
+        assert plan.run(tmp_path / "cluster.yaml", output, date(2026, 11, 21), everything=True) == 0
         text = capsys.readouterr().out
         return json.loads(text) if output == "json" else text
 
@@ -81,18 +90,6 @@ def test_each_zones_file_system_is_billed_by_itself(planned):
     }
 
 
-def test_the_plan_says_what_a_change_of_storage_does(planned):
-    """Each setting of the file system is in one of the two lists."""
-    changes = planned("scratch")["cluster"]["storage"]["changes"]
-    assert "capacity_gib" in changes["changes in place"]
-    assert set(changes["needs a new, empty one"]) == {
-        "deployment",
-        "availability_zone",
-        "efa",
-        "kms_key_arn",
-    }
-
-
 def test_scratch_is_slower_and_cheaper(planned):
     """200 MB/s for each TiB, whatever the file says, at 0.14 USD a GiB and month."""
     made = planned("scratch")
@@ -119,3 +116,17 @@ def test_text_names_repositories_and_sources(planned):
     assert "Images from https://github.com/example/megatron-eks.git, branch release/1.x" in github
     assert "Image staging-fsdp:" in github
     assert "EFS: 0.30 USD a month for each GiB" in planned("homes", "table")
+
+
+def test_a_capacity_block_has_an_end_and_no_price(planned):
+    """What was paid for it is not made up, and why is said."""
+    lines = planned("block", "table").splitlines()
+    assert "p4d: capacity block cr-0123456789abcdef0, until 2026-12-01 12:30+01:00" in lines
+    made = planned("block")
+    [pool] = made["cluster"]["gpu_pools"]
+    assert pool["capacity"]["ends_at"] == BLOCK["ends_at"]
+    assert pool["placement_group"] is False
+    assert made["cost"]["full_per_hour"] is None
+    [note] = made["cost"]["notes"]
+    assert note.endswith("(p4d): unknown here; a Capacity Block was paid when it was bought.")
+    assert note in " ".join(" ".join(lines).split())

@@ -18,18 +18,19 @@ from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.ops.aws.build_causes import cause_of
-from megatron_eks.ops.aws.preflight import checks as aws_checks
-from megatron_eks.ops.aws.preflight.facts import FileSystem, Quota
 from megatron_eks.ops.checks import judged
+from megatron_eks.ops.cluster.account import checks as aws_checks
+from megatron_eks.ops.cluster.account.facts import FileSystem, Quota
+from megatron_eks.ops.cluster.build_causes import cause_of
+from megatron_eks.ops.cluster.inside import checks as kube_checks
+from megatron_eks.ops.cluster.inside.facts import Claim, Live, Part, PartState, Plugin
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import access, logs
-from megatron_eks.ops.kube.checklist import CHECKLIST, Run
+from megatron_eks.ops.jobs import logs
+from megatron_eks.ops.jobs.checklist import CHECKLIST, Run
+from megatron_eks.ops.jobs.room import NodeRoom
+from megatron_eks.ops.jobs.verdicts import Ended, verdict
+from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.jobs import Rank
-from megatron_eks.ops.kube.preflight import checks as kube_checks
-from megatron_eks.ops.kube.preflight.facts import Claim, Live, Part, PartState, Plugin
-from megatron_eks.ops.kube.room import NodeRoom
-from megatron_eks.ops.kube.verdicts import Ended, verdict
 from megatron_eks.ops.troubles import RUNBOOK, Trouble, troubles, written
 from megatron_eks.plan.jobs.table import check_job
 from megatron_eks.project import ROOT, load_project

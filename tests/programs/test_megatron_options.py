@@ -8,9 +8,9 @@ import pytest
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.ops import megatron as module
-from megatron_eks.ops import validate
-from megatron_eks.ops.megatron import Megatron
+from megatron_eks.ops.planning import megatron as module
+from megatron_eks.ops.planning import validate
+from megatron_eks.ops.planning.megatron import Megatron
 from tests.config import test_option_pairs
 from tests.config.test_job_errors import CASES, CLUSTER, GOOD, changed
 from tests.config.test_option_pairs import MEGATRON

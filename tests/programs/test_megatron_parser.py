@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.ops.megatron import Megatron
+from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import ROOT, load_project
 

@@ -1,7 +1,7 @@
 """Names that templates give: each is known, so that it can be looked for before a deployment."""
 
-from megatron_eks.localcloud.aws.cloudformation.schemas import identifiers
-from megatron_eks.ops.aws.names import given
+from annex.localcloud.aws.cloudformation.schemas import identifiers
+from megatron_eks.ops.cluster.names import given
 
 
 def test_every_fixed_name_is_one_that_is_looked_for(assembly):

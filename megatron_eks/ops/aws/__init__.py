@@ -1,1 +1,1 @@
-"""The commands that talk to AWS; clients, prompts and clock are handed in."""
+"""The way to AWS: session, stacks, the CDK; clients are handed in."""

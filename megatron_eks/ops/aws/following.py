@@ -3,8 +3,8 @@
 import re
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.aws.stacks import Event, Stack, Stacks
+from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import Failure
 
 _POLL_SECONDS = 5

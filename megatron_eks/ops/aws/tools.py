@@ -7,12 +7,11 @@ from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
-from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.aws.node_groups import NodeGroups
 from megatron_eks.ops.aws.session import Aws, open_session
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.ops.endings import NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.cluster.node_groups import NodeGroups
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.failure import no_such
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.project import Project, load_project
@@ -52,8 +51,7 @@ class Tools:
         known = [pool.name for pool in self.plan.pools]
         if name not in known:
             found = f"the cluster file has no pool {name!r}"
-            remedy = f"known: {', '.join(known)}"
-            raise Failure(Code.UNKNOWN_POOL, found, remedy, exit_code=NOT_FOUND)
+            raise no_such(Code.UNKNOWN_POOL, found, name, known)
         return self.plan.pool(name)
 
 

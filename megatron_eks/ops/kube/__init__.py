@@ -1,1 +1,1 @@
-"""The commands that talk to Kubernetes; clients and streams are handed in."""
+"""The way to Kubernetes: access, objects, pods; clients are handed in."""

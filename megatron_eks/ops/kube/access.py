@@ -126,7 +126,7 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
     import boto3  # noqa: PLC0415 -- slow, and a kubeconfig may name another program
 
     from megatron_eks.ops.aws import session  # noqa: PLC0415 -- with it
-    from megatron_eks.ops.kube import token  # noqa: PLC0415 -- with it
+    from megatron_eks.ops.cluster import token  # noqa: PLC0415 -- with it
 
     named = dict(itertools.pairwise(command[len(TOKEN_COMMAND) :]))
     region, role = named["--region"], named.get("--role-arn")

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import closest
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
@@ -134,14 +134,13 @@ class NoJob(Failure):
         self, namespace: str, name: str, there: Sequence[str], files: Sequence[str] = ()
     ) -> None:
         self._namespace, self._name, self._there = namespace, name, there
-        close = get_close_matches(name, [*there, *files], 1)
+        close = closest(name, [*there, *files])
         remedy = f"there: {', '.join(there) or 'none'}"
         if name in files:
             remedy += f"; start it with: meks submit {name}"
-        elif close and close[0] in there:
-            remedy = f"did you mean {close[0]}? {remedy}"
         elif close:
-            remedy = f"did you mean {close[0]}? {remedy}; start it with: meks submit {close[0]}"
+            start = "" if close in there else f"; start it with: meks submit {close}"
+            remedy = f"did you mean {close!r}? {remedy}{start}"
         elif files:
             remedy += f"; job files: {', '.join(files)}"
         found = f"no job {name!r} in namespace {namespace}"

@@ -13,11 +13,14 @@ from typing import Any, Literal
 from megatron_eks import __version__
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops import carried, checks, preflight
-from megatron_eks.ops.kube import diagnosis, jobs, logs, nodes
+from megatron_eks.ops import checks
+from megatron_eks.ops.cluster import preflight
+from megatron_eks.ops.jobs import diagnosis, logs, nodes
+from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
-from megatron_eks.ops.plan_json import plan_as_json
+from megatron_eks.ops.planning import carried
+from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import OUTPUTS, Project, job_files
 

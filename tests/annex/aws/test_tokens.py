@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import boto3
 import pytest
 
-from megatron_eks.localcloud.aws.server import TOKENS_PATH
-from megatron_eks.ops.kube.token import token
+from annex.localcloud.aws.server import TOKENS_PATH
+from megatron_eks.ops.cluster.token import token
 
 REGION = "eu-north-1"
 NAME = "tokens"

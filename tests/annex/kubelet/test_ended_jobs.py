@@ -11,10 +11,10 @@ import pytest
 
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.jobs import saved_logs, status, status_view
+from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs as running
-from megatron_eks.ops.kube import saved_logs, status, status_view
-from megatron_eks.ops.kube.logs import Options
 from megatron_eks.ops.programs import Here
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from megatron_eks.kubernetes.client import Object, wait_for
-from megatron_eks.ops import preflight
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.cluster import apply, preflight
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import apply, overview
+from megatron_eks.ops.jobs import overview
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, Project, load_project
 from tests.charts import rendered

@@ -4,7 +4,7 @@ import pytest
 
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.kube import diagnosis, logs
+from megatron_eks.ops.jobs import diagnosis, logs
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.diagnosis import report
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import diagnosis, logs, look, matching
+from megatron_eks.ops.jobs import diagnosis, logs, look, matching
 from megatron_eks.ops.kube import jobs as running
 from tests import hostile
 from tests.annex import jobs

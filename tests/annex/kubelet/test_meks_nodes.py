@@ -9,8 +9,8 @@ from functools import partial
 import jsonschema
 import pytest
 
-from megatron_eks.ops.aws.console import Console, SystemClock
-from megatron_eks.ops.kube import gpu_use, overview, overview_view, status, status_view, watching
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.jobs import gpu_use, overview, overview_view, status, status_view, watching
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
 from tests.annex.kubelet import runs

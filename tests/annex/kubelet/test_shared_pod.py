@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.data.shared_pod import OWNER, SharedPod, remove_forgotten
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.shared_pod import OWNER, SharedPod, remove_forgotten
 from megatron_eks.project import ROOT, load_project
 from tests.annex.kubelet import runs
 from tests.programs import saved

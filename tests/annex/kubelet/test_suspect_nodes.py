@@ -3,7 +3,7 @@
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.kube import nodes
+from megatron_eks.ops.jobs import nodes
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.cluster import apply
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import apply
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import load_project
 

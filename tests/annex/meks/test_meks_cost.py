@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops import cost
-from megatron_eks.ops.aws.billed import Instance
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.cluster import cost
+from megatron_eks.ops.cluster.billed import Instance
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import holdings
+from megatron_eks.ops.jobs import holdings
 from megatron_eks.project import ROOT, load_project
 from tests import command
 from tests.annex import jobs

@@ -11,9 +11,9 @@ import pytest
 
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import (
+from megatron_eks.ops.jobs import (
     cancel,
     overrides,
     overview,
@@ -23,8 +23,8 @@ from megatron_eks.ops.kube import (
     submit,
     watching,
 )
+from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.plan.jobs.job import JOB_LABEL
 from megatron_eks.project import ROOT, load_project
 from tests import command

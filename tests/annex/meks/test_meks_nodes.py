@@ -9,9 +9,9 @@ import pytest
 
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import nodes
+from megatron_eks.ops.jobs import nodes
 from megatron_eks.project import ROOT
 from tests import hostile
 
@@ -120,7 +120,7 @@ def test_a_name_that_is_wrong_changes_nothing(client, plan, console):
         nodes.cordon(client, plan, [GOOD, "p4d-9999", "i-1"], "", console)
     assert raised.value.code == 3
     assert "unschedulable" not in client.get("v1", "Node", GOOD)["spec"]
-    with pytest.raises(Failure, match=r"MEKS-0865 no pool 'p5' in the cluster file - pools: p4d"):
+    with pytest.raises(Failure, match=r"MEKS-0865 no pool 'p5' in the cluster file - known: p4d;"):
         nodes.run(client, plan, "p5", "table", console)
 
 

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 import jsonschema
 import pytest
 
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.data import secrets
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import secrets
 from megatron_eks.project import ROOT, load_project
 
 pytestmark = pytest.mark.control_plane

@@ -15,8 +15,8 @@ import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
-from megatron_eks.ops.kube import status, status_view, watching
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.jobs import status, status_view, watching
 from megatron_eks.project import ROOT, load_project
 from tests import hostile
 from tests.annex import jobs

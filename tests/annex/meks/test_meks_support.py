@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.support import bundle
 from megatron_eks.project import ROOT, load_project

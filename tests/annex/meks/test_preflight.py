@@ -13,12 +13,13 @@ from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.localcloud.kubernetes import nodes
-from megatron_eks.ops import checks, preflight
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops import checks
+from megatron_eks.ops.cluster import preflight
+from megatron_eks.ops.cluster.inside.facts import parts
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import fix
+from megatron_eks.ops.jobs import fix
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.preflight.facts import parts
 from megatron_eks.project import ROOT, load_project
 
 pytestmark = pytest.mark.control_plane

@@ -7,7 +7,7 @@ import pytest
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.localcloud.kubernetes import nodes
-from megatron_eks.ops.kube.look import look
+from megatron_eks.ops.jobs.look import look
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from tests.annex import jobs
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import jsonschema
 import pytest
 
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import checklist, verify
+from megatron_eks.ops.jobs import checklist, verify
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs

@@ -8,9 +8,9 @@ from typing import Any
 from botocore.client import BaseClient
 
 from megatron_eks.kubernetes.client import Client
-from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.project import load_project
 
 ROOT = Path(__file__).parents[3]

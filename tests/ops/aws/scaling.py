@@ -1,6 +1,6 @@
 """A pool on the local AWS, for tests of `meks scale`."""
 
-from megatron_eks.ops.aws import scale
+from megatron_eks.ops.cluster import scale
 from tests.ops.aws.fakes import CLUSTER, FakeKubernetes, console, project_in, tools
 
 # Its own name: every module of tests deploys to the same local AWS.

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from megatron_eks.ops.aws import build
+from megatron_eks.ops.cluster import build
 from megatron_eks.ops.failure import Failure
 from tests import hostile
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.ops.aws import build, build_source, outputs
-from megatron_eks.ops.aws.build_records import Records
+from megatron_eks.ops.cluster import build, build_source, outputs
+from megatron_eks.ops.cluster.build_records import Records
 from tests.ops.aws.building import DIGEST, PROJECT, REGISTRY, Aws, built
 from tests.ops.aws.fakes import Clients, console, project_in, said, tools
 

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from megatron_eks.ops.aws import build, build_source
-from megatron_eks.ops.aws.build import Wishes
-from megatron_eks.ops.aws.build_causes import CAUSES, cause_of
+from megatron_eks.ops.cluster import build, build_source
+from megatron_eks.ops.cluster.build import Wishes
+from megatron_eks.ops.cluster.build_causes import CAUSES, cause_of
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, Aws
 from tests.ops.aws.fakes import Clients, console, project_in, said, tools

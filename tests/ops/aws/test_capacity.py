@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.ops.aws.capacity import explain
+from megatron_eks.ops.cluster.capacity import explain
 from tests.ops.aws.fakes import Clients, console, project_in, tools
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from megatron_eks.ops.aws import cleanup, deploy
 from megatron_eks.ops.aws.stacks import Stacks
+from megatron_eks.ops.cluster import cleanup, deploy
 from megatron_eks.ops.failure import Failure
 from tests.annex.aws.running import fail_next
 from tests.ops.aws.fakes import FakeKubernetes, console, project_in, said, tools, written

@@ -6,7 +6,7 @@ import os
 import jsonschema
 import pytest
 
-from megatron_eks.ops.aws import billed
+from megatron_eks.ops.cluster import billed
 from megatron_eks.project import ROOT
 from tests import command
 from tests.ops.aws.fakes import CLUSTER, project_in

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws import build, deploy
 from megatron_eks.ops.aws.stacks import Stacks
+from megatron_eks.ops.cluster import build, deploy
 from megatron_eks.ops.failure import Failure
 from tests.annex.aws.running import fail_next
 from tests.ops.aws.fakes import console, project_in, said, tools

@@ -6,8 +6,8 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from megatron_eks.ops.aws import init
 from megatron_eks.ops.aws.identity import caller_role
+from megatron_eks.ops.cluster import init
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import load_project
 from tests.ops.aws.fakes import ACCOUNT, NOBODY, TODAY, Clients, console, said

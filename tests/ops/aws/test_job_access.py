@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from megatron_eks.ops.aws.job_access import lacking, out_of_reach
+from megatron_eks.ops.jobs.job_access import lacking, out_of_reach
 from megatron_eks.plan.cluster.data_access import DataAccess
 from tests.ops.aws.fakes import ACCOUNT, console, said
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from megatron_eks.ops.aws import local_build
-from megatron_eks.ops.aws.build import Wishes
+from megatron_eks.ops.cluster import local_build
+from megatron_eks.ops.cluster.build import Wishes
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws
 from tests.ops.aws.fakes import Clients, console, project_in, said, tools

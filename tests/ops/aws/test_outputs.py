@@ -5,7 +5,7 @@ import json
 import pytest
 
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops.aws import outputs
+from megatron_eks.ops.cluster import outputs
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws
 from tests.ops.aws.fakes import ACCOUNT, CLUSTER, Clients, console, project_in, said, tools, written

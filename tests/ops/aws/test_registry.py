@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from megatron_eks.catalog import pins
-from megatron_eks.ops.aws import outputs, registry
+from megatron_eks.ops.aws import registry
+from megatron_eks.ops.cluster import outputs
 from megatron_eks.project import load_project
 from tests.ops.aws import registry_server
 from tests.ops.aws.building import Aws

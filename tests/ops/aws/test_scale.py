@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.stub import Stubber
 
-from megatron_eks.ops.aws import scale
+from megatron_eks.ops.cluster import scale
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import TODAY, clock_of, console, project_in, said, tools
 from tests.ops.aws.scaling import SCALED, Place

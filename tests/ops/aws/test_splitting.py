@@ -2,8 +2,8 @@
 
 import copy
 
-from megatron_eks.ops.aws.splitting import keep_launch_templates, node_group_changes, steps
 from megatron_eks.ops.aws.stacks import resources_of
+from megatron_eks.ops.cluster.splitting import keep_launch_templates, node_group_changes, steps
 from tests.ops.aws.templates import cluster_template
 
 OLD = cluster_template()

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops import checks, preflight
-from megatron_eks.ops.aws import deploy, retained
+from megatron_eks.ops import checks
+from megatron_eks.ops.cluster import deploy, preflight, retained
 from tests.annex.aws.running import local_aws
 from tests.ops.aws.fakes import console, project_in, said, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, ROLE, QuickCdk

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from megatron_eks.ops.aws.console import Console, SystemClock
-from megatron_eks.ops.ckpt import listing
-from megatron_eks.ops.ckpt.target import Target
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.data import listing
+from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.programs import Here, environment_for
 from tests.programs import saved
 from tests.programs.s3_world import URI

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from megatron_eks.ops.kube import account, pace
+from megatron_eks.ops.jobs import account, pace
 from tests.ops.kube.looks import BEGUN, NOW, line, loaded, look, pod, saved, stamp
 
 

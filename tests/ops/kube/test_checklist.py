@@ -3,7 +3,7 @@
 import pytest
 
 from megatron_eks.ops.checks import judged
-from megatron_eks.ops.kube.checklist import CHECKLIST, Run
+from megatron_eks.ops.jobs.checklist import CHECKLIST, Run
 from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.kube.pods import PodState
 from tests.ops.aws.preflight.subjects import project

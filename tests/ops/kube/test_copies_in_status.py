@@ -6,8 +6,8 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import CHECK_FAILED, DONE
-from megatron_eks.ops.kube import account, alarms, pace, status_view
-from megatron_eks.ops.kube.status import State
+from megatron_eks.ops.jobs import account, alarms, pace, status_view
+from megatron_eks.ops.jobs.status import State
 from tests.charts import rendered
 from tests.ops.kube import looks
 from tests.ops.kube.looks import NOW, line, stamp

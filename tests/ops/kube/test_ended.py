@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.ops.kube import ended
+from megatron_eks.ops.jobs import ended
 from megatron_eks.ops.kube.jobs import Rank
 
 AT = "2026-11-22T10:00:00Z"

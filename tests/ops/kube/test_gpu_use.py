@@ -9,8 +9,8 @@ import pytest
 from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import Connection, Credentials, UnreachableError
-from megatron_eks.ops.kube import gpu_use
-from megatron_eks.ops.kube.gpu_use import Gpu
+from megatron_eks.ops.jobs import gpu_use
+from megatron_eks.ops.jobs.gpu_use import Gpu
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import yaml
 from moto import mock_aws
 
 from megatron_eks.kubernetes.kubeconfig import contexts, load
-from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.cluster import kubeconfig, token
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import kubeconfig, token
 from megatron_eks.ops.kube.access import own_token
 from megatron_eks.project import ROOT, load_project
 

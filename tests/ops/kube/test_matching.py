@@ -7,7 +7,7 @@ import pytest
 
 from megatron_eks.__main__ import main
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import matching
+from megatron_eks.ops.jobs import matching
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from megatron_eks.ops.kube.jobs import NoJob
 @pytest.mark.parametrize(
     ("name", "there", "files", "remedy"),
     [
-        ("trian-7b", ["train-7b"], ["train-7b"], "did you mean train-7b? there: train-7b"),
+        ("trian-7b", ["train-7b"], ["train-7b"], "did you mean 'train-7b'? there: train-7b"),
         (
             "trian-7b",
             [],
             ["train-7b"],
-            "did you mean train-7b? there: none; start it with: meks submit train-7b",
+            "did you mean 'train-7b'? there: none; start it with: meks submit train-7b",
         ),
         ("train-7b", ["eval"], ["train-7b"], "there: eval; start it with: meks submit train-7b"),
         ("other", ["eval"], ["train-7b"], "there: eval; job files: train-7b"),

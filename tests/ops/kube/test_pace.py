@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from megatron_eks.ops.kube import account, alarms, pace
+from megatron_eks.ops.jobs import account, alarms, pace
 from tests.charts import rendered
 from tests.ops.kube import looks
 from tests.ops.kube.looks import BEGUN, NOW, line, look, saved

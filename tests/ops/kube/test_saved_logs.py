@@ -5,10 +5,10 @@ from datetime import date
 
 import pytest
 
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import saved_logs
-from megatron_eks.ops.kube.logs import Options
+from megatron_eks.ops.jobs import saved_logs
+from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.programs import Here
 from megatron_eks.project import ROOT, load_project
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from megatron_eks.ops.kube.screen import Screen, cut
-from megatron_eks.ops.kube.watching import fitted
+from megatron_eks.ops.jobs.screen import Screen, cut
+from megatron_eks.ops.jobs.watching import fitted
 
 _CODE = re.compile(r"\x1b\[(\??)(\d*)([A-Za-z])|([^\x1b])", re.DOTALL)
 

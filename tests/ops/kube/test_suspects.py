@@ -2,8 +2,8 @@
 
 import pytest
 
+from megatron_eks.ops.jobs.suspects import failures, suspects
 from megatron_eks.ops.kube.jobs import RunningJob
-from megatron_eks.ops.kube.suspects import failures, suspects
 
 XID = "NVRM: Xid (PCI:0000:10:1c): 79, pid=4711, GPU has fallen off the bus."
 TIMEOUT = (

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from megatron_eks.ops.kube.verdicts import Ended, measured, verdict
+from megatron_eks.ops.jobs.verdicts import Ended, measured, verdict
 
 _SMI = """\
 +-----------------------------------------------------------------------------------------+

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from megatron_eks.ops.kube.verdicts import Ended, verdict
+from megatron_eks.ops.jobs.verdicts import Ended, verdict
 
 
 def log_of(program, *arguments):

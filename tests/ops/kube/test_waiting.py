@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from megatron_eks.ops.jobs.waiting import Around, waits
 from megatron_eks.ops.kube import jobs
-from megatron_eks.ops.kube.waiting import Around, waits
 from tests.ops.kube import looks
 from tests.ops.kube.looks import NOW, stamp
 

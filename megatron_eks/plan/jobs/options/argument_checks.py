@@ -1,6 +1,6 @@
 """Whether the options that a job file adds are Megatron's, and none that the plan sets itself.
 
-Their values are Megatron's own parser's to judge: `ops/megatron.py` asks it.
+Their values are Megatron's own parser's to judge: `ops/planning/megatron.py` asks it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from megatron_eks.__main__ import main
-from megatron_eks.ops.kube import overrides, submit
+from megatron_eks.ops.jobs import overrides, submit
+from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.project import load_project
 from tests.annex import jobs
 from tests.annex.fault_proxy import fault_proxy

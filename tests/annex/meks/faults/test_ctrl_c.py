@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from megatron_eks.kubernetes import manifests
-from megatron_eks.ops.aws.console import SystemClock
+from megatron_eks.ops.console import SystemClock
 from tests.annex import jobs
 from tests.annex.meks.faults.world import NAMESPACE
 

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.ops.cluster import apply
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.jobs import status, status_view
 from megatron_eks.ops.kube import access as ways
-from megatron_eks.ops.kube import apply, status, status_view
 from megatron_eks.ops.kube.access import Access
 from tests.annex.fault_proxy import drop, lose_answer, refuse
 from tests.annex.meks.faults.world import MAPS, NAMESPACE, console

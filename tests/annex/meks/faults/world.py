@@ -3,7 +3,7 @@
 import io
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.console import Console, SystemClock
 
 NAMESPACE = "megatron-workshop"
 JOB = "megatron-gpt-7b"

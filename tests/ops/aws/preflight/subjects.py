@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from megatron_eks.config.outputs import Image, Lustre, Outputs
-from megatron_eks.ops.aws.preflight.checks import results
-from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts, Subject
+from megatron_eks.ops.cluster.account.checks import results
+from megatron_eks.ops.cluster.account.facts import Caller, EksCluster, Facts, Subject
 from megatron_eks.project import Project, load_project
 from tests.ops.aws.fakes import ACCOUNT, CLUSTER
 

@@ -1,7 +1,7 @@
 """Who asks, what they may do, and how much the account may have."""
 
-from megatron_eks.ops.aws.preflight.facts import Caller, Denied, Quota
 from megatron_eks.ops.checks import Unknown
+from megatron_eks.ops.cluster.account.facts import Caller, Denied, Quota
 from tests.ops.aws.preflight.subjects import project, subject, told
 
 _ANN = "arn:aws:iam::123456789012:user/ann"

@@ -5,8 +5,8 @@ from datetime import date
 
 import pytest
 
-from megatron_eks.ops.aws.node_groups import NodeGroup
-from megatron_eks.ops.aws.preflight.facts import Addon, FileSystem
+from megatron_eks.ops.cluster.account.facts import Addon, FileSystem
+from megatron_eks.ops.cluster.node_groups import NodeGroup
 from tests.ops.aws.preflight.subjects import EKS, deployed, project, subject, told
 
 SYSTEM = FileSystem(

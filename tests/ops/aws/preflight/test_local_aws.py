@@ -8,8 +8,8 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from megatron_eks.__main__ import main
-from megatron_eks.ops import checks, preflight
-from megatron_eks.ops.aws import deploy
+from megatron_eks.ops import checks
+from megatron_eks.ops.cluster import deploy, preflight
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
 from tests.annex.aws.running import local_aws

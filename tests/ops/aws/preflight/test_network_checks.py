@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.ops.aws.preflight.facts import FileSystem, Group, Rule, Subnet
+from megatron_eks.ops.cluster.account.facts import FileSystem, Group, Rule, Subnet
 from tests.ops.aws.preflight.subjects import EKS, project, subject, told, with_keys
 
 GROUP, OTHER = "sg-0123456789abcdef0", "sg-0123456789abcdef1"

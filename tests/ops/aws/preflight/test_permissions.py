@@ -7,8 +7,8 @@ import boto3
 import pytest
 
 from megatron_eks.catalog.permissions import NEEDS
-from megatron_eks.ops import preflight
 from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.cluster import preflight
 from tests.ops.aws.fakes import console, project_in, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER
 

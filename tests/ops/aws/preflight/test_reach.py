@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from megatron_eks.localcloud.kubernetes.processes import free_port
-from megatron_eks.ops.aws.preflight import reach
+from annex.localcloud.kubernetes.processes import free_port
+from megatron_eks.ops.cluster.account import reach
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,0 @@
-"""`meks ckpt`: checkpoints on the shared file system, in S3 and on this machine."""

@@ -1,0 +1,1 @@
+"""A cluster from its account's check to its end: commands of the panel Cluster."""

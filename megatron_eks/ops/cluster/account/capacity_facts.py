@@ -1,0 +1,91 @@
+"""Reads what an account may take: quotas, zones that offer a type, reservations."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from megatron_eks.catalog.instances import system_node_size
+from megatron_eks.ops.cluster.account.asking import Asking
+from megatron_eks.ops.cluster.account.facts import Quota, Reservation
+from megatron_eks.ops.cluster.capacity import UNKNOWN_CODE, offers_of, quota_of
+from megatron_eks.ops.cluster.reservation import described, utc
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+
+_STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")
+_VPCS = ("VPCs per Region", "vpc", "L-F678F1CE")
+_ADDRESSES = ("EC2-VPC Elastic IPs", "ec2", "L-0263D0A3")
+
+
+def offers(ask: Asking, plan: ClusterPlan) -> dict[str, tuple[str, ...]]:
+    """Return the zones that offer each instance type of a cluster."""
+    types = dict.fromkeys(
+        (*(pool.instance.name for pool in plan.pools), plan.system_nodes.instance_type)
+    )
+    return offers_of(types, ask.client("ec2"))
+
+
+def quotas(ask: Asking, plan: ClusterPlan, *, made: bool) -> tuple[Quota, ...]:
+    """Return the quotas that a cluster needs; what is `made` has its VPC and addresses already."""
+    found: list[Quota] = []
+    for (name, code), vcpus in _vcpus(plan).items():
+        if code == UNKNOWN_CODE:
+            remedy = "look at the EC2 quotas in the Service Quotas console"
+            ask.note(f"the quota {name!r}", "its code is not known", remedy)
+            continue
+        found += _quota(ask, Quota(name, "ec2", code, needed=vcpus))
+    if "Network" in plan.stacks and not made and plan.network.subnets:
+        found += _network(ask, plan)
+    return tuple(found)
+
+
+def _vcpus(plan: ClusterPlan) -> dict[tuple[str, str], int]:
+    """Sum the vCPUs that count against each quota."""
+    needed: dict[tuple[str, str], int] = {}
+    for pool in plan.pools:
+        # Instances of a Capacity Block are bought with it.
+        if pool.capacity.kind != "capacity_block":
+            key = quota_of(pool)
+            needed[key] = needed.get(key, 0) + pool.instance.vcpus * pool.max_nodes
+    if "Cluster" in plan.stacks:
+        vcpus, _ = system_node_size(plan.system_nodes.instance_type)
+        needed[_STANDARD] = vcpus * plan.system_nodes.count
+    return needed
+
+
+def _quota(ask: Asking, quota: Quota) -> Iterator[Quota]:
+    """Yield a quota with what the account has of it."""
+
+    def look() -> float:
+        client = ask.client("service-quotas")
+        found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
+        return float(found["Quota"]["Value"])
+
+    allowed = ask(f"the quota {quota.name!r}", look)
+    if allowed is not None:
+        yield replace(quota, allowed=allowed)
+
+
+def _network(ask: Asking, plan: ClusterPlan) -> Iterator[Quota]:
+    ec2 = ask.client("ec2")
+    vpcs = ask("how many VPCs there are", lambda: len(ec2.describe_vpcs()["Vpcs"]))
+    if vpcs is not None:
+        yield from _quota(ask, Quota(*_VPCS, needed=1, used=vpcs))
+    addresses = ask("elastic addresses", lambda: len(ec2.describe_addresses()["Addresses"]))
+    if addresses is not None and plan.network.nat_zones:
+        needed = len(plan.network.nat_zones)
+        yield from _quota(ask, Quota(*_ADDRESSES, needed=needed, used=addresses))
+
+
+def reservation(ask: Asking, number: str) -> Reservation | None:
+    """Return a reservation that a pool names; None for one that the account does not have."""
+    each = described(number, ask.client("ec2"))
+    if each is None:
+        return None
+    return Reservation(
+        id=number,
+        state=str(each.get("State", "")),
+        instance_type=str(each.get("InstanceType", "")),
+        zone=str(each.get("AvailabilityZone", "")),
+        count=int(each.get("TotalInstanceCount", 0)),
+        starts=utc(each.get("StartDate")),
+        ends=utc(each.get("EndDate")),
+    )

@@ -1,0 +1,184 @@
+"""What was read of an account; None where there is no such thing, or nobody may look."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.outputs import Outputs
+from megatron_eks.ops.checks import Unknown
+from megatron_eks.ops.cluster.node_groups import NodeGroup
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks."""
+
+    account: str
+    arn: str
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the root of the account, whom no policy describes."""
+        return self.arn.endswith(":root")
+
+
+@dataclass(frozen=True)
+class Denied:
+    """An action that a principal's policies do not allow."""
+
+    principal: str
+    action: str
+    what_for: str
+    explicit: bool
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What an account may have of something."""
+
+    name: str
+    service: str
+    code: str
+    needed: float
+    used: float = 0
+    allowed: float = 0
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A capacity reservation or Capacity Block."""
+
+    id: str
+    state: str
+    instance_type: str
+    zone: str
+    count: int
+    starts: datetime | None
+    ends: datetime | None
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet that exists."""
+
+    id: str
+    vpc: str
+    zone: str
+    free: int
+    """Addresses that nobody has."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a security group, for one peer."""
+
+    protocol: str
+    first: int
+    last: int
+    peer: str
+    """A group, a range of addresses, or a prefix list."""
+
+    def covers(self, ports: tuple[int, ...]) -> bool:
+        """Say whether it lets TCP through on these ports."""
+        return self.protocol == "-1" or (
+            self.protocol == "tcp" and all(self.first <= port <= self.last for port in ports)
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """A security group."""
+
+    id: str
+    vpc: str
+    ingress: tuple[Rule, ...]
+    egress: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """An FSx file system."""
+
+    id: str
+    state: str
+    reason: str
+    kind: str
+    capacity_gib: int
+    dns_name: str
+    mount_name: str
+    subnets: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class EksCluster:
+    """The EKS cluster."""
+
+    status: str
+    version: str
+    endpoint: str
+    certificate: str
+    vpc: str
+    subnets: tuple[str, ...]
+    public: bool
+    public_cidrs: tuple[str, ...]
+    issues: tuple[str, ...]
+    unreachable: str | None = None
+    """Why its API server does not answer from here; None: it does, or nobody tried."""
+
+
+@dataclass(frozen=True)
+class Addon:
+    """An add-on that is installed."""
+
+    status: str
+    version: str
+    issues: tuple[str, ...]
+
+
+@dataclass
+class Facts:
+    """Everything that was read."""
+
+    caller: Caller
+    own_address: str | None = None
+    denied: tuple[Denied, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    offered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Instance type to the zones of the region that offer it."""
+    reservations: Mapping[str, Reservation | None] = field(default_factory=dict)
+    vpcs: Mapping[str, bool] = field(default_factory=dict)
+    """VPCs that the file names, and whether they exist."""
+    subnets: Mapping[str, Subnet] = field(default_factory=dict)
+    """By identifier: those that the file names, or that the cluster has."""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    default_group: Group | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """State of the keys that the file names; empty where there is no such key."""
+    taken: tuple[Finding, ...] = ()
+    """Names that belong to living stacks of others."""
+    support_ends: date | None = None
+    event_ttl: tuple[str, str] = ("", "")
+    """The least and the most that EKS lets events live, such as `1h`; empty if it does not say."""
+    offers_version: bool = True
+    file_systems: Mapping[str, FileSystem | None] = field(default_factory=dict)
+    images: Mapping[str, bool] = field(default_factory=dict)
+    """URIs of our repositories in the outputs, and whether ECR has them."""
+    out_of_reach: tuple[str, ...] = ()
+    """URIs of job files that the deployed role of the jobs does not cover."""
+    cluster: EksCluster | None = None
+    addons: Mapping[str, Addon | None] = field(default_factory=dict)
+    node_groups: Mapping[str, NodeGroup | None] = field(default_factory=dict)
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An account, and the cluster that is or will be in it: what checks are given."""
+
+    facts: Facts
+    plan: ClusterPlan
+    outputs: Outputs
+    now: datetime

@@ -1,0 +1,145 @@
+"""Reads what is judged; what may not be read is noted, and the rest is read all the same."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from megatron_eks.config.outputs import Outputs
+from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.aws.stacks import Stacks
+from megatron_eks.ops.cluster.account import deployed, network, permissions
+from megatron_eks.ops.cluster.account.asking import Asking
+from megatron_eks.ops.cluster.account.capacity_facts import offers, quotas, reservation
+from megatron_eks.ops.cluster.account.facts import Caller, EksCluster, Facts
+from megatron_eks.ops.cluster.names import taken
+from megatron_eks.ops.jobs import job_access
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+
+_Found = TypeVar("_Found")
+
+Reach = Callable[[str, str], str | None]
+"""From endpoint and certificate of an API server to why it does not answer; None: it does."""
+
+
+def read(
+    aws: Aws,
+    plan: ClusterPlan,
+    outputs: Outputs,
+    *,
+    reach: Reach | None,
+    own_address: Callable[[], str],
+) -> Facts:
+    """Read everything; raise what boto3 raises where nothing could be read at all.
+
+    `reach` is None where the cluster is elsewhere than AWS says, as in a rehearsal.
+    """
+    identity = aws.client("sts").get_caller_identity()
+    facts = Facts(Caller(str(identity["Account"]), str(identity["Arn"])))
+    ask = Asking(aws, facts.unknown)
+    ask.check = "EKS cluster"
+    cluster = ask("the EKS cluster", lambda: deployed.cluster(aws, plan.eks_name))
+    ask.check = "zones offer the types"
+    facts.offered = ask("where instance types are offered", lambda: offers(ask, plan)) or {}
+    ask.check = "permissions"
+    facts.denied = permissions.denied(ask, plan, facts.caller)
+    ask.check = "names"
+    stacks = Stacks(ask.client("cloudformation"))
+    facts.taken = tuple(ask("whose the names are", lambda: taken(plan, stacks)) or ())
+    ask.check = "quotas"
+    facts.quotas = quotas(ask, plan, made=cluster is not None)
+    ask.check = "reservations and Capacity Blocks"
+    named = dict.fromkeys(filter(None, (each.capacity.reservation_id for each in plan.pools)))
+    facts.reservations = _each(ask, "the reservation {}", named, reservation)
+    _network(ask, plan, facts, cluster)
+    _deployed(ask, plan, outputs, facts)
+    facts.cluster = cluster and _reached(cluster, reach)
+    if facts.cluster and facts.cluster.unreachable and facts.cluster.public:
+        try:
+            facts.own_address = own_address()
+        except OSError:
+            facts.own_address = None
+    return facts
+
+
+def _network(ask: Asking, plan: ClusterPlan, facts: Facts, cluster: EksCluster | None) -> None:
+    existing = plan.network.existing
+    named = existing.private_subnets.values() if existing else ()
+    wanted = dict.fromkeys((*named, *(cluster.subnets if cluster else ())))
+    ask.check = "free addresses"
+    if wanted:
+        found = ask("subnets and their free addresses", lambda: network.subnets(ask, wanted))
+        facts.subnets = found or {}
+    ask.check = "what the file brings along"
+    if existing:
+        vpc = existing.vpc_id
+        facts.vpcs = ask("the VPC", lambda: {vpc: network.vpc_exists(ask, vpc)}) or {}
+        if (group := existing.node_security_group_id) is not None:
+            found_groups = ask("the nodes' security group", lambda: network.groups(ask, [group]))
+            facts.groups = found_groups or {}
+    used = cluster.vpc if cluster else existing.vpc_id if existing else None
+    ask.check = "default security group"
+    if used:
+        facts.default_group = ask(
+            "the default security group", lambda: network.default_group(ask, used)
+        )
+    ask.check = "what the file brings along"
+    if (key := plan.storage.kms_key_arn) is not None:
+        facts.keys = ask("the KMS key", lambda: {key: network.key_state(ask, key)}) or {}
+
+
+def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) -> None:
+    ask.check = "Kubernetes version supported"
+    found = ask(
+        "until when the Kubernetes version is supported",
+        lambda: deployed.support(ask, plan.kubernetes_version),
+    )
+    if found is not None:
+        facts.offers_version, facts.support_ends, facts.event_ttl = found
+    ask.check = "file systems"
+    known = [each.id for each in outputs.file_systems if not each.preview]
+    facts.file_systems = _each(ask, "the file system {}", known, deployed.file_system)
+    ask.check = "images"
+    uris = [each.uri for each in outputs.images.values() if not each.preview]
+    ours = [uri for uri in uris if f".dkr.ecr.{plan.region}." in uri]
+    facts.images = _each(ask, "the image {}", ours, deployed.has_image)
+    ask.check = "S3 for jobs"
+    if role := outputs.job_role:
+        iam, access = ask.client("iam"), plan.data_access
+        out = ask("what the jobs' role may do", lambda: job_access.lacking(role, access, iam))
+        facts.out_of_reach = tuple(out or ())
+    if "Cluster" in plan.stacks:
+        ask.check = "add-ons"
+        facts.addons = _each(
+            ask,
+            "the add-on {}",
+            [each.name for each in plan.addons],
+            lambda asking, name: deployed.addon(asking, plan.eks_name, name),
+        )
+        ask.check = "node groups"
+        facts.node_groups = _each(
+            ask,
+            "the node group {}",
+            [each.name for each in plan.pools],
+            lambda asking, name: deployed.node_group(asking, plan.eks_name, name),
+        )
+
+
+def _each(
+    ask: Asking, what: str, names: Iterable[str], find: Callable[[Asking, str], _Found]
+) -> Mapping[str, _Found]:
+    """Look each of some things up; those that nobody may look up are left out."""
+    found: dict[str, _Found] = {}
+    for name in names:
+
+        def look(name: str = name) -> bool:
+            found[name] = find(ask, name)
+            return True
+
+        ask(what.format(name), look)
+    return found
+
+
+def _reached(cluster: EksCluster, reach: Reach | None) -> EksCluster:
+    if reach is None or not cluster.endpoint:
+        return cluster
+    return replace(cluster, unreachable=reach(cluster.endpoint, cluster.certificate))

@@ -1,0 +1,244 @@
+"""`meks apply`: manifests brought into the cluster in order, and what has gone taken out."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.cluster import prune, readiness
+from megatron_eks.ops.cluster.inside.facts import OPERATOR, SET_UP
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import DONE, FAILED, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import objects
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.objects import Key, key
+from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
+from megatron_eks.project import Project, synth_command
+
+_DRY_RUNS = 8
+# Where the last of a stage must work before the next begins: CRDs, and workloads with a webhook.
+_AWAITED = (1, 3)
+
+_VERBS = {"create": "created", "change": "changed", "adopt": "adopted", "remove": "removed"}
+_OPERATOR = Key("apps", "Deployment", OPERATOR_NAMESPACE, OPERATOR)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    platform: Path
+    """As `make synth` wrote it, beside the cluster file."""
+    paths: Sequence[Path] = ()
+    """Files and folders; none: the platform, which is also pruned."""
+    only_diff: bool = False
+    previews: bool = False
+    wait_seconds: float = 600
+
+
+@dataclass(frozen=True)
+class Change:
+    """What applying does to one object."""
+
+    verb: str
+    """create, change, adopt, remove, keep (it would go, but holds too much), or nothing."""
+    key: Key
+    manifest: Object = field(repr=False)
+    lines: tuple[str, ...] = ()
+    nameless: bool = False
+    """Whether it is there, and carries no cluster's name yet."""
+
+
+def run(access: Access, project: Project, options: Options, console: Console) -> int:
+    """Show what changes, ask, apply, wait; a second run finds nothing to do."""
+    plan, client = project.cluster, access.client
+    is_platform = not options.paths
+    paths = options.paths or [options.platform]
+    wanted = read(paths, access, project, previews=options.previews, rendered=is_platform)
+    changes = _changes(client, wanted, plan.name)
+    if is_platform:
+        changes += _leftovers(client, plan.name, wanted)
+    show(changes, console)
+    acting = [each for each in changes if each.verb in _VERBS]
+    if options.only_diff:
+        return DONE
+    if acting:
+        _note(acting, project, console)
+        if not console.confirm(f"Apply to {client.server}?"):
+            console.say("nothing was changed")
+            return FAILED
+        _carry_out(client, acting, console, options.wait_seconds)
+    if is_platform:
+        readiness.wait(client, wanted, console, options.wait_seconds)
+        console.say("the platform is ready")
+    return DONE
+
+
+def read(
+    paths: Sequence[Path],
+    access: Access,
+    project: Project,
+    *,
+    previews: bool,
+    rendered: bool = True,
+) -> list[Object]:
+    """Read what fits this cluster, and mark what was `rendered` for it; raise Failure otherwise."""
+    found = objects.read(paths, synth_command(project.file))
+    refuse_unfit(found, access, project, previews=previews, rendered=rendered)
+    if access.is_local:
+        # There it is a process of this machine.
+        found = [each for each in found if key(each) != _OPERATOR]
+    for each in found if rendered else ():
+        objects.mark(each, project.cluster.name)
+    return found
+
+
+def _note(acting: Sequence[Change], project: Project, console: Console) -> None:
+    """Say what the answer to the question decides besides the changes shown."""
+    plan = project.cluster
+    if plan.storage.existing and any(_is_set_up(each) for each in acting):
+        directories = plan.platform.shared_directories
+        console.say(f"on {project.outputs.lustre.id}, which exists, the Job {directories}")
+    nameless = [str(each.key) for each in acting if each.nameless]
+    if nameless:
+        console.say(
+            f"{len(nameless)} of these objects carry no cluster's name: an older release or "
+            f"somebody else made them; they become {plan.name}'s: {_some(nameless)}"
+        )
+
+
+def _is_set_up(change: Change) -> bool:
+    labels = change.manifest["metadata"].get("labels") or {}
+    return change.verb != "remove" and labels.get("app") == SET_UP
+
+
+def refuse_unfit(
+    wanted: Sequence[Object],
+    access: Access,
+    project: Project,
+    *,
+    previews: bool,
+    rendered: bool = True,
+) -> None:
+    """Refuse objects of another cluster, or for one, and placeholders outside of a rehearsal.
+
+    What nobody has `rendered` may carry no cluster's name.
+    """
+    name, again = project.cluster.name, synth_command(project.file)
+    owners = {objects.owner(each) for each in wanted}
+    if others := sorted(each for each in owners if each not in {None, name}):
+        found = f"the manifests are of cluster {others[0]!r}, and the cluster file says {name!r}"
+        remedy = f"write its own: {again}; or name the other file with --cluster"
+        raise Failure(Code.OWNED_BY_ANOTHER, found, remedy, exit_code=USAGE)
+    if rendered and owners == {None}:
+        found = "the manifests carry no cluster's name: an older release wrote them"
+        raise Failure(Code.NOT_SYNTHESISED, found, f"write them again: {again}", exit_code=USAGE)
+    for namespace in dict.fromkeys(key(each).namespace for each in wanted):
+        objects.check_namespace(access.client, namespace, name)
+    previewed = objects.previews(wanted)
+    if not previewed or (previews and access.is_local):
+        return
+    # The finding that synthesis printed says what is missing, and which command provides it.
+    remedies = [finding.remedy for finding in project.preview]
+    remedy = f"{remedies[0]}; then: {again}" if remedies else f"write it again: {again}"
+    if access.is_local:
+        remedy += "; or add --preview, for a rehearsal on this local cluster"
+    names = _some([str(key(each)) for each in previewed])
+    message = f"placeholders for what AWS has not chosen yet, in {names}"
+    raise Failure(Code.PREVIEW_REFUSED, message, remedy, exit_code=USAGE)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name the first three."""
+    return ", ".join(names[:3]) + (", ..." if names[3:] else "")
+
+
+def _changes(client: Client, wanted: Sequence[Object], cluster: str) -> list[Change]:
+    """Ask the server what it would make of each object."""
+    new_namespaces = {
+        each["metadata"]["name"]
+        for each in wanted
+        if each["kind"] == "Namespace"
+        and client.find("v1", "Namespace", each["metadata"]["name"]) is None
+    }
+    with ThreadPoolExecutor(_DRY_RUNS) as pool:
+        return list(pool.map(lambda each: _change(client, each, new_namespaces, cluster), wanted))
+
+
+def _change(client: Client, manifest: Object, new_namespaces: set[str], cluster: str) -> Change:
+    found = key(manifest)
+    if found.namespace in new_namespaces:
+        return Change("create", found, manifest)
+    try:
+        live = objects.find_own(client, manifest, cluster)
+        after = client.apply(manifest, dry_run=True)
+    except ApiError as error:
+        # A kind whose CRD comes with the same files.
+        if error.status == HTTPStatus.NOT_FOUND and objects.stage(manifest) > _AWAITED[-1]:
+            return Change("create", found, manifest)
+        # Of Jobs "field is immutable", of claims and volumes "is immutable after creation".
+        if "is immutable" in str(error):
+            place = f"-n {found.namespace} " if found.namespace else ""
+            remedy = f"remove it, then again: kubectl {place}delete {found.kind} {found.name}"
+            if found.kind == "PersistentVolumeClaim":
+                remedy += "; files stay, and it goes when no pod uses it"
+            message = f"{found} exists with fields that cannot change"
+            raise Failure(Code.KUBERNETES_REFUSED, message, remedy) from error
+        raise ApiError(error.status, error.reason, f"{found}: {error}") from error
+    if live is None:
+        return Change("create", found, manifest)
+    lines, nameless = objects.differences(live, after), objects.owner(live) is None
+    if lines and not objects.differences(objects.named_as(live, after), after):
+        # Somebody else applied it, kubectl perhaps: from now on it is pruned with the rest.
+        return Change("adopt", found, manifest, nameless=nameless)
+    return Change("change" if lines else "", found, manifest, tuple(lines), nameless)
+
+
+def _leftovers(client: Client, name: str, wanted: Sequence[Object]) -> list[Change]:
+    emitted = {key(each) for each in wanted}
+    return [
+        Change("keep" if prune.holds_data(each) else "remove", key(each), each)
+        for each in prune.owned(client, name)
+        # What is going already, a namespace for minutes perhaps, is nobody's to remove or keep.
+        if key(each) not in emitted and "deletionTimestamp" not in each["metadata"]
+    ]
+
+
+def show(changes: Sequence[Change], console: Console) -> None:
+    """Write each change, and for an object that stays what differs in it."""
+    for each in changes:
+        if each.verb == "keep":
+            console.say(
+                f"note: {each.key} is no longer emitted and stays, because others may depend on "
+                "it; remove it yourself with kubectl delete"
+            )
+        elif each.verb:
+            console.write(f"{each.verb} {each.key}\n")
+            console.write("".join(f"    {line}\n" for line in each.lines))
+    verbs = [each.verb for each in changes]
+    counts = [f"{verbs.count(verb)} to {verb}" for verb in _VERBS]
+    counts = [each for each in counts if not each.startswith("0 ")]
+    console.say(f"{', '.join(counts) or 'no changes'}, {verbs.count('')} objects as they should be")
+
+
+def _carry_out(client: Client, changes: Sequence[Change], console: Console, seconds: float) -> None:
+    applied = [each for each in changes if each.verb != "remove"]
+    last = max((objects.stage(each.manifest) for each in applied), default=0)
+    for number in range(last + 1):
+        current = [each for each in applied if objects.stage(each.manifest) == number]
+        for each in current:
+            client.apply(each.manifest)
+            console.say(f"{_VERBS[each.verb]} {each.key}")
+        if number in _AWAITED and number < last:
+            # Nothing that follows asks for the end of a Job.
+            awaited = [each.manifest for each in current if each.key.kind != "Job"]
+            readiness.wait(client, awaited, console, seconds)
+    for each in changes:
+        if each.verb == "remove":
+            version, place = each.manifest["apiVersion"], each.key
+            client.delete(version, place.kind, place.name, place.namespace, missing_ok=True)
+            console.say(f"removed {place}")

@@ -1,0 +1,67 @@
+"""How `meks cost` asks the API server and EC2, each as far as it answers."""
+
+import os
+
+from megatron_eks.config.codes import Code
+from megatron_eks.ops.cluster import cost
+from megatron_eks.ops.cluster.billed import Instance
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.jobs import holdings
+from megatron_eks.ops.kube import access
+from megatron_eks.ops.kube.jobs import NoJob
+from megatron_eks.ops.opening import Reach, console_here, opened, today
+from megatron_eks.project import Project, load_project
+
+
+def run(reach: Reach, job: str | None, output: str) -> int:
+    """Show what runs and costs; return the exit code."""
+    console = console_here()
+    project = load_project(reach.cluster, today())
+    instances, no_instances = _instances(project)
+    held, no_holdings, is_local = _holdings(reach, project, job, console)
+    if is_local and "AWS_ENDPOINT_URL" not in os.environ:
+        # What the account of this machine's credentials runs is something else.
+        instances = None
+        no_instances = "this is a cluster of `meks local up`: nobody is billed for it"
+    if isinstance(no_holdings, Failure) and (job or isinstance(no_instances, Failure)):
+        raise no_holdings
+    notes = [_note(each) for each in (no_holdings, no_instances) if each]
+    return cost.run(project, held, instances, notes, output=output, console=console)
+
+
+def _note(why: Failure | str) -> str:
+    return why if isinstance(why, str) else f"{why.found} [{why.finding}] - {why.remedy}"
+
+
+def _holdings(
+    reach: Reach, project: Project, job: str | None, console: Console
+) -> tuple[holdings.Holdings | None, Failure | None, bool]:
+    """Ask the API server; say why not where it cannot be asked."""
+    try:
+        found = opened(project.cluster, reach)
+    except Failure as failure:
+        if failure.finding is Code.OTHER_KUBERNETES:
+            raise
+        return None, failure, False
+    try:
+        held = holdings.read(found.client, project.cluster, console.clock.now(), job)
+    except NoJob as failure:
+        raise failure.beside([each.name for each in project.jobs]) from failure
+    except access.ERRORS as error:
+        return None, access.explained(error), False
+    finally:
+        found.client.close()
+    return held, None, found.is_local
+
+
+def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:
+    """Ask EC2; say why not where it cannot be asked."""
+    from megatron_eks.ops.aws import session
+    from megatron_eks.ops.cluster import billed
+
+    try:
+        aws = session.open_session(project.cluster.region, os.environ)
+        return billed.instances(project.cluster.eks_name, aws.client("ec2")), ""
+    except session.ERRORS as error:
+        return None, session.explained(error)

@@ -1,0 +1,256 @@
+"""`meks build`: container images made by CodeBuild, followed until their digest is known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.cluster import outputs
+from megatron_eks.ops.cluster.build_causes import cause_of
+from megatron_eks.ops.cluster.build_records import Records
+from megatron_eks.ops.cluster.build_source import project_version, revision
+from megatron_eks.ops.console import duration
+from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cluster.images import ImagePlan
+
+_POLL_SECONDS = 5
+# The project gives up after two hours, and may have waited for a machine before.
+_LIMIT_SECONDS = 4 * 3600
+_TAIL_LINES = 15
+_LOG_PAGE = 1000
+
+# What CodeBuild does for us is in BUILD; the others fail for reasons of their own.
+_REMEDIES = {
+    "PROVISIONING": "CodeBuild got no machine: look at the quota of concurrent builds",
+    "DOWNLOAD_SOURCE": "the source is gone from the CDK's bucket: run meks deploy Images",
+    "PRE_BUILD": "look at the lines above",
+    "BUILD": "correct it, run meks deploy Images, then meks build again",
+    "POST_BUILD": "run meks build again: what was pushed stays, the rest follows",
+}
+# For reasons of CodeBuild's own, so that another try may go better.
+_PASSING_PHASES = {"QUEUED", "PROVISIONING", "SUBMITTED"}
+_OTHERWISE = "run meks build again; if it fails again, look at the build in the console"
+
+
+# A build as CodeBuild describes it.
+_Build = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a command asks of its builds, in place of what the cluster file says."""
+
+    test_level: str | None = None
+    tag_strategy: str | None = None
+    retries: int = 0
+    """How often a build is started again that failed for a reason that may pass."""
+
+    def variables(self, image: ImagePlan) -> dict[str, str]:
+        """Return the variables that a build of an image gets beside the project's own."""
+        chosen = {"TEST_LEVEL": self.test_level, "TAG_STRATEGY": self.tag_strategy}
+        found = {name: value for name, value in chosen.items() if value is not None}
+        strategy = self.tag_strategy or image.tag_strategy
+        if strategy == "semantic":
+            found["PROJECT_VERSION"] = project_version()
+        elif strategy == "git-sha":
+            found["SOURCE_REVISION"] = revision()
+        return found
+
+
+def run(
+    images: Sequence[str], tools: Tools, *, wait: bool = True, wishes: Wishes | None = None
+) -> int:
+    """Build the named images, or all; raise Failure with the last lines of a failed build."""
+    plan, wishes = tools.plan, wishes or Wishes()
+    stack = tools.stacks.find(plan.stack("Images"))
+    if stack is None or not stack.made:
+        found = f"{plan.name} has no repositories and build projects yet"
+        raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
+    chosen = [image for image in plan.images if not images or image.name in images]
+    records = Records(tools)
+    builds = Builds(tools)
+    started = []
+    for image in chosen:
+        uri = stack.outputs[f"{image.name.capitalize()}Image"]
+        if not uri.endswith(f":{image.tag}"):
+            tools.console.say(
+                f"note: this version makes {image.repository}:{image.tag}, and what is built is "
+                f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
+            )
+        strategy = wishes.tag_strategy or image.tag_strategy
+        project = stack.outputs[f"{image.name.capitalize()}BuildProject"]
+        record = records.find(image, uri, project)
+        # Another strategy than auto has a tag to add to what is built already.
+        if strategy == "auto" and record.digest is not None:
+            tools.console.say(f"{image.name}: built already")
+            continue
+        variables = wishes.variables(image) | record.variables()
+        started.append((image, project, variables, builds.start(project, variables)))
+    if started and not wait:
+        tools.console.say("building; when it is done: meks outputs")
+        return 0
+    try:
+        failures = [
+            failure
+            for image, project, variables, build in started
+            if (failure := builds.see_through(image, project, variables, build, wishes.retries))
+            is not None
+        ]
+    except KeyboardInterrupt:
+        tools.console.say("\nthe build goes on; `meks build` follows it again")
+        return INTERRUPTED
+    return ended(tools, failures)
+
+
+def ended(
+    tools: Tools, failures: Sequence[Failure], pushed: Mapping[str, str] | None = None
+) -> int:
+    """Record the digests of what was built, say what failed, and return the exit code."""
+    path = outputs.record(tools, pushed)
+    for failure in failures:
+        tools.console.say(str(failure))
+    if failures:
+        return FAILED
+    tools.console.say(f"wrote the digests to {path}; next: {outputs.next_step(tools)}")
+    return 0
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A build that failed."""
+
+    failure: Failure
+    passes: bool
+    """Another try may go better."""
+
+
+class Builds:
+    """CodeBuild, and the logs of what it does."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._console = tools.console
+        self._codebuild = tools.aws.client("codebuild")
+        self._logs = tools.aws.client("logs")
+
+    def start(self, project: str, variables: Mapping[str, str]) -> str:
+        """Start a build and return its id; one that is under way is taken instead."""
+        newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
+        for running in self._describe(newest) if newest else ():
+            if running["buildStatus"] == "IN_PROGRESS":
+                number = running.get("buildNumber", 0)
+                self._console.say(f"{project}: following build {number}, under way")
+                return str(running["id"])
+        overrides = [{"name": name, "value": value} for name, value in variables.items()]
+        more = {"environmentVariablesOverride": overrides} if overrides else {}
+        build = self._codebuild.start_build(projectName=project, **more)["build"]
+        self._console.say(f"{project}: build {build.get('buildNumber', '')} started")
+        return str(build["id"])
+
+    def see_through(
+        self,
+        image: ImagePlan,
+        project: str,
+        variables: Mapping[str, str],
+        build_id: str,
+        retries: int,
+    ) -> Failure | None:
+        """Follow a build, and start it again where that may help; return why the last failed."""
+        for left in range(retries, -1, -1):
+            failed = self.follow(image, build_id)
+            if failed is None:
+                return None
+            if not left or not failed.passes:
+                return failed.failure
+            self._console.say(f"{failed.failure}; trying again, {left} tries are left")
+            build_id = self.start(project, variables)
+        raise AssertionError
+
+    def follow(self, image: ImagePlan, build_id: str) -> _Ended | None:
+        """Tell how a build goes until it ends; return why it failed."""
+        said: set[str] = set()
+        token = ""
+        began = self._console.clock.now()
+        tail: list[str] = []
+        while True:
+            (build,) = self._describe([build_id])
+            for phase in build.get("phases", ()):
+                name = phase.get("phaseType", "")
+                if phase.get("phaseStatus") and name not in said:
+                    said.add(name)
+                    self._console.say(f"{image.name}: {name} {phase['phaseStatus']}")
+            lines, token = self._new_lines(build, token)
+            for line in lines:
+                self._console.say(f"  {line}")
+            tail = [*tail, *lines][-_TAIL_LINES:]
+            if build["buildStatus"] != "IN_PROGRESS":
+                break
+            if (self._console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
+                found = f"build {build.get('buildNumber', 0)} of {image.name} does not end"
+                remedy = "look at it in the CodeBuild console"
+                return _Ended(Failure(Code.WAITED_TOO_LONG, found, remedy), passes=False)
+            self._console.clock.sleep(_POLL_SECONDS)
+        took = duration((self._console.clock.now() - began).total_seconds())
+        self._console.say(f"{image.name}: {build['buildStatus']} after {took}")
+        return None if build["buildStatus"] == "SUCCEEDED" else _failure(image, build, tail)
+
+    def _describe(self, ids: Sequence[str]) -> list[_Build]:
+        found: list[_Build] = self._codebuild.batch_get_builds(ids=list(ids))["builds"]
+        return found
+
+    def _new_lines(self, build: _Build, token: str) -> tuple[list[str], str]:
+        """Return what was logged since the last call, and where to go on."""
+        logs = build.get("logs", {})
+        if not logs.get("groupName") or not logs.get("streamName"):
+            return [], token
+        lines: list[str] = []
+        while True:
+            more = {"nextToken": token} if token else {}
+            try:
+                page = self._logs.get_log_events(
+                    logGroupName=logs["groupName"],
+                    logStreamName=logs["streamName"],
+                    startFromHead=True,
+                    limit=_LOG_PAGE,
+                    **more,
+                )
+            except self._logs.exceptions.ClientError as error:
+                # The stream comes with its first line.
+                if error_code(error) == "ResourceNotFoundException":
+                    return lines, token
+                raise
+            lines += [_plain(event["message"]) for event in page["events"]]
+            # The same token again is the end of what there is.
+            if page["nextForwardToken"] == token or not page["events"]:
+                return lines, page["nextForwardToken"]
+            token = page["nextForwardToken"]
+
+
+def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
+    phase = next(
+        (
+            each
+            for each in build.get("phases", ())
+            if each.get("phaseStatus", "SUCCEEDED") != "SUCCEEDED"
+        ),
+        {"phaseType": build.get("currentPhase"), "phaseStatus": build["buildStatus"]},
+    )
+    name, status = phase.get("phaseType") or "", phase["phaseStatus"]
+    contexts = (each.get("message") for each in phase.get("contexts", ()))
+    message = "; ".join(filter(None, contexts))
+    cause = cause_of([*tail, message])
+    last = " | ".join(line for line in tail[-3:] if line)
+    said = message or last or "CodeBuild says no more"
+    failure = Failure(
+        Code.BUILD_FAILED,
+        f"{name} {status}: {cause.found if cause else said}",
+        cause.remedy if cause else _REMEDIES.get(name, _OTHERWISE),
+        where=f"build {build.get('buildNumber', 0)} of {image.name}",
+    )
+    return _Ended(failure, name in _PASSING_PHASES or (cause is not None and cause.passes))
+
+
+def _plain(line: str) -> str:
+    return "".join(char for char in line.rstrip("\n") if char.isprintable() or char == "\t")

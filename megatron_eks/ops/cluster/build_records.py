@@ -1,0 +1,201 @@
+"""Which images are this project's own: CodeBuild's record of the builds that pushed them.
+
+Code of any build may push any tag, so a tag proves nothing. What a build exports, what it was built
+from and what was overridden for it, CodeBuild keeps, and no build can write (decision 62).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from megatron_eks.ops.aws.session import if_there
+from megatron_eks.ops.cluster.build_source import same_source
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cluster.builds import DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from botocore.client import BaseClient
+
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.plan.cluster.images import ImagePlan
+
+    _Described = Mapping[str, Any]
+
+_CACHE = "CACHE_FROM"
+# What the person who starts a build may choose: none of it changes what an image consists of. The
+# tag is a name; the cache is judged by itself.
+_CHOSEN = frozenset(
+    {
+        *("IMAGE_TAG", "PROJECT_VERSION", "RECORDED_DIGEST", "SOURCE_REVISION"),
+        *("TAG_STRATEGY", "TEST_LEVEL", _CACHE),
+    }
+)
+# Of the build machine; each can be overridden in StartBuild.
+_MACHINE = ("certificate", "dockerServer", "fleet", "image", "registryCredential", "type")
+_BATCH = 100
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of an image's content, and of the builds before it."""
+
+    digest: str | None
+    """Of the newest image of this content that is still in the registry."""
+    cache: str | None
+    """Without one: of the newest image of any content, whose layers a build may begin with."""
+
+    def variables(self) -> dict[str, str]:
+        """Return what a new build is told."""
+        if self.digest:
+            return {"RECORDED_DIGEST": self.digest}
+        return {_CACHE: self.cache} if self.cache else {}
+
+
+class Records:
+    """The builds of an account as CodeBuild describes them."""
+
+    def __init__(self, tools: "Tools") -> None:
+        self._console = tools.console
+        self._codebuild = tools.aws.client("codebuild")
+        self._ecr = tools.aws.client("ecr")
+        self._noted: set[str] = set()
+
+    def find(self, image: "ImagePlan", uri: str, project: str) -> Record:
+        """Return the record of `REPOSITORY:TAG`, built by a project from that tag's content."""
+        repository, _, tag = uri.rpartition(":")
+        same: list[str] = []
+        trusted: list[str] = []
+        for build, deployed in self._builds(project):
+            digest = _exported(build)
+            if not digest:
+                continue
+            source = _part(build, "source")
+            is_same = source.get("location") == _part(deployed, "source").get("location")
+            if overridden := sorted(_overridden(build, deployed)):
+                if is_same:
+                    number = build.get("buildNumber", "")
+                    found = f"build {number} of {project} records nothing"
+                    self._note(f"{found}: it ran with another {', '.join(overridden)}")
+                continue
+            if source.get("type") == "GITHUB":
+                is_same = tag == image.tag and self._is_of_this_checkout(build, image)
+                if not is_same:
+                    # A commit that nobody here has looked at may have made it.
+                    continue
+            if _variables(build).get(_CACHE, "") in ("", *trusted):
+                trusted.append(digest)
+                same += [digest] if is_same else []
+        newest = self._newest(repository, same)
+        return Record(newest, None if newest else self._newest(repository, trusted))
+
+    def _builds(self, project: str) -> "Iterator[tuple[_Described, _Described]]":
+        """Yield all builds, oldest first, each beside the project as it is deployed."""
+        ids = self._ids(project)
+        if not ids:
+            return
+        (deployed,) = self._codebuild.batch_get_projects(names=[project])["projects"]
+        for start in range(0, len(ids), _BATCH):
+            answer = self._codebuild.batch_get_builds(ids=ids[start : start + _BATCH])
+            described = {each["id"]: each for each in answer["builds"]}
+            for number in ids[start : start + _BATCH]:
+                if number in described:
+                    yield described[number], deployed
+
+    def _ids(self, project: str) -> list[str]:
+        pages = self._codebuild.get_paginator("list_builds_for_project")
+        found = if_there(
+            lambda: [
+                str(each)
+                for page in pages.paginate(projectName=project, sortOrder="ASCENDING")
+                for each in page.get("ids", ())
+            ],
+            "ResourceNotFoundException",
+        )
+        return found or []
+
+    def _is_of_this_checkout(self, build: "_Described", image: "ImagePlan") -> bool:
+        try:
+            return same_source(str(build.get("resolvedSourceVersion", "")), image.name)
+        except Failure as failure:
+            self._note(f"a build of {image.repository} is not compared: {failure}")
+            return False
+
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._console.say(f"note: {text}")
+
+    def _newest(self, repository: str, digests: list[str]) -> str | None:
+        there = (each for each in reversed(digests) if is_there(repository, each, self._ecr))
+        return next(there, None)
+
+
+def is_there(repository: str, digest: str, ecr: "BaseClient") -> bool:
+    """Tell whether a repository, by its URI, has an image."""
+    return digest_of(repository, {"imageDigest": digest}, ecr) is not None
+
+
+def digest_of(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") -> str | None:
+    """Return the digest of an image in a repository; None where there is no such image."""
+    found = if_there(
+        ecr.describe_images,
+        *("ImageNotFoundException", "RepositoryNotFoundException"),
+        repositoryName=repository.partition("/")[2],
+        imageIds=[dict(image)],
+    )
+    return found and str(found["imageDetails"][0]["imageDigest"])
+
+
+def _overridden(build: "_Described", project: "_Described") -> "Iterator[str]":
+    """Yield what of a build is not as the project is deployed: StartBuild can override it all."""
+    source, deployed = _part(build, "source"), _part(project, "source")
+    machine, meant = _part(build, "environment"), _part(project, "environment")
+    variables, defined = _variables(build), _variables(project)
+    for name in {*variables, *defined} - _CHOSEN:
+        if variables.get(name) != defined.get(name):
+            yield name
+    yield from (key for key in ("type", "buildspec") if source.get(key) != deployed.get(key))
+    yield from (key for key in _MACHINE if machine.get(key) != meant.get(key))
+    if _holder(source) != _holder(deployed):
+        yield "location"
+    if build.get("serviceRole") != project.get("serviceRole"):
+        yield "serviceRole"
+    yield from (key for key in ("secondarySources", "fileSystemLocations") if build.get(key))
+    if _part(build, "cache").get("type", "NO_CACHE") != "NO_CACHE":
+        yield "cache"
+    if _part(build, "debugSession").get("sessionEnabled"):
+        yield "debugSession"
+
+
+def _holder(source: "_Described") -> str:
+    """Return the repository of GitHub, or the bucket, in which only deployments write."""
+    location = str(source.get("location", ""))
+    return location if source.get("type") == "GITHUB" else location.partition("/")[0]
+
+
+def _variables(described: "_Described") -> dict[str, str]:
+    """Return variables by name; one whose value is fetched from elsewhere shows where."""
+    listed = _part(described, "environment").get("environmentVariables", ())
+    found: dict[str, str] = {}
+    for each in listed:
+        kind = each.get("type", "PLAINTEXT")
+        value = each["value"] if kind == "PLAINTEXT" else f"{kind}:{each['value']}"
+        # Of a name that stands there twice nobody knows which one the build took.
+        found[each["name"]] = f"{found[each['name']]} {value}" if each["name"] in found else value
+    return found
+
+
+def _exported(build: "_Described") -> str:
+    """Return the digest that a build has pushed; empty unless it succeeded and pushed one."""
+    if build["buildStatus"] != "SUCCEEDED":
+        return ""
+    listed = build.get("exportedEnvironmentVariables") or ()
+    values = (str(each.get("value", "")) for each in listed if each["name"] == DIGEST)
+    return next((each for each in values if _SHA256.fullmatch(each)), "")
+
+
+def _part(described: "_Described", name: str) -> "_Described":
+    return described.get(name) or {}

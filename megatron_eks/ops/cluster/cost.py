@@ -1,0 +1,244 @@
+"""`meks cost`: what runs now and costs, since when, for which job, and what runs for none."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from megatron_eks.catalog.pricing import AS_OF, Price
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.ops.cluster.billed import Instance
+from megatron_eks.ops.cluster.cost_json import as_json
+from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.jobs.holdings import Holdings, JobHoldings
+from megatron_eks.ops.output import count, formatted, table, usd
+from megatron_eks.plan.cost import (
+    JobSpending,
+    NodeCost,
+    RunningNode,
+    job_spending,
+    node_costs,
+    standing_cost,
+    total,
+)
+from megatron_eks.project import Project
+
+_HOUR_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class JobCostNow:
+    """One job's line."""
+
+    holdings: JobHoldings
+    spending: JobSpending
+    seconds_left: float | None
+    measured: bool
+    """Whether the log says how long a step takes; the plan's prediction otherwise."""
+
+    @property
+    def usd_left(self) -> float | None:
+        """What its nodes cost until its last step, if nothing fails."""
+        if self.seconds_left is None or self.spending.usd_per_hour is None:
+            return None
+        return self.spending.usd_per_hour * self.seconds_left / _HOUR_SECONDS
+
+
+@dataclass(frozen=True)
+class CostNow:
+    """Everything that is printed."""
+
+    project: Project
+    at: datetime
+    nodes: tuple[NodeCost, ...]
+    standing: tuple[Price, ...]
+    jobs: tuple[JobCostNow, ...] | None
+    """None where the API server could not be asked."""
+    notes: tuple[str, ...]
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """The sum; None where a price is not known."""
+        return total(self._parts)
+
+    @property
+    def known_usd_per_hour(self) -> float:
+        """The sum of what is known."""
+        return sum(part for part in self._parts if part is not None)
+
+    @property
+    def _parts(self) -> list[float | None]:
+        return [*(x.usd_per_hour for x in self.nodes), *(x.total for x in self.standing)]
+
+
+def run(
+    project: Project,
+    holdings: Holdings | None,
+    instances: Sequence[Instance] | None,
+    notes: Iterable[str],
+    *,
+    output: str,
+    console: Console,
+) -> int:
+    """Price what the API server and EC2 told; either may be missing, with a note that says why."""
+    now = console.clock.now()
+    nodes = _nodes(project, holdings, instances)
+    found = CostNow(
+        project=project,
+        at=now,
+        nodes=node_costs(nodes, project.cluster, now),
+        standing=standing_cost(project.cluster),
+        jobs=None if holdings is None else tuple(_job(each, project) for each in holdings.jobs),
+        notes=(*notes, *_notes(project, nodes)),
+    )
+    console.write(formatted(output, _lines(found), lambda: as_json(found, idle(found))))
+    # On stderr in any case: this is what nobody should have to look for.
+    console.report(idle(found))
+    return DONE
+
+
+def idle(found: CostNow) -> Iterator[Finding]:
+    """Say which GPU nodes run for nobody, where it is known."""
+    if found.jobs is None:
+        return
+    for each in found.nodes:
+        if not each.idle:
+            continue
+        nodes = f"{count(each.count, 'node')} {each.instance_type}"
+        which = f"no job runs on its {nodes}"
+        if each.idle < each.count:
+            which = f"{each.idle} of its {nodes} run without a job"
+        price = each.idle_usd_per_hour
+        cost = "a price that is not known" if price is None else f"{price:,.2f} USD an hour"
+        text = f"{which}: {cost}"
+        remedy = f"meks scale {each.pool} {each.count - each.idle}"
+        path = ("gpu_pools", each.pool)
+        yield Finding(Code.IDLE_NODES, path, text, remedy, Level.WARNING, file="kubernetes")
+
+
+def _nodes(
+    project: Project, holdings: Holdings | None, instances: Sequence[Instance] | None
+) -> list[RunningNode]:
+    """Join what both tell: EC2 knows since when, and what has not joined yet."""
+    pools = {pool.name: pool for pool in project.cluster.pools}
+    ours = "Cluster" in project.cluster.stacks
+    told = {each.instance_id: each for each in instances or ()}
+    found = []
+    for node in holdings.nodes if holdings else ():
+        # In somebody else's cluster the other nodes are theirs.
+        if not (node.pool or ours):
+            continue
+        instance = told.pop(holdings.instance_ids[node.name], None) if holdings else None
+        found.append(replace(node, since=instance.since) if instance else node)
+    for instance in told.values():
+        pool = pools.get(instance.node_group)
+        if pool is None and not ours:
+            continue
+        reserved = pool is not None and pool.capacity.kind == "reservation"
+        found.append(
+            RunningNode(
+                name=instance.instance_id,
+                pool=pool.name if pool else "",
+                instance_type=instance.instance_type,
+                capacity="reservation" if reserved else instance.capacity,
+                since=instance.since,
+                joined=holdings is None,
+            )
+        )
+    return found
+
+
+def _job(held: JobHoldings, project: Project) -> JobCostNow:
+    seconds, measured = None, False
+    if (newest := held.newest) is not None:
+        measured = newest.seconds is not None
+        pace = newest.seconds if measured else _predicted(held.name, project)
+        seconds = None if pace is None else pace * max(0, newest.steps - newest.step)
+    return JobCostNow(held, job_spending(held.ranks), seconds, measured)
+
+
+def _predicted(name: str, project: Project) -> float | None:
+    job = next((each for each in project.jobs if each.name == name), None)
+    speed = job.training.speed if job and job.training else None
+    return speed.step_seconds if speed else None
+
+
+def _notes(project: Project, nodes: Iterable[RunningNode]) -> Iterator[str]:
+    kinds = {node.capacity for node in nodes}
+    types = {node.instance_type for node in nodes}
+    if "spot" in kinds:
+        yield "spot prices change, and never exceed the on-demand one: prices.instance_hour"
+    if "capacity_block" in kinds:
+        yield "a Capacity Block was paid when it was bought: prices.instance_hour shares it out"
+    for pool in project.cluster.pools:
+        if pool.capacity.kind == "reservation":
+            yield f"{pool.name}: a reservation is billed whether its nodes run or not"
+    if own := sorted(types & project.cluster.prices.instances.keys()):
+        yield f"at the configuration's price: {', '.join(own)}"
+    if "Cluster" not in project.cluster.stacks:
+        yield "nodes of no pool of this file belong to the cluster's owner, and are not counted"
+
+
+def _lines(found: CostNow) -> Iterator[str]:
+    plan = found.project.cluster
+    yield f"Cluster {plan.name} in {plan.region}, {found.at:%Y-%m-%d %H:%M} UTC"
+    yield ""
+    rows = [
+        (
+            f"{each.instance_type} ({each.pool or 'system'}){_kind(each)}",
+            str(each.count),
+            usd(each.usd_each, 5),
+            usd(each.usd_per_hour),
+            duration((found.at - each.since).total_seconds()),
+            usd(each.usd_so_far),
+        )
+        for each in found.nodes
+    ]
+    rows += [
+        (each.item, f"{each.count:g}", usd(each.usd_per_hour, 5), usd(each.total), "", "")
+        for each in found.standing
+    ]
+    rows.append(("Sum", "", "", _sum(found), "", ""))
+    header = ("BILLED NOW", "COUNT", "USD EACH", "USD/HOUR", "SINCE", "SO FAR")
+    yield from table(header, rows, right=(1, 2, 3, 4, 5))
+    if found.jobs:
+        yield ""
+        yield from _job_lines(found.jobs)
+    elif found.jobs is not None:
+        yield ""
+        yield "No jobs."
+    yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def _kind(each: NodeCost) -> str:
+    kind = "" if each.capacity == "on_demand" else f" {each.capacity.replace('_', ' ')}"
+    return f"{kind}{f', {each.not_joined} not joined' if each.not_joined else ''}"
+
+
+def _sum(found: CostNow) -> str:
+    known = found.usd_per_hour
+    return usd(known) if known is not None else f"> {found.known_usd_per_hour:,.2f}"
+
+
+def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
+    rows = [
+        (
+            each.holdings.name,
+            each.holdings.phase,
+            f"{each.spending.node_hours:,.1f}",
+            usd(each.spending.usd_per_hour),
+            usd(each.spending.usd_so_far),
+            "" if each.seconds_left is None else f"{_about(each)}{duration(each.seconds_left)}",
+            "" if each.usd_left is None else f"{_about(each)}{usd(each.usd_left)}",
+        )
+        for each in jobs
+    ]
+    header = ("JOB", "PHASE", "NODE-HOURS", "USD/HOUR", "SO FAR", "LEFT", "USD LEFT")
+    yield from table(header, rows, right=(2, 3, 4, 5, 6))
+    yield "Of GPU nodes that ranks hold; LEFT at the pace of the last step, ~ as predicted."
+
+
+def _about(job: JobCostNow) -> str:
+    return "" if job.measured else "~"

@@ -1,0 +1,276 @@
+"""`meks deploy`: the stacks of a cluster, each change looked at before it is made."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError
+from megatron_eks.ops.aws import following
+from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
+from megatron_eks.ops.aws.identity import check_administrators
+from megatron_eks.ops.aws.stacks import Stack
+from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.cluster import outputs, retained
+from megatron_eks.ops.cluster.change_guard import Verdict, judge, refuse_data_loss, show_changes
+from megatron_eks.ops.cluster.names import taken
+from megatron_eks.ops.cluster.splitting import keep_launch_templates, steps
+from megatron_eks.ops.console import duration
+from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cost import stack_costs
+from megatron_eks.project import read_document, refuse_folder_of_another
+
+_AGAIN = "run `meks deploy` again: what is done stays done"
+_GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user said besides the cluster file."""
+
+    stacks: Sequence[str] = ()
+    """Names, or their last parts; empty: all."""
+    import_existing: bool = False
+    """Take over what was kept of an earlier deployment."""
+    replace_data: bool = False
+    """New and empty file systems, buckets and repositories are what is wanted."""
+
+
+def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
+    """Deploy; return the exit code, or raise Failure."""
+    plan = tools.plan
+    refuse_folder_of_another(tools.project)
+    names = _chosen(plan, wishes.stacks)
+    account = tools.aws.account()
+    check_administrators(account, tools)
+    new = [name for name in names if not _made(name, tools)]
+    if new and (foreign := taken(plan, tools.stacks)):
+        document = read_document(tools.cluster_file)
+        raise ConfigError(document.locate(foreign))
+    if plan.stack("Storage") in new and not (wishes.replace_data or plan.storage.existing):
+        _refuse_second_file_system(tools)
+    if not _agreed(new, account, tools):
+        return FAILED
+    deployment = Deployment(wishes, tools, cdk)
+    sizes = tools.node_groups.wanted()
+    try:
+        _bootstrap(account, tools, cdk)
+        tools.console.say("writing the templates")
+        cdk.synth()
+        complete = all(deployment.deploy(name) for name in names)
+    except KeyboardInterrupt:
+        _say_how_to_come_back(deployment.executing, tools)
+        return INTERRUPTED
+    except Failure as failure:
+        if resized := _resized(sizes, tools):
+            tools.console.say(str(failure))
+            raise resized from failure
+        raise
+    if resized := _resized(sizes, tools):
+        raise resized
+    if not complete:
+        return FAILED
+    file = outputs.record(tools)
+    tools.console.say(f"wrote {file}; next: {outputs.next_step(tools)}")
+    return 0
+
+
+class Deployment:
+    """One run over some stacks."""
+
+    def __init__(self, wishes: Wishes, tools: Tools, cdk: Cdk) -> None:
+        self._wishes = wishes
+        self._tools = tools
+        self._cdk = cdk
+        self._stacks = tools.stacks
+        # A name for each run: what an earlier one left behind must not be executed by this one.
+        self._change_set = f"meks-{uuid.uuid4().hex[:12]}"
+        self.executing = ""
+        """The stack that CloudFormation works on by order of this run."""
+
+    def deploy(self, name: str) -> bool:
+        """Deploy one stack in as many steps as it takes; False where the user declines."""
+        present = self._settled(name)
+        if present is None:
+            return self._step(name, None)
+        if present.status == "DELETE_FAILED":
+            found = "it was to be deleted, and that did not come to its end"
+            raise Failure(Code.STACK_FAILED, found, "run: meks cleanup; meks deploy", where=name)
+        old, new = self._stacks.template(name), self._cdk.template(name)
+        verdict = judge(old, new, self._tools.node_groups)
+        if verdict.keep:
+            new = keep_launch_templates(old, new, verdict.keep)
+        templates = steps(old, new)
+        for number, template in enumerate(templates, 1):
+            if verdict.keep or len(templates) > 1:
+                self._cdk.use(name, template)
+            if not self._step(name, verdict, number, len(templates)):
+                return False
+        for note in verdict.notes:
+            self._tools.console.say(note)
+        return True
+
+    def _settled(self, name: str) -> Stack | None:
+        """Return a stack at rest; None where there is none yet."""
+        stack = self._stacks.find(name)
+        if stack is not None and stack.busy:
+            self._tools.console.say(f"{name} is {stack.status}: waiting for that first")
+            stack = following.follow(self._stacks, name, self._tools.console)
+        # The CDK removes by itself what is left of a stack whose creation failed.
+        return stack if stack is not None and stack.made else None
+
+    def _step(self, name: str, verdict: Verdict | None, step: int = 1, of: int = 1) -> bool:
+        console, stacks = self._tools.console, self._stacks
+        part = f", step {step} of {of}" if of > 1 else ""
+        console.say(f"{name}{part}: comparing with what is deployed")
+        change_set = f"{self._change_set}-{step}"
+        # Of a new stack only repositories can be there before it: the names of all else go with
+        # it, or are CloudFormation's.
+        kept = verdict is None and name == self._tools.plan.stack("Images")
+        take_over = self._wishes.import_existing or (kept and retained.repositories(self._tools))
+        try:
+            self._cdk.prepare(name, change_set, import_existing=bool(take_over))
+        except Failure as failure:
+            stack = stacks.find(name)
+            if stack is not None and stack.busy:
+                raise _overtaken(name) from failure
+            raise
+        changes = stacks.changes(name, change_set)
+        if not changes:
+            if changes is not None:
+                stacks.forget(name, change_set)
+            console.say(f"{name}{part}: no changes")
+            return True
+        show_changes(f"{name}{part}", changes, console)
+        try:
+            if verdict is not None:
+                verdict.refuse(changes)
+                refuse_data_loss(name, changes, allowed=self._wishes.replace_data)
+            agreed = verdict is None or console.confirm(f"Change {name}?")
+        except BaseException:
+            stacks.forget(name, change_set)
+            raise
+        if not agreed:
+            stacks.forget(name, change_set)
+            console.say("nothing was changed")
+            return False
+        self._execute(name, change_set)
+        return True
+
+    def _execute(self, name: str, change_set: str) -> None:
+        console, stacks = self._tools.console, self._stacks
+        before = stacks.last_event(name)
+        started = console.clock.now()
+        self.executing = name
+        if not stacks.execute(name, change_set):
+            self.executing = ""
+            raise _overtaken(name)
+        stack = following.follow(stacks, name, console, before)
+        self.executing = ""
+        if stack is None:
+            raise Failure(Code.STACK_FAILED, "somebody deleted it", _AGAIN, where=name)
+        if stack.status not in _GOOD:
+            raise following.failed(stacks, stack, before)
+        took = duration((console.clock.now() - started).total_seconds())
+        console.say(f"{name}: {stack.status} after {took}")
+
+
+def _overtaken(name: str) -> Failure:
+    """Say that another deployment was first."""
+    found = "somebody else changes it at the same time; of this change nothing was made"
+    remedy = "run `meks deploy` again: it waits for the other one, and compares anew"
+    return Failure(Code.STACK_FAILED, found, remedy, where=name)
+
+
+def _chosen(plan: ClusterPlan, wanted: Sequence[str]) -> list[str]:
+    """Return the stacks to deploy, in the order in which they need each other."""
+    names = {part: plan.stack(part) for part in plan.stacks}
+    known = {*names, *names.values()}
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        found = f"{plan.name} has no stack {unknown[0]!r}"
+        remedy = f"known: {', '.join(names)}"
+        raise Failure(Code.NOT_DEPLOYED, found, remedy, exit_code=USAGE)
+    return [name for part, name in names.items() if not wanted or part in wanted or name in wanted]
+
+
+def _refuse_second_file_system(tools: Tools) -> None:
+    """Refuse an empty file system beside one with data, of a stack that was destroyed."""
+    found = retained.left_behind(tools)
+    if found:
+        raise Failure(
+            Code.DATA_REPLACED,
+            f"{', '.join(found)} of an earlier {tools.plan.name} is there without its stack, and "
+            "a new, empty file system would be made beside it",
+            "use it: storage.lustre.existing, with network.vpc_id; or delete it: aws fsx "
+            f"delete-file-system --file-system-id {found[0]}; or keep both: --replace-data",
+            exit_code=CHECK_FAILED,
+        )
+
+
+def _agreed(new: Sequence[str], account: str, tools: Tools) -> bool:
+    """Ask once before anything new is made; what changes is asked for stack by stack."""
+    plan = tools.plan
+    if not new:
+        return True
+    made = [plan.stack(part) for part in plan.stacks if _made(plan.stack(part), tools)]
+    tools.console.say(f"to make in account {account}, {plan.region}: {', '.join(new)}")
+    kept = retained.repositories(tools) if plan.stack("Images") in new else []
+    if kept:
+        tools.console.say(f"taken over, with the images in it: repository {', '.join(kept)}")
+    prices = [
+        price.total
+        for part, each in stack_costs(plan).items()
+        if plan.stack(part) in {*made, *new}
+        for price in each
+    ]
+    known = [price for price in prices if price is not None]
+    price = f"{sum(known):.2f} USD" if len(known) == len(prices) else "an unknown sum"
+    tools.console.say(f"{plan.name} then costs {price} an hour, and no GPU node starts")
+    if tools.console.confirm("Go on?"):
+        return True
+    tools.console.say("nothing was made")
+    return False
+
+
+def _made(name: str, tools: Tools) -> bool:
+    stack = tools.stacks.find(name)
+    return stack is not None and stack.made
+
+
+def _bootstrap(account: str, tools: Tools, cdk: Cdk) -> None:
+    """Make the CDK's bucket and roles, where this account and region have none yet."""
+    if not is_bootstrapped(tools.aws):
+        tools.console.say("cdk bootstrap: the CDK's bucket and roles in this account and region")
+        cdk.bootstrap(account)
+
+
+def _resized(before: Mapping[str, int], tools: Tools) -> Failure | None:
+    """Compare how many nodes each pool is asked to have; CloudFormation must not change that."""
+    after = tools.node_groups.wanted()
+    pools = {pool.name for pool in tools.plan.pools}
+    changed = [
+        (name, nodes, after[name])
+        for name, nodes in before.items()
+        if name in pools and after.get(name, nodes) != nodes
+    ]
+    if not changed:
+        return None
+    return Failure(
+        Code.WANTED_SIZE_CHANGED,
+        "; ".join(f"{name} wanted {old} nodes before and {new} now" for name, old, new in changed),
+        "run: " + "; ".join(f"meks scale {name} {old}" for name, old, _ in changed),
+    )
+
+
+def _say_how_to_come_back(executing: str, tools: Tools) -> None:
+    if executing:
+        tools.console.say(
+            f"\nAWS goes on with {executing}. `meks deploy` waits for it and does the rest.\n"
+            f"To take an update back: aws cloudformation cancel-update-stack "
+            f"--region {tools.aws.region} --stack-name {executing}"
+        )
+    else:
+        tools.console.say("\nnothing is under way; `meks deploy` goes on where this ended")

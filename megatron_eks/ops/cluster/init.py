@@ -1,0 +1,302 @@
+"""`meks init`: a cluster file for this account, from what AWS knows and a few answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+from typing import Any
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices, has_errors
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.parse import parse_cluster
+from megatron_eks.ops import files
+from megatron_eks.ops.aws.identity import caller_role
+from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.cluster import project_files
+from megatron_eks.ops.cluster.capacity import offers_of
+from megatron_eks.ops.cluster.cluster_file import Answers, render
+from megatron_eks.ops.cluster.reservation import OVER, described, utc
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import DONE, FAILED, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cluster.cluster import check_cluster
+from megatron_eks.project import clusters_in
+
+_KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
+_NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200
+_CAPACITY = "on_demand"
+_ZONES = 3
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What flags have said; the rest is found out or asked."""
+
+    file: Path
+    force: bool = False
+    name: str | None = None
+    instance_type: str | None = None
+    zone: str | None = None
+    max_nodes: int | None = None
+    capacity: str | None = None
+    capacity_gib: int | None = None
+    admin_role_arn: str | None = None
+    public_cidr: str | None = None
+
+
+def run(
+    wish: Wish,
+    aws: Aws,
+    console: Console,
+    today: date,
+    public_address: Callable[[], str],
+) -> int:
+    """Write the file; raise Failure where one is there, or an answer is missing."""
+    if wish.file.exists() and not wish.force:
+        found = f"{wish.file} is there already"
+        remedy = "name another with --cluster, or overwrite it with --force"
+        raise Failure(Code.FILE_EXISTS, found, remedy, exit_code=USAGE)
+    if others := set(clusters_in(wish.file.parent)) - {wish.file}:
+        found = f"the folder is that of {others.pop()}, and a cluster has a folder of its own"
+        remedy = "name another one: --cluster NAME/cluster.yaml"
+        raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
+    _refuse_silence(wish, console)
+    schema = project_files.schema(wish.file)
+
+    def checked(answers: Answers) -> list[Finding]:
+        return _check(render(answers, schema), wish.file, today)
+
+    def errors(answers: Answers) -> list[Finding]:
+        return [each for each in checked(answers) if each.level is Level.ERROR]
+
+    answers = _Questions(wish, aws, console, public_address, errors).answers()
+    text, findings = render(answers, schema), checked(answers)
+    if has_errors(findings):
+        console.report(findings)
+        console.say(f"{wish.file} was not written")
+        return FAILED
+    files.replace(wish.file, text, "or name another with --cluster")
+    console.report(findings)
+    written = (wish.file, *project_files.write(wish.file.parent))
+    console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
+    console.say("into a VPC that exists: see docs/bring-your-own.md first")
+    return DONE
+
+
+def _refuse_silence(wish: Wish, console: Console) -> None:
+    """Name all missing flags at once where nobody can be asked."""
+    if console.answers:
+        return
+    given = {
+        "--name": wish.name,
+        "--instance-type": wish.instance_type,
+        "--zone": wish.zone,
+        "--max-nodes": wish.max_nodes,
+        "--lustre-gib": wish.capacity_gib,
+        "--admin-role-arn": wish.admin_role_arn,
+        "--public-cidr": wish.public_cidr,
+    }
+    missing = [flag for flag, value in given.items() if value is None]
+    if missing:
+        remedy = f"add --yes, which takes what is proposed, or: {' '.join(missing)}"
+        found = "nobody is there to answer"
+        raise Failure(Code.NEEDS_ANSWER, found, remedy, exit_code=USAGE)
+
+
+class _Questions:
+    """Settles one value after the other: by its flag, or by a question.
+
+    An answer with which the file would not be right is told, and asked for again: nothing that was
+    answered before is lost. With `--yes` what is proposed is taken.
+    """
+
+    def __init__(
+        self,
+        wish: Wish,
+        aws: Aws,
+        console: Console,
+        public_address: Callable[[], str],
+        errors: Callable[[Answers], list[Finding]],
+    ) -> None:
+        self._wish = wish
+        self._aws = aws
+        self._console = console
+        self._public_address = public_address
+        self._errors = errors
+        # What is known so far; until it is, something that is right.
+        self._zones_there = self._zones()
+        zone, account = self._zones_there[0], aws.account()
+        self._known = Answers(
+            name=_NAME,
+            region=aws.region,
+            zones=self._around(zone),
+            kubernetes_version=_KUBERNETES,
+            role=f"arn:aws:iam::{account}:role/Admin",
+            cidrs=("192.88.99.1/32",),
+            pool=_INSTANCE.partition(".")[0],
+            instance_type=_INSTANCE,
+            pool_zone=zone,
+            offers=(zone,),
+            max_nodes=_NODES,
+            capacity=_capacity(_CAPACITY),
+            capacity_gib=_LUSTRE_GIB,
+        )
+
+    def answers(self) -> Answers:
+        """Return all answers."""
+        wish, say = self._wish, self._console.say
+        say(f"a cluster in account {self._aws.account()}, {self._aws.region}")
+        role = wish.admin_role_arn or caller_role(self._aws)
+        if role is None:
+            say("your credentials are not a role's, and an administrator must be a role")
+        question = "role that administers the cluster (its ARN)"
+        self._settle(question, "--admin-role-arn", wish.admin_role_arn, role, lambda a: {"role": a})
+        cidr = wish.public_cidr or self._cidr()
+        question = "address range that reaches the API endpoint"
+        self._settle(question, "--public-cidr", wish.public_cidr, cidr, lambda a: {"cidrs": (a,)})
+        self._settle("name of the cluster", "--name", wish.name, _NAME, lambda a: {"name": a})
+        self._settle(
+            "instance type", "--instance-type", wish.instance_type, _INSTANCE, self._of_type
+        )
+        capacity = wish.capacity or (None if self._console.answers else _CAPACITY)
+        question = "capacity: on_demand, spot, or the id of a reservation or Capacity Block"
+        self._settle(question, "--capacity", capacity, _CAPACITY, self._of_capacity)
+        zones, zone = self._known.offers, self._known.pool_zone
+        if len(zones) > 1 or wish.zone:
+            self._settle(f"zone ({', '.join(zones)})", "--zone", wish.zone, zone, self._of_zone)
+        nodes, size = wish.max_nodes, wish.capacity_gib
+        self._settle(
+            "most nodes",
+            "--max-nodes",
+            nodes,
+            self._known.max_nodes,
+            lambda a: {"max_nodes": _number(a)},
+        )
+        self._settle(
+            "file system, GiB",
+            "--lustre-gib",
+            size,
+            _LUSTRE_GIB,
+            lambda a: {"capacity_gib": _number(a)},
+        )
+        return self._known
+
+    def _settle(
+        self,
+        question: str,
+        flag: str,
+        given: str | int | None,
+        proposal: str | int | None,
+        changes: Callable[[str], dict[str, Any]],
+    ) -> None:
+        """Take what the flag says; else ask until the file would be right with the answer."""
+        if given is not None:
+            self._known = replace(self._known, **changes(str(given)))
+            return
+        before = {(each.code, each.path) for each in self._errors(self._known)}
+        while True:
+            answer = self._answer(question, flag, "" if proposal is None else str(proposal))
+            try:
+                changed = replace(self._known, **changes(answer))
+            except Failure as problem:
+                if self._console.yes:
+                    raise
+                self._console.say(str(problem))
+                continue
+            wrong = [e for e in self._errors(changed) if (e.code, e.path) not in before]
+            if self._console.yes or not wrong:
+                self._known = changed
+                return
+            for each in wrong:
+                self._console.say(f"{each.code} {each.found} - {each.remedy}")
+
+    def _answer(self, question: str, flag: str, proposal: str) -> str:
+        if not self._console.yes:
+            flags = f"{flag} or --yes" if proposal else flag
+            return self._console.ask(question, proposal, flags)
+        if not proposal:
+            raise Failure(Code.NEEDS_ANSWER, f"no {question}", f"add {flag}", exit_code=USAGE)
+        self._console.say(f"{question}: {proposal}")
+        return proposal
+
+    def _cidr(self) -> str | None:
+        try:
+            return f"{IPv4Address(self._public_address().strip())}/32"
+        except (OSError, AddressValueError):
+            self._console.say("your public address could not be found out")
+            return None
+
+    def _of_type(self, kind: str) -> dict[str, Any]:
+        """Return what follows from an instance type; raise Failure if the region has none."""
+        if kind not in INSTANCES:
+            found = f"unknown instance type {kind!r}"
+            remedy = choices(kind, INSTANCES)
+            raise Failure(Code.UNKNOWN_INSTANCE_TYPE, found, remedy, exit_code=USAGE)
+        offers = offers_of([kind], self._aws.client("ec2"))[kind]
+        if not offers:
+            found = f"no zone of {self._aws.region} offers {kind}"
+            raise Failure(Code.NO_CAPACITY, found, "use another --instance-type or --region")
+        pool = kind.partition(".")[0]
+        return {
+            "instance_type": kind,
+            "pool": pool,
+            "offers": offers,
+            **self._of_zone(offers[0]),
+        }
+
+    def _of_capacity(self, answer: str) -> dict[str, Any]:
+        """Return what follows from a kind of capacity, or from a reservation that is there."""
+        if not answer.startswith("cr-"):
+            return {"capacity": _capacity(answer)}
+        kind = self._known.instance_type
+        found = described(answer, self._aws.client("ec2"))
+        if found is None or found["State"] in OVER or found["InstanceType"] != kind:
+            what = f"{answer} is {found['State']}, of {found['InstanceType']}" if found else answer
+            text = f"{what}: no reservation of {kind} for {self._aws.region}"
+            remedy = "name another with --capacity, or another --instance-type"
+            raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=USAGE)
+        place, ends_at = found["AvailabilityZone"], utc(found.get("EndDate"))
+        block = found.get("ReservationType") == "capacity-block" and ends_at
+        known = f"id: {answer}" + (f", ends_at: {ends_at:%Y-%m-%dT%H:%M:%SZ}" if block else "")
+        return {
+            "capacity": _capacity("capacity_block" if block else "reservation", known),
+            "max_nodes": found["TotalInstanceCount"],
+            "offers": (place,),
+            **self._of_zone(place),
+        }
+
+    def _of_zone(self, zone: str) -> dict[str, Any]:
+        return {"pool_zone": zone, "zones": self._around(zone)}
+
+    def _zones(self) -> list[str]:
+        found = self._aws.client("ec2").describe_availability_zones(
+            Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
+        )
+        return sorted(each["ZoneName"] for each in found["AvailabilityZones"])
+
+    def _around(self, first: str) -> tuple[str, ...]:
+        """Return the pool's zone and others of the region, in their order."""
+        others = [each for each in self._zones_there if each != first]
+        return tuple(sorted([first, *others[: _ZONES - 1]]))
+
+
+def _capacity(kind: str, known: str = "") -> str:
+    return f"{{type: {kind}{', ' if known else ''}{known}}}"
+
+
+def _number(answer: str) -> int:
+    if not answer.isdecimal():
+        raise Failure(Code.WRONG_TYPE, f"{answer!r} is no number", "write digits", exit_code=USAGE)
+    return int(answer)
+
+
+def _check(text: str, file: Path, today: date) -> list[Finding]:
+    document = read_mapping(text, str(file))
+    config, findings = parse_cluster(document)
+    if config is not None:
+        findings += document.locate(check_cluster(config, today))
+    return list(findings)

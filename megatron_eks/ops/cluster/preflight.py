@@ -1,0 +1,99 @@
+"""`meks preflight`: everything that can be known before GPUs are paid for, read and judged."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Finding
+from megatron_eks.ops import opening
+from megatron_eks.ops.checks import KUBERNETES, Result, report
+from megatron_eks.ops.cluster.inside import checks as kube_checks
+from megatron_eks.ops.cluster.inside.read import read as read_cluster
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.access import ERRORS, Access, explained
+from megatron_eks.project import MISSING_CLUSTER, Project, read_document
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.ops.cluster.account.read import Reach
+
+
+def run(reach: opening.Reach, part: str | None, output: str) -> int:
+    """Check one part, or both as far as there is a cluster; return the exit code."""
+
+    def look(on: opening.Opened) -> int:
+        return report(on.plan, cluster(on.access, on.project), output, on.console)
+
+    if part == "cluster":
+        return opening.on_cluster(reach, look)
+    return opening.on_aws(
+        reach.cluster, lambda tools: _account(tools, reach, output, alone=part == "aws")
+    )
+
+
+def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) -> int:
+    from megatron_eks.ops.aws.identity import public_address
+    from megatron_eks.ops.cluster.account.reach import why_not
+
+    try:
+        way: Access | Failure = opening.opened(tools.plan, reach)
+    except Failure as failure:
+        way = failure
+    # In a rehearsal the cluster of this machine stands for the one that AWS knows.
+    is_local = not isinstance(way, Failure) and way.is_local
+    reached = None if is_local else why_not
+    try:
+        results, deployed = account(tools, reach=reached, own_address=public_address)
+        if deployed and not alone:
+            results += cluster_if_reached(way, tools.project)
+    finally:
+        if not isinstance(way, Failure):
+            way.client.close()
+    return report(tools.plan, results, output, tools.console)
+
+
+def account(
+    tools: "Tools", *, reach: "Reach | None", own_address: Callable[[], str]
+) -> tuple[list[Result], bool]:
+    """Check the account; say too whether there is a cluster to look into."""
+    from megatron_eks.ops.cluster.account import checks
+    from megatron_eks.ops.cluster.account.facts import Subject
+    from megatron_eks.ops.cluster.account.read import read
+
+    plan, outputs = tools.plan, tools.project.outputs
+    facts = read(tools.aws, plan, outputs, reach=reach, own_address=own_address)
+    subject = Subject(facts, plan, outputs, tools.console.clock.now())
+    found = located(checks.results(subject), tools.cluster_file)
+    return found, facts.cluster is not None
+
+
+def cluster(access: Access, project: Project) -> list[Result]:
+    """Check what is inside a cluster; raise what the client raises where it does not answer."""
+    return kube_checks.results(read_cluster(access, project))
+
+
+def cluster_if_reached(way: Access | Failure, project: Project) -> list[Result]:
+    """Check what is inside a cluster, or say in one finding why nobody can look."""
+    if not isinstance(way, Failure):
+        try:
+            return cluster(way, project)
+        except ERRORS as error:
+            way = explained(error)
+    finding = Finding(way.finding, ("cluster",), way.found, way.remedy, file=KUBERNETES)
+    return [Result("inside the cluster", (finding,))]
+
+
+def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
+    """Put findings about keys of the cluster file on their lines."""
+    document = read_document(cluster_file, MISSING_CLUSTER)
+    return [
+        replace(
+            result,
+            findings=tuple(
+                finding if finding.file else next(document.locate([finding]))
+                for finding in result.findings
+            ),
+        )
+        for result in results
+    ]

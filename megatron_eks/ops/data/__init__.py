@@ -1,0 +1,1 @@
+"""Data sets, checkpoints and tokens: commands of the panel Data."""

@@ -1,0 +1,184 @@
+"""`meks ckpt ls` and `verify`: which checkpoints are whole, and what a restart would take.
+
+What each is, `megatron_eks.programs.checkpoint.whole` says: whole as its manifest says, unverified
+without one, unfinished or damaged.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from megatron_eks.config.load import Json
+from megatron_eks.ops import programs
+from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.data.target import Target
+from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.output import count, formatted, table
+from megatron_eks.ops.programs import Ended, Place
+
+PROGRAM = "checkpoint_sync"
+SCHEMA_VERSION = 1
+NO_DIRECTORY = "-"
+S3_END = "S3"
+_GOOD = ("whole", "unverified")
+# As checkpoint_sync says them, and the state that each is of.
+_RESULTS = {
+    "verified": "whole",
+    "unverified": "unverified",
+    "unfinished": "unfinished",
+    "damaged": "damaged",
+}
+
+Row = Mapping[str, Json]
+
+
+def ls(target: Target, place: Place, output: str, console: Console) -> int:
+    """Print all checkpoints of a target, and the state of each."""
+    ended = _listed(target, place, console)
+    if ended.code:
+        return ended.code
+    rows = [_row(each, place.name) for each in ended.rows("ends")]
+    for found in ended.names("findings"):
+        console.say(found)
+    shown: dict[str, Json] = {
+        **head(target),
+        "checkpoints": [dict(row) for row in rows],
+        "latest_in_s3": ended.summary.get("latest"),
+        "newest_whole": _newest(rows),
+        "restart": ended.summary.get("restart"),
+    }
+    console.write(formatted(output, _lines(rows, ended), lambda: shown))
+    return DONE
+
+
+def verify(target: Target, place: Place, name: str | None, output: str, console: Console) -> int:
+    """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
+    words = ["verify", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
+    words += ["--name", name] if name else ["--all"]
+    ended = programs.run(
+        place, PROGRAM, [*words, *(["--local"] if target.directory else [])], console
+    )
+    results = _results(ended)
+    if not results:
+        return ended.code
+    lines = table(("CHECKPOINT", "RESULT"), [(str(each["name"]), _said(each)) for each in results])
+    checkpoints: list[Json] = [dict(each) for each in results]
+    shown = {**head(target), "passed": ended.code == DONE, "checkpoints": checkpoints}
+    console.write(formatted(output, lines, lambda: shown))
+    if number := sum(each["state"] == "unverified" for each in results):
+        console.say(
+            f"note: {count(number, 'checkpoint')} without a manifest: what its format names is "
+            "there, and agrees with the checksums inside the files; whether anything else is "
+            "missing or was changed, nothing tells (docs/runbook.md, Damaged checkpoints)"
+        )
+    return ended.code
+
+
+def head(target: Target) -> dict[str, Json]:
+    """Return what all JSON of these commands begins with."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "directory": target.directory,
+        "s3_uri": target.uri,
+    }
+
+
+def size(number: Json) -> str:
+    """Write bytes as people say them."""
+    left = float(number) if isinstance(number, int | float) else 0.0
+    for unit in ("B", "kB", "MB", "GB"):
+        if left < 1000:  # noqa: PLR2004 -- a unit is a thousand of the one before
+            return f"{left:.0f} {unit}" if left >= 10 or unit == "B" else f"{left:.1f} {unit}"  # noqa: PLR2004
+        left /= 1000
+    return f"{left:.1f} TB"
+
+
+def _listed(target: Target, place: Place, console: Console) -> Ended:
+    words = ["ls", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
+    return programs.run(place, PROGRAM, words, console, quiet=True)
+
+
+def holds_one(directory: str, place: Place, console: Console) -> bool:
+    """Tell whether a directory holds a checkpoint from which a run would go on."""
+    ended = _listed(Target(directory, directory), place, console)
+    return ended.code != DONE or any(end["state"] in _GOOD for end in ended.rows("ends"))
+
+
+def _row(end: Row, near: str) -> Row:
+    where = S3_END if end["where"] == "s3" else near
+    return {
+        "iteration": end["step"],
+        "name": end["name"],
+        "where": where,
+        "whole": end["state"] in _GOOD,
+        "state": end["state"],
+        "why": end["why"],
+        "bytes": end["bytes"],
+        "files": end["files"],
+        "age_seconds": end["age_seconds"],
+    }
+
+
+def _newest(rows: list[Row]) -> Json:
+    """Return the newest checkpoint that is as its manifest says, and where it is."""
+    whole = [row for row in rows if row["state"] == "whole"]
+    if not whole:
+        return None
+    name = whole[-1]["name"]
+    return {"name": name, "where": [row["where"] for row in whole if row["name"] == name]}
+
+
+def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
+    cells = [
+        (
+            str(row["iteration"]),
+            str(row["where"]),
+            size(row["bytes"]),
+            _age(row["age_seconds"]),
+            _said(row),
+        )
+        for row in rows
+    ]
+    yield from table(("ITERATION", "WHERE", "SIZE", "AGE", "STATE"), cells, right=(0, 2))
+    newest = _newest(rows)
+    if isinstance(newest, dict) and isinstance(newest["where"], list):
+        places = " and ".join(map(str, newest["where"]))
+        yield f"newest whole: {newest['name']}, {places}"
+    else:
+        yield "newest whole: none"
+    if pulled := ended.summary.get("pull"):
+        yield f"a pull takes: {pulled}"
+    restart = ended.summary.get("restart")
+    if isinstance(restart, dict):
+        yield f"a restart takes: {restart['takes'] or 'none of these'} ({restart['why']})"
+
+
+def _said(row: Row) -> str:
+    return f"{row['state']}: {row['why']}" if row["why"] else str(row["state"])
+
+
+def _age(seconds: Json) -> str:
+    return duration(max(0.0, float(seconds))) if isinstance(seconds, int | float) else "-"
+
+
+def _results(ended: Ended) -> list[Row]:
+    """Return what a verification found, oldest first."""
+    results: list[Row] = [
+        {
+            "name": name,
+            "whole": state in _GOOD,
+            "state": state,
+            "why": _finding(ended, name, state),
+        }
+        for fact, state in _RESULTS.items()
+        for name in ended.names(fact)
+    ]
+    return sorted(results, key=lambda each: (len(str(each["name"])), str(each["name"])))
+
+
+def _finding(ended: Ended, name: str, state: str) -> str | None:
+    """Return what is wrong with a checkpoint, without what to do about it."""
+    for level in ("error", "warning"):
+        start = f"{level} {name}: {state}: "
+        for text in ended.names("findings"):
+            if text.startswith(start):
+                return text.removeprefix(start).rpartition(" - ")[0]
+    return None

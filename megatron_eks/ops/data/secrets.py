@@ -1,0 +1,280 @@
+"""`meks secret`: tokens of the jobs, put into the cluster without being shown anywhere."""
+
+import base64
+import getpass
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from http import HTTPStatus
+from io import TextIOWrapper
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import TOKEN
+from megatron_eks.config.load import Json
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.output import formatted, table
+from megatron_eks.project import Project
+
+SCHEMA_VERSION = 1
+
+# What Kubernetes takes for a Secret's name and for a key in it.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_LONGEST_NAME = 253
+
+# The API server takes 1 MiB of base64 at most; a token has 40 bytes.
+_LONGEST_BYTES = 512 * 1024
+
+# Where kubectl's `apply` keeps the values that it was given, readable by whoever reads the object.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MERGE = "application/merge-patch+json"
+_TAKEN = frozenset({"Opaque", ""})
+
+
+@dataclass(frozen=True)
+class Use:
+    """A job file that names a Secret."""
+
+    job: str
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A Secret without its values."""
+
+    name: str
+    keys: tuple[str, ...]
+    lacking: tuple[str, ...]
+    """Keys that job files ask for, and it has not; all of them where it is missing."""
+    changed: str | None
+    """When somebody last wrote it; None where it is missing."""
+    jobs: tuple[str, ...]
+    """Job files that name it."""
+
+
+def set_value(client: Client, project: Project, name: str, key: str, console: Console) -> int:
+    """Read a value from standard input, or ask for it without echo, and store it under a key."""
+    _check_words(name, key)
+    namespace = project.cluster.platform.namespace
+    _refuse_missing_namespace(client, namespace)
+    found = client.find("v1", "Secret", name, namespace)
+    if found is not None:
+        _refuse_foreign(found, namespace)
+    try:
+        value = _value(name, key, console)
+    except KeyboardInterrupt:
+        console.say("\nnothing was changed")
+        return INTERRUPTED
+    encoded = base64.b64encode(value).decode()
+    verb = _store(client, namespace, name, key, encoded)
+    console.say(f"{verb} Secret {namespace}/{name}, key {key}")
+    for line in _used(project, name, key):
+        console.say(line)
+    return DONE
+
+
+def show(client: Client, project: Project, output: str, console: Console) -> int:
+    """Print the Secrets of the jobs' namespace: names, keys and users, never values."""
+    namespace = project.cluster.platform.namespace
+    found = list(_listed(client.list("v1", "Secret", namespace), uses(project)))
+    if output == "table" and not found:
+        console.say(f"no Secret in namespace {namespace}, and no job file names one")
+        return DONE
+    rows = [
+        (each.name, _keys(each), _age(each.changed, console), ", ".join(each.jobs) or "-")
+        for each in found
+    ]
+    secrets: list[Json] = [asdict(each) for each in found]
+    shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": secrets}
+    lines = table(("SECRET", "KEYS", "AGE", "JOBS"), rows)
+    console.write(formatted(output, lines, lambda: shown))
+    return DONE
+
+
+def remove(client: Client, project: Project, name: str, console: Console) -> int:
+    """Ask, saying who needs it, and delete a Secret."""
+    _check_words(name, "")
+    namespace = project.cluster.platform.namespace
+    if client.find("v1", "Secret", name, namespace) is None:
+        there = [each["metadata"]["name"] for each in client.list("v1", "Secret", namespace)]
+        raise Failure(
+            Code.SECRET_NOT_FOUND,
+            f"no Secret {name} in namespace {namespace}",
+            f"there: {', '.join(there) or 'none'}",
+            exit_code=NOT_FOUND,
+        )
+    for line in _used(project, name, None):
+        console.say(line)
+    if running := [job.name for job in jobs.everything(client, namespace) if _mounts(job, name)]:
+        console.say(f"in the cluster it is mounted by: {', '.join(running)}")
+    if not console.confirm(f"Delete Secret {namespace}/{name}?"):
+        console.say("nothing was changed")
+        return FAILED
+    client.delete("v1", "Secret", name, namespace, missing_ok=True)
+    console.say(f"deleted Secret {namespace}/{name}; whoever has the value can still use it")
+    return DONE
+
+
+def uses(project: Project) -> list[Use]:
+    """Return which job files name which key of which Secret."""
+    return [Use(job.name, each.secret, each.key) for job in project.jobs for each in job.secrets]
+
+
+def _check_words(name: str, key: str) -> None:
+    """Refuse what is no name, without repeating it: it may be the token itself."""
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        found = "NAME is not the name of a Secret: small letters, digits, `-` and `.`"
+        remedy = "take what the job file has under token_secret, such as hugging-face; if it was "
+        remedy += "the token, make a new one"
+        raise Failure(Code.SECRET_VALUE, found, remedy, exit_code=USAGE)
+    if key and (not _KEY.fullmatch(key) or TOKEN.search(key)):
+        found = "the key is none: it has other signs than letters, digits, `-`, `_` and `.`, or "
+        found += "is itself a token"
+        raise Failure(Code.SECRET_VALUE, found, "use --key token", exit_code=USAGE)
+
+
+def _refuse_missing_namespace(client: Client, namespace: str) -> None:
+    if client.find("v1", "Namespace", namespace) is None:
+        found = f"there is no namespace {namespace}"
+        raise Failure(Code.PLATFORM_MISSING, found, "install the platform: meks apply")
+
+
+def _refuse_foreign(secret: Object, namespace: str) -> None:
+    """Refuse Secrets that mean something else, or cannot be changed."""
+    name, kind = secret["metadata"]["name"], secret.get("type", "")
+    if kind not in _TAKEN:
+        found = f"Secret {namespace}/{name} is of type {kind}, which holds no token of a job"
+        raise Failure(Code.SECRET_VALUE, found, "take another name")
+    if secret.get("immutable"):
+        found = f"Secret {namespace}/{name} is immutable"
+        remedy = f"remove it, then again: meks secret rm {name}"
+        raise Failure(Code.SECRET_VALUE, found, remedy)
+
+
+def _value(name: str, key: str, console: Console) -> bytes:
+    value = _asked(name, key, console) if console.stdin.isatty() else _read(console)
+    for end in (b"\r\n", b"\n"):
+        if value.endswith(end):
+            value = value.removesuffix(end)
+            break
+    if not value.strip():
+        found = "the value is empty"
+        remedy = f"give it on standard input: meks secret set {name} < FILE"
+        raise Failure(Code.SECRET_VALUE, found, remedy, exit_code=USAGE)
+    return value
+
+
+def _read(console: Console) -> bytes:
+    """Read standard input as the bytes that it is."""
+    stream = console.stdin.buffer if isinstance(console.stdin, TextIOWrapper) else None
+    limit = _LONGEST_BYTES + 2
+    value = stream.read(limit) if stream else console.stdin.read(limit).encode()
+    if len(value) > _LONGEST_BYTES:
+        found = f"the value is longer than {_LONGEST_BYTES // 1024} KiB"
+        raise Failure(Code.SECRET_VALUE, found, "give the token alone", exit_code=USAGE)
+    return value
+
+
+def _asked(name: str, key: str, console: Console) -> bytes:
+    with warnings.catch_warnings():
+        # Where the terminal's echo cannot be switched off, getpass would read with it.
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return getpass.getpass(f"{key} of {name} (not shown): ", console.stderr).encode()
+        except getpass.GetPassWarning:
+            found = "this terminal would show what is typed"
+            remedy = f"give it on standard input: meks secret set {name} < FILE"
+        except EOFError:
+            return b""
+    raise Failure(Code.SECRET_VALUE, found, remedy, exit_code=USAGE)
+
+
+def _store(client: Client, namespace: str, name: str, key: str, encoded: str) -> str:
+    """Create the Secret, or change the one key of it; say which."""
+    base = f"/api/v1/namespaces/{namespace}/secrets"
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "type": "Opaque",
+        "data": {key: encoded},
+    }
+    found = client.find("v1", "Secret", name, namespace)
+    if found is None:
+        try:
+            client.create(manifest)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            # Somebody else has made it since: its other keys stay.
+        else:
+            return "created"
+    elif (found.get("data") or {}).get(key) == encoded and _LAST_APPLIED not in (
+        found["metadata"].get("annotations") or {}
+    ):
+        return "already as given:"
+    patch = {"data": {key: encoded}, "metadata": {"annotations": {_LAST_APPLIED: None}}}
+    client.request("PATCH", f"{base}/{name}", patch, {"fieldManager": "meks"}, _MERGE)
+    return "changed"
+
+
+def _used(project: Project, name: str, key: str | None) -> Iterator[str]:
+    """Say which job files name a Secret, and which of them want another key of it."""
+    own = [each for each in uses(project) if each.secret == name]
+    fitting = [each.job for each in own if key in {None, each.key}]
+    if fitting:
+        yield f"named by {'the job' if len(fitting) == 1 else 'the jobs'} {', '.join(fitting)}"
+    for each in own:
+        if key not in {None, each.key}:
+            yield f"note: the job {each.job} reads the key {each.key} of it, not {key}"
+    if not own:
+        yield f"no job file names it; one does with token_secret: {name}"
+
+
+def _listed(found: Sequence[Object], wanted: Sequence[Use]) -> Iterator[Listed]:
+    by_name: Mapping[str, Object] = {each["metadata"]["name"]: each for each in found}
+    for name in sorted({*by_name, *(use.secret for use in wanted)}):
+        own = [use for use in wanted if use.secret == name]
+        secret = by_name.get(name)
+        keys = sorted((secret or {}).get("data") or {})
+        yield Listed(
+            name=name,
+            keys=tuple(keys),
+            lacking=tuple(dict.fromkeys(use.key for use in own if use.key not in keys)),
+            changed=_changed(secret) if secret else None,
+            jobs=tuple(dict.fromkeys(use.job for use in own)),
+        )
+
+
+def _changed(secret: Object) -> str:
+    metadata = secret["metadata"]
+    written = [str(each.get("time", "")) for each in metadata.get("managedFields") or ()]
+    return max([str(metadata["creationTimestamp"]), *written])
+
+
+def _keys(listed: Listed) -> str:
+    if listed.changed is None:
+        return "missing"
+    lacking = "".join(f" (no {key})" for key in listed.lacking)
+    return (", ".join(listed.keys) or "none") + lacking
+
+
+def _age(changed: str | None, console: Console) -> str:
+    if changed is None:
+        return "-"
+    seconds = (console.clock.now() - datetime.fromisoformat(changed)).total_seconds()
+    # This machine's clock may be behind the server's.
+    return duration(max(seconds, 0))
+
+
+def _mounts(job: jobs.RunningJob, name: str) -> bool:
+    volumes = [each for _, spec in job.pod_specs for each in spec.get("volumes") or ()]
+    return any((each.get("secret") or {}).get("secretName") == name for each in volumes)

@@ -1,0 +1,163 @@
+"""`meks data`: files to the cluster's bucket, from there to /shared, and data sets verified."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.load import Json
+from megatron_eks.ops import programs
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.data.listing import size
+from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.programs import Place
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.data_access import PUSHED_DATA, S3
+from megatron_eks.project import OUTPUTS
+
+SCHEMA_VERSION = 1
+
+_KEY = "BucketName"
+
+
+def destination(words: Sequence[str], cluster_file: Path) -> tuple[list[str], str]:
+    """Tell the paths from the S3 URI at their end; without one it is the cluster's bucket."""
+    *paths, last = words
+    uri = last if last.startswith(S3) else None
+    paths = list(words) if uri is None else paths
+    if not paths or any(path.startswith(S3) for path in paths):
+        found, remedy = "files of this machine come first, then one S3 URI", "meks data push --help"
+        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
+    missing = [path for path in paths if not Path(path).exists()]
+    if missing:
+        found, remedy = f"no such file or folder: {', '.join(missing)}", "correct the names"
+        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=NOT_FOUND)
+    return paths, (uri or f"{S3}{_bucket(cluster_file)}/{PUSHED_DATA}").rstrip("/")
+
+
+def claim_of(path: str, plan: ClusterPlan) -> str | None:
+    """Name the claim of the file system that a path is on; None for a path of this machine."""
+    # A pod has no links of this machine's: what `..` means is what it says.
+    inside = PurePosixPath(normpath(path)).is_relative_to(plan.platform.mount_path)
+    return plan.platform.claim if inside else None
+
+
+def shared_claim(directory: str, plan: ClusterPlan) -> str:
+    """Name the claim of a path on /shared. Raises Failure for a path of this machine."""
+    claim = claim_of(directory, plan)
+    if claim is None:
+        found, remedy = (
+            f"{directory} is not below {plan.platform.mount_path}",
+            "aws s3 cp fetches to here",
+        )
+        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
+    return claim
+
+
+def push(
+    paths: Sequence[str],
+    uri: str,
+    plan: ClusterPlan,
+    place: Place,
+    *,
+    output: str,
+    console: Console,
+) -> int:
+    """Send files to S3, and say how pods get them; what is left out makes it end with 4."""
+    ended = programs.run(place, "upload", [*paths, uri], console)
+    left_out = ended.rows("left_out")
+    if ended.code and not left_out:
+        return ended.code
+    found = ended.summary
+    where, how = on_shared(_sent(paths, uri), plan)
+    if output == "table":
+        sent, present = found.get("sent"), found.get("present")
+        left = f"; {len(left_out)} left out" if left_out else ""
+        console.write(
+            f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
+            f"{sent} sent, {present} there already{left}\n"
+        )
+        console.say(f"for pods: {how}")
+    else:
+        facts = ("files", "bytes", "sent", "present", "bytes_sent")
+        shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "s3_uri": uri}
+        shown |= {fact: found.get(fact) for fact in facts}
+        shown |= {"left_out": [*left_out], "shared": {"path": where, "how": how}}
+        console.write(structured(shown, output))
+    return ended.code
+
+
+def on_shared(uri: str, plan: ClusterPlan) -> tuple[str | None, str]:
+    """Say where pods find an object or prefix by themselves, or what brings it to them."""
+    lustre = plan.storage.lustre
+    target = f"{lustre.mount_path}/data/{PurePosixPath(uri).stem}"
+    command = f"meks data fetch {uri} {target}"
+    for each in lustre.repositories:
+        root = each.s3_uri.rstrip("/")
+        if uri.startswith(f"{root}/"):
+            path = f"{lustre.mount_path}{each.path.rstrip('/')}{uri.removeprefix(root)}"
+            if each.import_events:
+                return path, f"FSx shows it as {path} within minutes (a data repository)"
+            text = f"{path} does not show what is new in S3 (import_changes: false)"
+            return None, f"{text}; {command}"
+    return None, f"{command} brings it to {lustre.mount_path}; or a job of kind fetch"
+
+
+def _sent(paths: Sequence[str], uri: str) -> str:
+    """Return the narrowest URI that holds all that was sent."""
+    if len(paths) > 1 or paths[0].endswith("/"):
+        return f"{uri}/"
+    only = Path(paths[0])
+    return f"{uri}/{only.name}{'/' if only.is_dir() else ''}"
+
+
+def fetch(uri: str, directory: str, place: Place, console: Console) -> int:
+    """Bring an object, or all below a prefix, to the shared file system."""
+    words = ["--s3-uri", uri, "--directory", directory]
+    ended = programs.run(place, "fetch", words, console)
+    if ended.code == DONE:
+        files, held = ended.summary.get("files"), ended.summary.get("bytes")
+        console.write(f"{directory}: {files} files, {size(held)} of {uri}\n")
+    return ended.code
+
+
+def verify(prefix: str, tokenizer: str | None, place: Place, output: str, console: Console) -> int:
+    """Read a data set back and compare it with what was written down when it was prepared."""
+    words = ["--verify", prefix, *(["--tokenizer", tokenizer] if tokenizer else [])]
+    ended = programs.run(place, "prepare_data", words, console, quiet=output != "table")
+    if ended.code not in {DONE, CHECK_FAILED}:
+        return ended.code
+    facts = {
+        key: value
+        for key, value in ended.summary.items()
+        if key not in {"program", "findings", "seconds"}
+    }
+    if output == "table":
+        shown = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+        width = max(map(len, shown), default=0)
+        console.write("".join(f"{key:{width}}  {value}\n" for key, value in shown.items()))
+        console.say(f"{prefix}: {'damaged' if ended.code else 'whole'}")
+    else:
+        findings: list[Json] = [*ended.names("findings")]
+        head: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "prefix": prefix}
+        head |= {"passed": not ended.code, "facts": facts, "findings": findings}
+        console.write(structured(head, output))
+    return ended.code
+
+
+def _bucket(cluster_file: Path) -> str:
+    """Return the cluster's own bucket, which a deployment has made."""
+    file = cluster_file.with_name(OUTPUTS)
+    try:
+        # load_project has read it: stacks with keys and texts.
+        stacks: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        stacks = {}
+    found = next((values[_KEY] for values in stacks.values() if _KEY in values), None)
+    if found is None:
+        text, remedy = f"no {_KEY} in {file.name}", "meks outputs; or name s3://BUCKET/PREFIX"
+        raise Failure(Code.NO_BUCKET, text, remedy, exit_code=NOT_FOUND)
+    return found

@@ -1,0 +1,261 @@
+"""A pod that runs one of our programs where the shared file system is mounted, and then goes."""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.endings import USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import objects, pods
+from megatron_eks.ops.kube.access import ERRORS, Access
+from megatron_eks.ops.kube.objects import CLUSTER_LABEL
+from megatron_eks.ops.kube.pods import has_ended
+from megatron_eks.ops.programs import Ended, Last, Tell, interruptible
+from megatron_eks.plan.jobs.pods import SHARED_APP
+from megatron_eks.project import ROOT, Project
+
+OWNER = "megatron-eks/made-by"
+"""Annotation of such a pod: machine and process of the command that waits for it."""
+
+_POLL_SECONDS = 1.0
+_SILENCE_SECONDS = 300
+_LOST_SECONDS = 3.0
+_AWAY_SECONDS = 300
+_START_SECONDS = 900
+# A pod that ended is removed at once by its command; after this nobody is left to do it.
+_FORGOTTEN = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class SharedPod:
+    """The way to the files on the shared file system: each run is a pod of its own."""
+
+    access: Access
+    project: Project
+    cluster_file: Path
+    console: Console
+    claim: str
+    start_seconds: float = _START_SECONDS
+
+    name = "shared"
+
+    def run(self, program: str, args: Sequence[str], tell: Tell) -> Ended:
+        """Run a program to its end and remove the pod, whatever happens."""
+        manifest = self._manifest(program, args)
+        client = self.access.client
+        remove_forgotten(client, manifest, self.console)
+        with interruptible(), _made(client, manifest, self.console) as pod:
+            _wait_for_start(client, pod, self.start_seconds, self.console)
+            last = Last(program, tell)
+            for line in lines(client, pod, self.console):
+                last.take(line)
+            return last.ended(_exit_code(_patiently(client, pod, self.console)))
+
+    def _manifest(self, program: str, args: Sequence[str]) -> Object:
+        """Render the pod as the charts define it, and give it a name and an owner."""
+        manifest = _rendered(self.cluster_file, self.claim, program, args)
+        if objects.previews([manifest]) and not self.access.is_local:
+            found = "no image with a digest is known, and the pod on the file system runs one"
+            remedy = "meks build; or, if it is built: meks outputs"
+            raise Failure(Code.PREVIEW_REFUSED, found, remedy, exit_code=USAGE)
+        metadata = manifest["metadata"]
+        metadata["name"] += f"-{secrets.token_hex(4)}"
+        objects.mark(manifest, self.project.cluster.name)
+        objects.check_namespace(
+            self.access.client, metadata["namespace"], self.project.cluster.name
+        )
+        metadata["annotations"][OWNER] = f"{socket.gethostname()} {os.getpid()}"
+        return manifest
+
+
+def _rendered(cluster_file: Path, claim: str, program: str, args: Sequence[str]) -> Object:
+    """Ask the charts, in a process of their own: cdk8s starts a Node."""
+    done = subprocess.run(  # noqa: S603 -- our own entry point
+        [sys.executable, "-m", "megatron_eks.charts.training.shared_pod", claim, program, *args],
+        cwd=ROOT,
+        env={**os.environ, "CLUSTER_CONFIG": str(cluster_file.resolve())},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stderr.decode(errors="replace"))
+        found, remedy = "the pod cannot be rendered", "see above"
+        raise Failure(Code.NOT_SYNTHESISED, found, remedy)
+    manifest: Object = json.loads(done.stdout)
+    return manifest
+
+
+def remove_forgotten(client: Client, manifest: Object, console: Console) -> None:
+    """Remove such pods whose command was killed, and name those of others."""
+    metadata = manifest["metadata"]
+    labels = f"app={SHARED_APP},{CLUSTER_LABEL}={metadata['labels'][CLUSTER_LABEL]}"
+    for pod in client.list("v1", "Pod", metadata["namespace"], labels=labels):
+        if "deletionTimestamp" in pod["metadata"]:
+            continue
+        name = pod["metadata"]["name"]
+        if _is_forgotten(pod, console.clock.now()):
+            client.delete("v1", "Pod", name, metadata["namespace"], missing_ok=True)
+            console.say(f"removed {name}, which an interrupted command has left")
+        else:
+            owner = _annotation(pod).partition(" ")[0] or "somebody"
+            console.say(f"note: {name} of {owner} is there too, and is left alone")
+
+
+def _is_forgotten(pod: Object, now: datetime) -> bool:
+    """Say whether the command that made a pod is gone, as far as one can know from here."""
+    machine, _, process = _annotation(pod).partition(" ")
+    if machine == socket.gethostname() and process.isdecimal() and not _is_alive(int(process)):
+        return True
+    if not has_ended(pod):
+        return False
+    ends = [
+        each["state"]["terminated"]["finishedAt"]
+        for each in pod["status"].get("containerStatuses") or ()
+        if "terminated" in each["state"]
+    ]
+    # A pod that was evicted may never have had a container.
+    ended = max(ends, default=pod["metadata"]["creationTimestamp"])
+    return now - datetime.fromisoformat(ended) > _FORGOTTEN
+
+
+def _annotation(pod: Object) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(OWNER, ""))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def _made(client: Client, manifest: Object, console: Console) -> Iterator[Object]:
+    """Create a pod and delete it in the end; the request to create it may be cut off half way."""
+    name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+    try:
+        yield client.create(manifest)
+    finally:
+        try:
+            client.delete("v1", "Pod", name, namespace, missing_ok=True)
+        except ERRORS as error:
+            # What happened before is the cause, and the next command removes it.
+            console.say(f"note: {name} could not be deleted ({error}); the next command does it")
+
+
+def _wait_for_start(client: Client, pod: Object, seconds: float, console: Console) -> None:
+    """Return when the program runs or has run; say what a pod waits for. Raises Failure."""
+    said = ""
+
+    def started() -> bool:
+        nonlocal said
+        now = _now(client, pod)
+        if now.get("status", {}).get("phase", "Pending") != "Pending":
+            return True
+        name, namespace = _place(now)
+        events = pods.events_of(client, namespace, "Pod", name)
+        reason = pods.state(now, events).reason or "waits for a node"
+        if reason != said:
+            console.say(f"{name}: {reason}")
+            said = reason
+        return False
+
+    if not console.wait(seconds, _POLL_SECONDS, started):
+        name = pod["metadata"]["name"]
+        found = f"{name} does not start within {duration(seconds)}: {said}"
+        remedy = "see what the cluster lacks: meks preflight cluster; then the same command again"
+        raise Failure(Code.SHARED_POD_NOT_STARTED, found, remedy)
+
+
+def lines(client: Client, pod: Object, console: Console) -> Iterator[str]:
+    """Yield the lines of a pod's only container until it has ended, each once."""
+    name, namespace = _place(pod)
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+    query = {"container": pod["spec"]["containers"][0]["name"], "follow": "true"}
+    read = 0
+    while True:
+        is_last = has_ended(_patiently(client, pod, console))
+        try:
+            for number, raw in enumerate(client.stream(path, query, _SILENCE_SECONDS)):
+                # After a cut the server begins anew; half a line comes again, whole.
+                if number < read or not (raw.endswith(b"\n") or is_last):
+                    continue
+                read += 1
+                yield raw.decode(errors="replace").rstrip("\r\n")
+        except UnreachableError:
+            # Cut off, or silent for too long: the next request says whether the server is there.
+            is_last = False
+        except ApiError as error:
+            # The container is about to start, or never did.
+            if error.status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
+                raise
+        if is_last:
+            return
+        console.clock.sleep(_POLL_SECONDS / 2)
+
+
+def _now(client: Client, pod: Object) -> Object:
+    """Return a pod as it is by now. Raises Failure if it went away, or is about to."""
+    name, namespace = _place(pod)
+    found = client.find("v1", "Pod", name, namespace)
+    if found is None or (
+        found["metadata"]["uid"] != pod["metadata"]["uid"]
+        or ("deletionTimestamp" in found["metadata"] and not has_ended(found))
+    ):
+        raise _lost(name, "somebody removed it, or its node was lost")
+    return found
+
+
+def _patiently(client: Client, pod: Object, console: Console) -> Object:
+    """Return a pod as it is by now, of a server that may be away for a while."""
+    found: list[Object] = []
+    problems: list[UnreachableError] = []
+
+    def answered() -> bool:
+        try:
+            found.append(_now(client, pod))
+        except UnreachableError as error:
+            if not problems:
+                console.say(f"no answer from {error}; trying again")
+            problems.append(error)
+        return bool(found)
+
+    if not console.wait(_AWAY_SECONDS, _LOST_SECONDS, answered):
+        raise problems[-1]
+    return found[0]
+
+
+def _exit_code(now: Object) -> int:
+    """Return the program's exit code. Raises Failure if something else ended it."""
+    status = now["status"]
+    for each in status.get("containerStatuses") or ():
+        ended = each["state"].get("terminated")
+        if ended and not (status.get("reason") or ended.get("reason") == "OOMKilled"):
+            return int(ended["exitCode"])
+    raise _lost(now["metadata"]["name"], pods.state(now).reason or str(status.get("reason")))
+
+
+def _lost(name: str, why: str) -> Failure:
+    remedy = "run the same command again: what is done stays done"
+    return Failure(Code.SHARED_POD_LOST, f"{name} ended before its program: {why}", remedy)
+
+
+def _place(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["name"], pod["metadata"]["namespace"]

@@ -1,0 +1,1 @@
+"""Jobs and the nodes that they run on: commands of the panel Jobs."""

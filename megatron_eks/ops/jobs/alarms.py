@@ -1,0 +1,126 @@
+"""What somebody should look at in a run that goes on: findings, all of them warnings."""
+
+import math
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import StrEnum
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.ops.checks import in_kubernetes
+from megatron_eks.ops.jobs.account import Checkpoint, copies
+from megatron_eks.ops.jobs.look import Look
+from megatron_eks.ops.jobs.pace import Pace, Planned, argument, span, stands_still
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.jobs.job import JobPlan
+
+# EC2 begins to end instances 30 minutes before their block (EC2 User Guide, "How Capacity Blocks
+# work"), and EKS scales its node group down ten minutes earlier (EKS User Guide, "Create a managed
+# node group with Capacity Blocks").
+_BEFORE_END = timedelta(minutes=40)
+# One save may be under way, or just have failed.
+_INTERVALS = 2
+
+
+def alarms(
+    look: Look,
+    cluster: ClusterPlan,
+    plan: JobPlan | None,
+    found: Pace,
+    *,
+    predicted: Planned | None,
+    newest: Checkpoint,
+) -> list[Finding]:
+    """Return what is wrong with a run, or will be."""
+    if look.job.ended:
+        return [*_copies(look)]
+    return [
+        *_copies(look),
+        *_still(look, found, plan),
+        *_block(look, cluster, found),
+        *_slow(look, found, predicted),
+        *_overdue(look, plan, newest),
+        *_loss(look),
+    ]
+
+
+def _copies(look: Look) -> Iterator[Finding]:
+    copied = copies(look)
+    if copied is None or copied.state == "whole":
+        return
+    found, _, remedy = copied.text.rpartition(" - ")
+    if copied.state == "missing" or look.job.ended == "Succeeded":
+        text = f"finished, copies missing in {copied.uri}: {found or copied.text}"
+        yield _warning(look, Code.COPIES_MISSING, text, f"meks ckpt push {look.job.name}")
+    elif copied.state == "failing":
+        text = f"no copies in {copied.uri}: {found or copied.text}"
+        yield _warning(
+            look, Code.COPIES_FAIL, text, remedy or f"meks logs {look.job.name} --rank 0"
+        )
+
+
+def _still(look: Look, found: Pace, plan: JobPlan | None) -> Iterator[Finding]:
+    if text := stands_still(look, found, plan):
+        remedy = f"meks logs {look.job.name} --explain"
+        yield _warning(look, Code.RUN_STANDS_STILL, text, remedy)
+
+
+def _block(look: Look, cluster: ClusterPlan, found: Pace) -> Iterator[Finding]:
+    selector = look.job.pod_specs[0][1].get("nodeSelector") or {}
+    pool = next((each for each in cluster.pools if each.name == selector.get(POOL_LABEL)), None)
+    if pool is None or pool.capacity.ends_at is None or found.ends_at is None:
+        return
+    last = pool.capacity.ends_at - _BEFORE_END
+    if found.ends_at > last:
+        short = span((found.ends_at - last).total_seconds())
+        text = (
+            f"it ends at {found.ends_at:%Y-%m-%d %H:%M} UTC, {short} after the Capacity Block of "
+            f"{pool.name} begins to take its nodes away ({last:%Y-%m-%d %H:%M})"
+        )
+        remedy = "save before that, and go on in another block; or train for fewer steps"
+        yield _warning(look, Code.RUN_OUTLASTS_BLOCK, text, remedy)
+
+
+def _slow(look: Look, found: Pace, predicted: Planned | None) -> Iterator[Finding]:
+    if predicted is None or found.mfu is None or found.mfu >= predicted.mfu_low:
+        return
+    text = f"MFU {found.mfu:.1%}, and nine of ten such runs reach {predicted.mfu_low:.0%} or more"
+    remedy = f"see whether a GPU is slower than the others: meks status {look.job.name} --nodes"
+    yield _warning(look, Code.SLOWER_THAN_PLAN, text, remedy)
+
+
+def _overdue(look: Look, plan: JobPlan | None, newest: Checkpoint) -> Iterator[Finding]:
+    last, interval = look.logs.end.last, save_interval(look, plan)
+    if last is None or not interval or newest.step is None or newest.at is None:
+        return
+    without = last.step - newest.step
+    if without >= _INTERVALS * interval:
+        text = f"{without} steps since the newest checkpoint, and one is due every {interval}"
+        remedy = f"meks logs {look.job.name} --rank 0 --grep checkpoint"
+        yield _warning(look, Code.CHECKPOINT_OVERDUE, text, remedy)
+
+
+def save_interval(look: Look, plan: JobPlan | None) -> int | None:
+    """Return how many steps lie between two checkpoints."""
+    if found := argument(look.job, "--save-interval"):
+        return found
+    training = plan.training if plan else None
+    if training is None or training.speed is None or training.goodput is None:
+        return None
+    return round(training.goodput.interval_seconds / training.speed.step_seconds)
+
+
+def _loss(look: Look) -> Iterator[Finding]:
+    last = look.logs.end.last
+    if last is not None and not math.isfinite(last.loss):
+        text = f"step {last.step} has no loss that is a number"
+        remedy = (
+            f"meks cancel {look.job.name}, and go on from the last good checkpoint with a lower "
+            "learning rate or without the data of these steps"
+        )
+        yield _warning(look, Code.LOSS_IS_NO_NUMBER, text, remedy)
+
+
+def _warning(look: Look, code: StrEnum, text: str, remedy: str) -> Finding:
+    return in_kubernetes(code, (f"{look.job.kind}/{look.job.name}",), text, remedy, Level.WARNING)

@@ -1,0 +1,167 @@
+"""`meks verify --job NAME`: what a healthy training run shows, item by item."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.codes import Rule
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.jobs import room
+from megatron_eks.ops.jobs.run_log import steps_of
+from megatron_eks.ops.jobs.status import ranks_of
+from megatron_eks.ops.jobs.verify import log_of
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube.jobs import Rank
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+
+_EFA = re.compile(
+    r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"
+)
+_SAVED = re.compile(r"successfully saved checkpoint|saved checkpoint", re.IGNORECASE)
+# The second is where they were before they were a package: jobs of then may still run.
+_OURS = (PACKAGE, "/opt/megatron-eks/programs/")
+_SHM = "/dev/shm"  # noqa: S108 -- where pods find shared memory
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job, as it was read."""
+
+    name: str
+    plan: ClusterPlan
+    ranks: Sequence[Rank]
+    pod: Object
+    """What all ranks are made of."""
+    log: str
+
+    @property
+    def path(self) -> tuple[str]:
+        """Where a finding about it is."""
+        return (f"Job/{self.name}",)
+
+
+def run(client: Client, plan: ClusterPlan, name: str, output: str, console: Console) -> int:
+    """Print the checklist of a job; return 4 if an item fails."""
+    job = jobs.get(client, plan.platform.namespace, name)
+    ranks = ranks_of(client, job)
+    # Rank 0's log and the last rank's: Megatron logs its steps there.
+    log = "".join((log_of(client, job), log_of(client, job, last=True)))
+    found = Run(name, plan, ranks, job.pod_specs[0][1], log)
+    results = judged(CHECKLIST, found)
+    return report(plan, results, output, console, job=name)
+
+
+def image(found: Run) -> Iterator[Finding]:
+    """Ask for an image named by its digest, which every rank has."""
+    name = found.pod["containers"][0]["image"]
+    if "@sha256:" not in name:
+        remedy = "build it, and name it by its digest: meks build"
+        text = f"{name} may be another image tomorrow"
+        yield in_kubernetes(Code.CHECK_ENDED_BADLY, found.path, text, remedy, Level.WARNING)
+    for rank in found.ranks:
+        if rank.pod and ("ImagePull" in rank.pod.reason or "ErrImage" in rank.pod.reason):
+            remedy = "see that it is in ECR: meks preflight aws"
+            text = f"rank {rank.number}: {rank.pod.reason}"
+            yield in_kubernetes(Code.CHECK_ENDED_BADLY, found.path, text, remedy)
+
+
+def running(found: Run) -> Iterator[Finding]:
+    """Ask for all ranks."""
+    for rank in found.ranks:
+        phase = rank.pod.phase if rank.pod else "Missing"
+        if phase not in {"Running", "Succeeded"}:
+            why = f": {rank.pod.reason}" if rank.pod and rank.pod.reason else ""
+            remedy = f"meks status {found.name}"
+            text = f"rank {rank.number} is {phase}{why}"
+            yield in_kubernetes(Code.CHECK_ENDED_BADLY, found.path, text, remedy)
+
+
+def devices(found: Run) -> Iterator[Finding]:
+    """Ask for every GPU and EFA interface of a node that a job of several nodes uses."""
+    pool = (found.pod.get("nodeSelector") or {}).get(POOL_LABEL)
+    instance = next((each.instance for each in found.plan.pools if each.name == pool), None)
+    asked = room.requests(found.pod)
+    gpus = int(asked.get("nvidia.com/gpu", 0))
+    if instance is None or gpus == 0:
+        return
+    wanted = {"nvidia.com/gpu": instance.gpus}
+    if len(found.ranks) > 1:
+        wanted["vpc.amazonaws.com/efa"] = instance.efa_interfaces
+    for device, number in wanted.items():
+        if int(asked.get(device, 0)) < number:
+            text = f"it asks for {int(asked.get(device, 0))} of {number} {device}"
+            remedy = "ask for all of them: `gpus_per_node` of the job file"
+            level = Level.ERROR if "efa" in device else Level.WARNING
+            yield in_kubernetes(Rule.EFA_NOT_REQUESTED, found.path, text, remedy, level)
+
+
+def shared_memory(found: Run) -> Iterator[Finding]:
+    """Ask for more than the 64 MB of shared memory that a container has by itself."""
+    mounts = found.pod["containers"][0].get("volumeMounts") or ()
+    names = {each["name"] for each in mounts if each["mountPath"] == _SHM}
+    volumes = [each for each in found.pod.get("volumes") or () if each["name"] in names]
+    if not any((each.get("emptyDir") or {}).get("medium") == "Memory" for each in volumes):
+        text, remedy = f"no memory is mounted at {_SHM}", "set runtime.shm_gib in the job file"
+        yield in_kubernetes(Rule.SHARED_MEMORY, found.path, text, remedy)
+
+
+def network(found: Run) -> Iterator[Finding]:
+    """Ask what NCCL talks over; our programs end a job whose NCCL does not use EFA."""
+    asked = room.requests(found.pod)
+    if len(found.ranks) < 2 or not asked.get("vpc.amazonaws.com/efa"):  # noqa: PLR2004 -- a network
+        return
+    names = [next(filter(None, each)) for each in _EFA.findall(found.log)]
+    bad = [each for each in names if each not in {"efa", "AWS Libfabric"}]
+    container = found.pod["containers"][0]
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    guarded = any(word.startswith(_OURS) for word in words) and bool(steps_of(found.log))
+    if bad:
+        remedy = f"meks verify --check efa-check; meks logs {found.name}"
+        text = f"NCCL uses {bad[0]}, which has one network card of the node"
+        yield in_kubernetes(Code.BELOW_MARK, found.path, text, remedy)
+    elif not names and not guarded:
+        text = "nothing in the log tells what NCCL talks over"
+        remedy = "set NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET"
+        yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
+
+
+def loss(found: Run) -> Iterator[Finding]:
+    """Ask for a loss that falls."""
+    steps = steps_of(found.log)
+    if not steps:
+        text, remedy = "no step is logged yet", f"meks logs {found.name} --tail 50"
+        yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
+        return
+    # As many at each end as smooth out single batches.
+    size = max(1, len(steps) // 4)
+    first, last = (sum(each.loss for each in part) / size for part in (steps[:size], steps[-size:]))
+    if len(steps) > 1 and not last < first:
+        text = f"the loss went from {first:g} to {last:g} in the {len(steps)} last steps logged"
+        remedy = "near its end that is usual; else look at data, learning rate and NaN"
+        level = Level.WARNING if last == last else Level.ERROR  # noqa: PLR0124 -- NaN is no number
+        yield in_kubernetes(Code.BELOW_MARK, found.path, text, remedy, level)
+
+
+def checkpoints(found: Run) -> Iterator[Finding]:
+    """Ask for a checkpoint."""
+    if not _SAVED.search(found.log):
+        text = "the last lines of its log tell of no checkpoint"
+        remedy = "look at checkpoint.interval, and at the directory on the file system"
+        yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
+
+
+CHECKLIST: tuple[Check[Run], ...] = (
+    Check("image pinned and pulled", image),
+    Check("all ranks run", running),
+    Check("GPUs and EFA requested", devices),
+    Check("shared memory", shared_memory),
+    Check("NCCL over EFA", network),
+    Check("loss falls", loss),
+    Check("checkpoints written", checkpoints),
+)

@@ -1,0 +1,179 @@
+"""Whether a job would run: what it needs and is not there, and what it would wait for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.cluster import readiness
+from megatron_eks.ops.cluster.inside.facts import OPERATOR, SET_UP
+from megatron_eks.ops.jobs import room
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube.pods import has_ended
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+
+_APPLY = "run: meks apply"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something in the way of a job."""
+
+    found: str
+    remedy: str
+    is_final: bool
+    """Whether waiting does not help."""
+
+    def __str__(self) -> str:
+        """Return it on one line."""
+        return f"{self.found} - {self.remedy}"
+
+
+def obstacles(client: Client, plan: ClusterPlan, workload: Object) -> list[Obstacle]:
+    """Return everything that keeps a job from running now."""
+    namespace = workload["metadata"]["namespace"]
+    if client.find("v1", "Namespace", namespace) is None:
+        return [Obstacle(f"there is no namespace {namespace}", _APPLY, is_final=True)]
+    if not client.serves(workload["apiVersion"], workload["kind"]):
+        return [Obstacle(f"the cluster knows no {workload['kind']}", _APPLY, is_final=True)]
+    specs = jobs.pod_specs(workload)
+    return [
+        *_operator(client, workload),
+        *_needed(client, plan, namespace, specs[0][1]),
+        *_quotas(client, namespace, specs),
+        *_nodes(client, plan, specs),
+    ]
+
+
+def _operator(client: Client, workload: Object) -> Iterator[Obstacle]:
+    if workload["kind"] != "PyTorchJob":
+        return
+    live = client.find("apps/v1", "Deployment", OPERATOR, OPERATOR_NAMESPACE)
+    # Without a Deployment it may run elsewhere, as on a local cluster.
+    if live is not None and (why := readiness.unready(client, live)):
+        yield Obstacle(f"{OPERATOR} is not ready: {why}", "meks status", is_final=False)
+
+
+def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> Iterator[Obstacle]:
+    """Look for the objects that a pod names."""
+    for volume in pod.get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            yield from _claim(client, namespace, claim["claimName"])
+        if secret := volume.get("secret"):
+            name = secret["secretName"]
+            if not secret.get("optional") and client.find("v1", "Secret", name, namespace) is None:
+                remedy = f"meks secret set {name} < FILE"
+                yield Obstacle(f"there is no Secret {name}", remedy, is_final=True)
+    for version, kind, name, place in (
+        ("v1", "ServiceAccount", pod.get("serviceAccountName"), namespace),
+        ("scheduling.k8s.io/v1", "PriorityClass", pod.get("priorityClassName"), None),
+    ):
+        if name and client.find(version, kind, name, place) is None:
+            yield Obstacle(f"there is no {kind} {name}", _APPLY, is_final=True)
+    for job in client.list(
+        "batch/v1", "Job", plan.platform.system_namespace, labels=f"app={SET_UP}"
+    ):
+        if why := readiness.unready(client, {**job, "apiVersion": "batch/v1", "kind": "Job"}):
+            found = f"the directories on {plan.platform.mount_path} are not set up: {why}"
+            yield Obstacle(found, "meks status", is_final=False)
+
+
+def _claim(client: Client, namespace: str, name: str) -> Iterator[Obstacle]:
+    live = client.find("v1", "PersistentVolumeClaim", name, namespace)
+    if live is None:
+        yield Obstacle(f"there is no claim {name}", _APPLY, is_final=True)
+    elif live.get("status", {}).get("phase") != "Bound":
+        yield Obstacle(f"claim {name} is not bound to a volume", "meks status", is_final=False)
+
+
+def _quotas(
+    client: Client, namespace: str, specs: Sequence[tuple[int, Object]]
+) -> Iterator[Obstacle]:
+    wanted: room.Amounts = {}
+    for count, spec in specs:
+        for name, amount in {**room.requests(spec), "pods": Fraction(1)}.items():
+            wanted[name] = wanted.get(name, Fraction(0)) + amount * count
+    for each in client.list("v1", "ResourceQuota", namespace):
+        if not _in_scope(each, specs[0][1]):
+            continue
+        status = each.get("status", {})
+        hard, used = (room.amounts(status.get(part) or {}) for part in ("hard", "used"))
+        for name, limit in hard.items():
+            resource = name.removeprefix("requests.")
+            amount = wanted.get(resource, Fraction(0))
+            if not amount or amount + used.get(name, Fraction(0)) <= limit:
+                continue
+            taken = used.get(name, Fraction(0))
+            found = (
+                f"quota {each['metadata']['name']} allows {float(limit):g} {resource}, "
+                f"{float(taken):g} are in use, and the job asks for {float(amount):g}"
+            )
+            if amount > limit:
+                remedy = f"use fewer nodes, or raise max_nodes in the cluster file and {_APPLY}"
+                yield Obstacle(found, remedy, is_final=True)
+            else:
+                yield Obstacle(found, "it waits for other jobs to end", is_final=False)
+
+
+def _in_scope(quota: Object, pod: Object) -> bool:
+    selector = quota["spec"].get("scopeSelector") or {}
+    for each in selector.get("matchExpressions") or ():
+        if each["scopeName"] != "PriorityClass":
+            return False
+        is_in = pod.get("priorityClassName") in (each.get("values") or ())
+        if is_in != (each["operator"] == "In"):
+            return False
+    return True
+
+
+def _nodes(
+    client: Client, plan: ClusterPlan, specs: Sequence[tuple[int, Object]]
+) -> Iterator[Obstacle]:
+    pod = specs[0][1]
+    wanted = sum(count for count, _ in specs)
+    pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, "")
+    asked = room.requests(pod)
+    pods = client.list("v1", "Pod")
+    rooms = [each for each in room.rooms(client.list("v1", "Node"), pods) if each.takes(pod)]
+    usable = [each for each in rooms if each.ready and not each.cordoned]
+    able = [each for each in usable if not room.lacking(asked, each.allocatable)]
+    places = sum(_places(asked, each.free) for each in able)
+    if places >= wanted:
+        return
+    where = f"pool {pool}" if pool else "the system nodes"
+    possible = sum(_places(asked, each.allocatable) for each in able)
+    if possible >= wanted:
+        names = {each.name for each in able}
+        users = sorted(
+            name
+            for (_, name), found in jobs.by_job(pods).items()
+            if any(each["spec"].get("nodeName") in names and not has_ended(each) for each in found)
+        )
+        by = f" by {', '.join(users)}" if users else ""
+        found = f"{where} has room for {places} of {wanted} pods; the rest of it is in use{by}"
+        yield Obstacle(found, "it waits for other jobs to end: meks status", is_final=False)
+        return
+    for each in usable:
+        if lacking := room.lacking(asked, each.allocatable):
+            found = f"node {each.name} offers too little {', '.join(lacking)}"
+            remedy = "see whether the device plugins run: meks status"
+            yield Obstacle(found, remedy, is_final=False)
+            break
+    known = next((each for each in plan.pools if each.name == pool), None)
+    per_node = _places(asked, able[0].allocatable) if able else 1
+    needed = -(-wanted // max(1, per_node))
+    found = f"{where} has {len(able)} of the {needed} nodes that this takes"
+    if known is None:
+        yield Obstacle(found, "wait for a system node, or add one", is_final=False)
+    elif len(usable) < needed:
+        yield Obstacle(found, f"take them: meks scale {pool} {needed}", is_final=False)
+
+
+def _places(asked: room.Amounts, offered: room.Amounts) -> int:
+    """Return how many such pods fit, by each resource that a node has."""
+    return min(
+        (int(offered.get(name, 0) // amount) for name, amount in asked.items() if amount > 0),
+        default=1,
+    )

@@ -1,0 +1,246 @@
+"""`meks fix CODE`: the remedy of a finding inside the cluster, shown, asked for, and checked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.cluster import apply
+from megatron_eks.ops.cluster.inside import checks
+from megatron_eks.ops.cluster.inside.facts import EFA_PLUGIN, NVIDIA_PLUGIN, SET_UP, Live
+from megatron_eks.ops.cluster.inside.read import read
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
+from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.kube import objects, pods
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.objects import key
+from megatron_eks.project import Project
+
+_POLL_SECONDS = 2
+_APPS = "apps/v1"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    folder: Path
+    """As `make synth` wrote it, beside the cluster file."""
+    previews: bool = False
+    wait_seconds: float = 120
+    """How long a remedy may take to show."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a remedy does."""
+
+    text: str
+    act: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A cluster with what was found in it, and what the platform should be."""
+
+    client: Client
+    live: Live
+    found: Sequence[Finding]
+    platform: Sequence[Object]
+    """As `make synth` wrote it."""
+
+
+def run(access: Access, project: Project, wanted: str, options: Options, console: Console) -> int:
+    """Apply the remedy of a code and check again; return 4 if the finding stays."""
+    code = _code(wanted)
+    live = read(access, project)
+    found = _findings(live, code)
+    if not found:
+        console.say(f"{code} is not found in this cluster: there is nothing to do")
+        return DONE
+    console.report(found)
+    platform: Sequence[Object] = ()
+    if code in _FROM_PLATFORM:
+        platform = apply.read([options.folder], access, project, previews=options.previews)
+    steps = _REMEDIES[code](Patient(access.client, live, found, platform))
+    if not steps:
+        text = f"{code} has no remedy here that is safe to apply"
+        raise Failure(Code.NOT_FIXABLE, text, found[0].remedy)
+    for step in steps:
+        console.write(f"{step.text}\n")
+    if not console.confirm(f"Do that in {access.client.server}?"):
+        console.say("nothing was changed")
+        return FAILED
+    for step in steps:
+        step.act()
+    return _checked(access, project, code, options, console)
+
+
+def _code(wanted: str) -> Code:
+    text = wanted.upper() if wanted.upper().startswith("MEKS-") else f"MEKS-{wanted}"
+    known = sorted(_REMEDIES)
+    if text not in known:
+        found = f"there is no remedy for {wanted!r} inside the cluster"
+        more = "; of others: meks explain CODE"
+        raise no_such(Code.NOT_FIXABLE, found, text, known, more=more, exit_code=USAGE)
+    return Code(text)
+
+
+def _findings(live: Live, code: Code) -> list[Finding]:
+    found = [each for result in checks.results(live) for each in result.findings]
+    return [each for each in found if each.code is code]
+
+
+def _checked(
+    access: Access, project: Project, code: Code, options: Options, console: Console
+) -> int:
+    left: list[Finding] = []
+
+    def gone() -> bool:
+        left[:] = _findings(read(access, project), code)
+        return not left
+
+    if console.wait(options.wait_seconds, _POLL_SECONDS, gone):
+        console.say(f"{code} is gone")
+        return DONE
+    console.report(left)
+    console.say("it is still there: do what the finding says, or replace the node")
+    return CHECK_FAILED
+
+
+def _missing(patient: Patient) -> list[Step]:
+    """Bring what the cluster lacks of the platform, and leave the rest as it is."""
+    client, name = patient.client, patient.live.plan.name
+    return [
+        Step(f"apply {key(each)}", partial(client.apply, each))
+        for each in patient.platform
+        if objects.find_own(client, each, name) is None
+    ]
+
+
+def _taint(patient: Patient) -> list[Step]:
+    wanted = patient.live.plan.platform.gpu_taint
+    taint = {"key": wanted, "value": "true", "effect": "NoSchedule"}
+    return [
+        Step(
+            f"taint node {name} with {wanted}=true:NoSchedule",
+            partial(_add, patient.client, name, taint),
+        )
+        for name in _nodes(patient.found)
+    ]
+
+
+def _add(client: Client, node: str, taint: Object) -> None:
+    """Add a taint beside those that a node has."""
+    live = client.get("v1", "Node", node)
+    before = live["spec"].get("taints") or []
+    if any(each["key"] == taint["key"] for each in before):
+        return
+    # The version makes it fail where somebody else changes the list at the same moment.
+    version = live["metadata"]["resourceVersion"]
+    patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": [*before, taint]}}
+    path = f"/api/v1/nodes/{node}"
+    client.request("PATCH", path, patch, content_type="application/merge-patch+json")
+
+
+def _plugin_pods(name: str) -> Callable[[Patient], list[Step]]:
+    """Return a remedy that starts a device plugin again on the nodes that lack devices."""
+
+    def steps(patient: Patient) -> list[Step]:
+        nodes = set(_nodes(patient.found))
+        labels = f"app.kubernetes.io/name={name}"
+        pods = patient.client.list("v1", "Pod", "kube-system", labels=labels)
+        return [
+            _restart(patient.client, pod) for pod in pods if pod["spec"].get("nodeName") in nodes
+        ]
+
+    return steps
+
+
+def _parts(patient: Patient) -> list[Step]:
+    """Start the pods again that are not ready, of each workload that does not work."""
+    steps: list[Step] = []
+    for state in patient.live.parts:
+        if state.why is None:
+            continue
+        part = state.part
+        workload = patient.client.get(_APPS, part.kind, part.name, part.namespace)
+        chosen = workload["spec"]["selector"]["matchLabels"]
+        labels = ",".join(f"{name}={value}" for name, value in chosen.items())
+        steps += [
+            _restart(patient.client, pod)
+            for pod in patient.client.list("v1", "Pod", part.namespace, labels=labels)
+            # One that waits for a node would wait again.
+            if pods.condition(pod, "Ready") != "True" and pod["spec"].get("nodeName")
+        ]
+    return steps
+
+
+def _foreign_plugins(patient: Patient) -> list[Step]:
+    """Remove plugins that are not the platform's, where the platform has one of that device."""
+    plugins = patient.live.plugins
+    ours = {plugin.device for plugin in plugins if plugin.ours}
+    return [
+        _delete(
+            patient.client,
+            f"delete DaemonSet {plugin} (an operator or Helm release that made it may bring it "
+            "back: remove it there)",
+            *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
+        )
+        for plugin in plugins
+        if not plugin.ours and plugin.device in ours
+    ]
+
+
+def _set_up(patient: Patient) -> list[Step]:
+    """Let the Job run again that gives the directories to the pods' user."""
+    client, namespace = patient.client, patient.live.plan.platform.system_namespace
+    found = client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
+    steps = [
+        _delete(client, f"delete Job {namespace}/{name}", "batch/v1", "Job", name, namespace)
+        for name in (each["metadata"]["name"] for each in found)
+    ]
+    wanted = [
+        each
+        for each in patient.platform
+        if each["kind"] == "Job" and each["metadata"]["labels"].get("app") == SET_UP
+    ]
+    return [*steps, *(Step(f"apply {key(each)}", partial(client.apply, each)) for each in wanted)]
+
+
+def _restart(client: Client, pod: Object) -> Step:
+    metadata = pod["metadata"]
+    name, namespace = str(metadata["name"]), str(metadata["namespace"])
+    where = pod["spec"].get("nodeName", "no node")
+    text = f"delete pod {namespace}/{name} on {where}, which its owner makes again"
+    return _delete(client, text, "v1", "Pod", name, namespace)
+
+
+def _delete(client: Client, text: str, *place: str) -> Step:
+    return Step(text, partial(client.delete, *place, missing_ok=True))
+
+
+def _nodes(found: Sequence[Finding]) -> list[str]:
+    return [str(each.path[0]).removeprefix("Node/") for each in found]
+
+
+_REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
+    Code.DEFINITION_MISSING: _missing,
+    Code.NAMESPACE_MISSING: _missing,
+    Code.NODE_EFA: _plugin_pods(EFA_PLUGIN),
+    Code.NODE_GPUS: _plugin_pods(NVIDIA_PLUGIN),
+    Code.NODE_TAINT: _taint,
+    Code.SHARED_CLAIM: _missing,
+    Code.SHARED_NOT_WRITABLE: _set_up,
+    Code.TWO_DEVICE_PLUGINS: _foreign_plugins,
+    Code.WEBHOOK_DOWN: _missing,
+    Code.WORKLOAD_MISSING: _missing,
+    Code.WORKLOAD_NOT_READY: _parts,
+}
+_FROM_PLATFORM = frozenset(
+    code for code, remedy in _REMEDIES.items() if remedy in {_missing, _set_up}
+)

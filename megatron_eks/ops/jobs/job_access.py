@@ -1,0 +1,56 @@
+"""What the deployed role of the jobs does not allow: what newer job files name in S3."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.client import BaseClient
+
+from megatron_eks.ops.aws import session
+from megatron_eks.ops.console import Console
+from megatron_eks.plan.cluster.data_access import POLICY_NAME, DataAccess, split
+
+REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/ name"
+
+
+def out_of_reach(role: str, access: DataAccess, region: str, console: Console) -> Sequence[str]:
+    """Return what a role lacks; who may not look is told so, and held up by nothing."""
+    try:
+        return lacking(role, access, session.open_session(region, os.environ).client("iam"))
+    except session.ERRORS as error:
+        told = session.explained(error)
+        console.say(f"note: what the jobs' role may do in S3 is not checked: {told}")
+        return ()
+
+
+def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
+    """Return the URIs that a role, by its ARN, may not read or write as jobs would.
+
+    Raises what boto3 raises where nobody may look, or the role is in another account.
+    """
+    if not access.grants:
+        return []
+    name = role.rpartition("/")[2]
+    found = iam.get_role_policy(RoleName=name, PolicyName=POLICY_NAME)["PolicyDocument"]
+    statements: Sequence[Mapping[str, Any]] = found["Statement"]
+    return [
+        grant.uri
+        for grant in access.grants
+        if not all(
+            _covered(f"{split(grant.uri)[0]}/{pattern}", _allowed(statements, grant.action))
+            for pattern in grant.patterns
+        )
+    ]
+
+
+def _allowed(statements: Sequence[Mapping[str, Any]], action: str) -> Iterator[str]:
+    """Yield buckets with patterns of keys, as the Storage stack writes them: lists of both."""
+    for each in statements:
+        if action in each["Action"]:
+            yield from (resource.partition(":::")[2] for resource in each["Resource"])
+
+
+def _covered(wanted: str, allowed: Iterator[str]) -> bool:
+    return any(
+        wanted == each or (each.endswith("*") and wanted.startswith(each[:-1])) for each in allowed
+    )

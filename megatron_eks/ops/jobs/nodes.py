@@ -1,0 +1,256 @@
+"""`meks nodes`: the nodes, which of them fail, and keeping jobs away from those."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.load import Json
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
+from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.jobs import logs, room, suspects
+from megatron_eks.ops.kube import jobs, pods
+from megatron_eks.ops.output import count, formatted, structured, table
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+
+REASON = "megatron-eks/cordoned-because"
+
+_GPU, _EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
+_TYPE, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+_MERGE = "application/merge-patch+json"
+_SHOWN = 3
+_TAIL = 200
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """One node."""
+
+    name: str
+    pool: str
+    instance: str
+    """The id of the EC2 instance; empty where Kubernetes does not know it."""
+    type: str
+    zone: str
+    state: str
+    """Ready, NotReady, and whether it is cordoned."""
+    reason: str
+    """Why it was cordoned."""
+    gpus: int
+    free_gpus: int
+    efa: int
+    jobs: tuple[str, ...]
+    """Whose pods are on it now."""
+    failures: tuple[suspects.Failure, ...]
+    suspect: bool
+
+
+def run(client: Client, plan: ClusterPlan, pool: str | None, output: str, console: Console) -> int:
+    """Print the nodes of the cluster, or of a pool."""
+    names = [each.name for each in plan.pools]
+    if pool is not None and pool not in names:
+        text = f"no pool {pool!r} in the cluster file"
+        raise no_such(Code.NODE_NOT_FOUND, text, pool, names, more="; meks nodes shows all nodes")
+    found = [each for each in read(client, plan) if pool is None or each.pool == pool]
+    console.write(formatted(output, _lines(found), lambda: _as_json(plan, found)))
+    return DONE
+
+
+def suspicious(client: Client, plan: ClusterPlan, output: str, console: Console) -> int:
+    """Name the nodes that fail, and offer to keep jobs away from them."""
+    found = [each for each in read(client, plan) if each.suspect]
+    if output != "table":
+        console.write(structured(_as_json(plan, found), output))
+        return CHECK_FAILED if found else DONE
+    if not found:
+        console.write("No node is suspect.\n")
+        return DONE
+    for each in found:
+        console.write("\n".join(_against(each, plan.region)) + "\n")
+    free = [each for each in found if "cordoned" not in each.state]
+    if not free:
+        return CHECK_FAILED
+    names = " ".join(each.name for each in free)
+    if not console.answers:
+        console.say(f"to keep jobs away: meks nodes cordon {names}")
+    elif console.confirm(f"Cordon {names}? What runs there goes on."):
+        for each in free:
+            reasons = sorted({failure.what for failure in each.failures})
+            _cordon(client, each, "; ".join(reasons), console)
+    return CHECK_FAILED
+
+
+def cordon(
+    client: Client, plan: ClusterPlan, names: Sequence[str], reason: str, console: Console
+) -> int:
+    """Keep new pods away from nodes."""
+    for each in _named(read(client, plan), names):
+        _cordon(client, each, reason, console)
+    return DONE
+
+
+def uncordon(client: Client, plan: ClusterPlan, names: Sequence[str], console: Console) -> int:
+    """Let pods onto nodes again."""
+    for each in _named(read(client, plan), names):
+        _patch(client, each.name, cordoned=False, reason=None)
+        console.say(f"{each.name} takes pods again")
+        if each.suspect:
+            console.say(f"{each.name} is suspect: {each.failures[-1].what}")
+    return DONE
+
+
+def read(client: Client, plan: ClusterPlan) -> list[NodeState]:
+    """Return all nodes, by pool and name."""
+    namespace = plan.platform.namespace
+    found = client.list("v1", "Node")
+    everywhere = client.list("v1", "Pod")
+    known = {(each.kind, each.name): each for each in jobs.everything(client, namespace)}
+    own = [
+        (known[key], pod)
+        for pod in everywhere
+        if pod["metadata"]["namespace"] == namespace
+        and (key := jobs.job_of(pod)) is not None
+        and key in known
+    ]
+    numbers = {pod["metadata"]["uid"]: jobs.rank_of(job, pod) for job, pod in own}
+
+    def words(pod: Object, previous: bool) -> list[str]:  # noqa: FBT001 -- as `Words` has it
+        number = numbers[pod["metadata"]["uid"]]
+        if number is None:
+            return []
+        rank = jobs.Rank(number, pods.state(pod), pod)
+        options = logs.Options(tail=_TAIL, previous=previous)
+        # A node that is gone has taken its logs along.
+        with contextlib.suppress(ApiError, UnreachableError):
+            return list(logs.printed(client, namespace, rank, options))
+        return []
+
+    against = suspects.failures(found, own, client.list("v1", "Event"), words)
+    wrong = suspects.suspects(against)
+    rooms = {each.name: each for each in room.rooms(found, everywhere)}
+    states = [
+        _state(node, rooms[node["metadata"]["name"]], own, against, wrong.keys()) for node in found
+    ]
+    return sorted(states, key=lambda each: (each.pool == "", each.pool, each.name))
+
+
+def _state(
+    node: Object,
+    has: room.NodeRoom,
+    own: Iterable[tuple[jobs.RunningJob, Object]],
+    against: Iterable[suspects.Failure],
+    wrong: Iterable[str],
+) -> NodeState:
+    metadata, labels = node["metadata"], has.labels
+    ready = "Ready" if has.ready else "NotReady"
+    running = {
+        job.name
+        for job, pod in own
+        if pod["spec"].get("nodeName") == has.name and pod["status"].get("phase") == "Running"
+    }
+    return NodeState(
+        name=has.name,
+        pool=labels.get(POOL_LABEL, ""),
+        instance=str(node["spec"].get("providerID", "")).rpartition("/")[2],
+        type=labels.get(_TYPE, ""),
+        zone=labels.get(_ZONE, ""),
+        state=f"{ready}, cordoned" if has.cordoned else ready,
+        reason=(metadata.get("annotations") or {}).get(REASON, ""),
+        gpus=int(has.allocatable.get(_GPU, 0)),
+        free_gpus=int(has.free.get(_GPU, 0)),
+        efa=int(has.allocatable.get(_EFA, 0)),
+        jobs=tuple(sorted(running)),
+        failures=tuple(each for each in against if each.node == has.name),
+        suspect=has.name in wrong,
+    )
+
+
+def _named(found: Sequence[NodeState], names: Sequence[str]) -> list[NodeState]:
+    """Return the nodes of these names or instance ids; raise Failure with all that are unknown."""
+    by_name = {
+        **{each.instance: each for each in found if each.instance},
+        **{each.name: each for each in found},
+    }
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        there = ", ".join(each.name for each in found[:10]) + (", ..." if len(found) > 10 else "")  # noqa: PLR2004 -- a line
+        raise Failure(
+            Code.NODE_NOT_FOUND,
+            f"no node {', '.join(unknown)}",
+            f"nothing was changed; there: {there or 'none'}; meks nodes shows all",
+            exit_code=NOT_FOUND,
+        )
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _cordon(client: Client, node: NodeState, reason: str, console: Console) -> None:
+    _patch(client, node.name, cordoned=True, reason=reason or None)
+    console.say(f"{node.name} takes no more pods")
+    if node.jobs:
+        console.say(f"still on it until they end: {', '.join(node.jobs)}")
+
+
+def _patch(client: Client, name: str, *, cordoned: bool, reason: str | None) -> None:
+    # null takes a field away.
+    body = {
+        "metadata": {"annotations": {REASON: reason}},
+        "spec": {"unschedulable": True if cordoned else None},
+    }
+    client.request("PATCH", f"/api/v1/nodes/{name}", body, content_type=_MERGE)
+
+
+def _lines(found: Sequence[NodeState]) -> Iterator[str]:
+    if not found:
+        yield "No nodes; take some: meks scale POOL N"
+        return
+    header = ("NODE", "POOL", "TYPE", "ZONE", "STATE", "GPUS", "FREE", "EFA", "FAILED", "JOBS")
+    rows = [
+        (
+            each.instance or each.name,
+            each.pool or "-",
+            each.type,
+            each.zone,
+            each.state,
+            str(each.gpus),
+            str(each.free_gpus),
+            str(each.efa),
+            str(len(each.failures)),
+            ", ".join(each.jobs),
+        )
+        for each in found
+    ]
+    yield from table(header, rows, right=(5, 6, 7, 8))
+    for each in found:
+        if each.reason:
+            yield f"{each.name} is cordoned because: {each.reason}"
+    wrong = sum(each.suspect for each in found)
+    if wrong:
+        yield f"{count(wrong, 'suspect node')}: meks nodes --suspect"
+
+
+def _against(node: NodeState, region: str) -> Iterator[str]:
+    """Yield what speaks against a node, and how to have another in its place."""
+    place = f"{node.type} in {node.zone}" + (f", {node.instance}" if node.instance else "")
+    yield f"{Code.SUSPECT_NODE} {node.name} ({place}), {node.state}"
+    for each in node.failures[-_SHOWN:]:
+        where = f", rank {each.rank} of {each.job}" if each.job else ""
+        yield f"  {each.when}{where}: {each.what}"
+    if len(node.failures) > _SHOWN:
+        yield f"  and {len(node.failures) - _SHOWN} before"
+    if node.instance:
+        yield "  to have EC2 replace it, once its jobs have ended or were cancelled:"
+        yield "    aws autoscaling terminate-instance-in-auto-scaling-group \\"
+        yield f"      --instance-id {node.instance} --no-should-decrement-desired-capacity \\"
+        yield f"      --region {region}"
+
+
+def _as_json(plan: ClusterPlan, found: Sequence[NodeState]) -> Json:
+    return {
+        "schema_version": 1,
+        "cluster": plan.name,
+        "nodes": [asdict(each) for each in found],
+    }

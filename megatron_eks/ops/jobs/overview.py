@@ -1,0 +1,148 @@
+"""`meks status`: pools, jobs, and what of the platform does not work."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.cluster import readiness
+from megatron_eks.ops.jobs import node_view, room
+from megatron_eks.ops.jobs.look import newest_step
+from megatron_eks.ops.jobs.node_view import NodeUse
+from megatron_eks.ops.jobs.run_log import Step
+from megatron_eks.ops.jobs.waiting import Around, Wait, waits
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.ops.kube.objects import CLUSTER_LABEL
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+
+_AT_ONCE = 8
+_GPU = "nvidia.com/gpu"
+# What the platform consists of that can be ready or not.
+_PLATFORM = (
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "DaemonSet"),
+    ("v1", "PersistentVolumeClaim"),
+    ("batch/v1", "Job"),
+)
+
+
+@dataclass(frozen=True)
+class PoolState:
+    """The nodes of a pool; without a name, those of no pool."""
+
+    pool: str
+    nodes: int
+    ready: int
+    gpus: int
+    free_gpus: int
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job in one line."""
+
+    name: str
+    phase: str
+    ranks: int
+    running: int
+    restarts: int
+    progress: Step | None
+    waits_for: tuple[Wait, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A cluster, as it was read."""
+
+    cluster: str
+    kubernetes: str
+    """The API server's version."""
+    pools: tuple[PoolState, ...]
+    jobs: tuple[JobState, ...]
+    not_ready: tuple[str, ...]
+    """What of the platform does not work."""
+    now: datetime
+    nodes: tuple[NodeUse, ...] | None = None
+    """None where nobody asked for them."""
+
+
+def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
+    """Look at the cluster, with `nodes` into the containers of its jobs."""
+    namespace = plan.platform.namespace
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        version = pool.submit(client.request, "GET", "/version")
+        listed = pool.submit(client.list, "v1", "Node")
+        pods = pool.submit(client.list, "v1", "Pod")
+        events = pool.submit(client.list, "v1", "Event", namespace)
+        parts = [pool.submit(_not_ready, client, plan, *each) for each in _PLATFORM]
+        found = jobs.everything(client, namespace)
+        owners = jobs.by_job(
+            pod for pod in pods.result() if pod["metadata"]["namespace"] == namespace
+        )
+
+        def state(job: RunningJob) -> JobState:
+            own = owners.get((job.kind, job.name), [])
+            return _job(client, job, own, events.result())
+
+        states = tuple(pool.map(state, found))
+        unready = tuple(line for part in parts for line in part.result())
+    rooms = room.rooms(listed.result(), pods.result())
+    used = None
+    if nodes:
+        ranks = [(job, jobs.ranks(job, owners.get((job.kind, job.name), []))) for job in found]
+        gpu_nodes = {
+            each["metadata"]["name"]: each
+            for each in listed.result()
+            if POOL_LABEL in (each["metadata"].get("labels") or {})
+        }
+        used = node_view.read(client, namespace, gpu_nodes, ranks, all_nodes=True)
+    return Overview(
+        cluster=plan.name,
+        kubernetes=str(version.result()["gitVersion"]),
+        pools=tuple(_pool(name, rooms) for name in (*(each.name for each in plan.pools), "")),
+        jobs=states,
+        not_ready=unready,
+        now=client.now(),
+        nodes=used,
+    )
+
+
+def _job(
+    client: Client, job: RunningJob, pods: Sequence[Object], events: Sequence[Object]
+) -> JobState:
+    ranks = jobs.ranks(job, pods, events)
+    phase = job.phase(ranks)
+    return JobState(
+        name=job.name,
+        phase=phase,
+        ranks=len(ranks),
+        running=sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks),
+        restarts=sum(rank.pod.restarts for rank in ranks if rank.pod),
+        progress=newest_step(client, job.namespace, ranks) if phase == "Running" else None,
+        waits_for=tuple(waits(job, ranks, events, Around(now=client.now()))),
+    )
+
+
+def _pool(name: str, rooms: Sequence[room.NodeRoom]) -> PoolState:
+    own = [each for each in rooms if each.labels.get(POOL_LABEL, "") == name]
+    return PoolState(
+        pool=name,
+        nodes=len(own),
+        ready=sum(each.ready and not each.cordoned for each in own),
+        gpus=int(sum(each.allocatable.get(_GPU, 0) for each in own)),
+        free_gpus=int(sum(each.free.get(_GPU, 0) for each in own if each.ready)),
+    )
+
+
+def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> list[str]:
+    found = client.list(version, kind, labels=f"{CLUSTER_LABEL}={plan.name}")
+    lines = []
+    for each in found:
+        place = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        why = readiness.unready(client, {**each, "apiVersion": version, "kind": kind})
+        if why:
+            lines.append(f"{kind} {place}: {why}")
+    return lines

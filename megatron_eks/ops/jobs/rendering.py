@@ -1,0 +1,144 @@
+"""A job file with its overrides, checked and rendered in a folder of its own."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
+from megatron_eks.config.job import AnyJob
+from megatron_eks.config.load import COMMAND_LINE, Document, Json, read_mapping
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.jobs import overrides
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.planning.megatron import Megatron
+from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
+from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
+from megatron_eks.synthesis import SynthesisError, synthesise_manifests
+
+HASH_ANNOTATION = "megatron-eks/spec-hash"
+"""Of everything that was rendered for a job, on the object that runs it."""
+JOB_ANNOTATION = "megatron-eks/job"
+"""What the job file said, with what the command line set, on the same object."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A job that somebody wants, before it is rendered."""
+
+    cluster_file: Path
+    job: str
+    """A file, or the name of a job in jobs/."""
+    changes: overrides.Overrides
+    today: date
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What a job consists of in the cluster."""
+
+    workload: Object
+    """The PyTorchJob or Job."""
+    beside: tuple[Object, ...]
+    """What its pods mount, and the Service that they find each other by."""
+    warnings: tuple[Finding, ...]
+    access: DataAccess
+    """What its pods need in S3."""
+    job: AnyJob
+
+    @property
+    def hash(self) -> str:
+        """What changes with any part of it."""
+        return str(self.workload["metadata"]["annotations"][HASH_ANNOTATION])
+
+
+def render(wish: Wish, images: Mapping[str, str], megatron: Megatron) -> Rendered:
+    """Check and render a job; raise ConfigError with what `meks validate` would print.
+
+    `images` are entries of outputs.json that are known better by now.
+    """
+    paths, file = _files(wish)
+
+    def edit(path: Path, document: Document) -> Document:
+        return overrides.applied(document, wish.changes) if path == file else document
+
+    files = check_files(wish.cluster_file, paths, wish.today, edit, megatron.findings)
+    if has_errors(files.findings):
+        raise ConfigError(files.findings)
+    document, job = files.jobs[paths.index(file)]
+    own = [each for each in files.findings if each.file in {document.file, COMMAND_LINE}]
+    warnings = tuple(each for each in own if each.level is Level.WARNING)
+    objects = _objects(wish.cluster_file, files, job.name, images)
+    return _rendered(objects, job, document.value, warnings)
+
+
+def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
+    outputs = cluster_file.with_name(OUTPUTS)
+    with tempfile.TemporaryDirectory(prefix="meks-") as name:
+        folder = Path(name)
+        (folder / "jobs").mkdir()
+        shutil.copy(cluster_file, folder / "cluster.yaml")
+        if outputs.exists():
+            (folder / OUTPUTS).write_text(_with_images(outputs.read_text(), images))
+        for number, (document, _) in enumerate(files.jobs):
+            # Every JSON text is YAML, and keeps the types of its values.
+            (folder / "jobs" / f"{number:05}.yaml").write_text(json.dumps(document.value))
+        try:
+            synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
+        except SynthesisError as error:
+            remedy = f"see the findings above, and run: {SYNTH}"
+            raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
+        return read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
+
+
+def _with_images(text: str, images: Mapping[str, str]) -> str:
+    stacks: dict[str, dict[str, Json]] = json.loads(text)
+    changed = {
+        stack: {key: images.get(str(value), value) for key, value in outputs.items()}
+        for stack, outputs in stacks.items()
+    }
+    return json.dumps(changed)
+
+
+def _rendered(
+    found: Sequence[Object], job: AnyJob, written: Json, warnings: tuple[Finding, ...]
+) -> Rendered:
+    text = json.dumps(found, sort_keys=True)
+    (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
+    annotations = workload["metadata"].setdefault("annotations", {})
+    annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
+    annotations[JOB_ANNOTATION] = json.dumps(written, sort_keys=True)
+    beside = tuple(each for each in found if each is not workload)
+    return Rendered(workload, beside, warnings, plan_data_access([job]), job)
+
+
+def _files(wish: Wish) -> tuple[list[Path], Path]:
+    """Return the job files of the project, and the wanted one, which may stand elsewhere."""
+    paths = job_files(wish.cluster_file)
+    if wish.job.endswith((".yaml", ".yml")):
+        file = Path(wish.job)
+        # The same file may be named in two ways.
+        known = next((each for each in paths if each.resolve() == file.resolve()), None)
+        return (paths, known) if known else ([*paths, file], file)
+    names = {_name(path): path for path in reversed(paths)}
+    if wish.job not in names:
+        found = f"no job file has the name {wish.job!r}"
+        there = filter(None, names)
+        raise no_such(Code.JOB_NOT_FOUND, found, wish.job, there, more="; or name a file")
+    return paths, names[wish.job]
+
+
+def _name(path: Path) -> str:
+    try:
+        value = read_mapping(path.read_text(encoding="utf-8"), str(path)).value
+    except (OSError, UnicodeDecodeError):
+        # Checking it says what is wrong with it.
+        return ""
+    return str(value.get("name", "")) if isinstance(value, dict) else ""

@@ -1,0 +1,192 @@
+"""`meks shell`: a shell, or one command, in the container of a rank, or of all ranks."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import TextIO
+
+from megatron_eks.config.codes import Code
+from megatron_eks.kubernetes import execution
+from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.execution import Channel, Execution
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.jobs import logs
+from megatron_eks.ops.jobs.terminal import Terminal
+from megatron_eks.ops.kube import access, jobs
+from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.programs.printable import log_line, printable
+
+_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+_AT_ONCE = 32
+# As shells have it, also that in the container that passes input on.
+_NO_PROGRAM = 127
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where, and what; without a command a shell."""
+
+    rank: int | None = None
+    all_ranks: bool = False
+    command: Sequence[str] = ()
+
+
+def run(client: Client, plan: ClusterPlan, name: str, options: Options, console: Console) -> int:
+    """Run the command and return its exit code; of all ranks 1 if it failed in one."""
+    job = jobs.get(client, plan.platform.namespace, name)
+    ranks = jobs.ranks(job, jobs.pods_of(client, job))
+    try:
+        if options.all_ranks:
+            return _everywhere(client, job, ranks, options.command, console)
+        (rank,) = logs.chosen(ranks, name, options.rank or 0)
+        return _in_one(client, job, rank, options.command, console)
+    except KeyboardInterrupt:
+        rank_option = "--all-ranks" if options.all_ranks else f"--rank {options.rank or 0}"
+        console.say(f"\nthe command may go on: meks shell {name} {rank_option} -- ps ax")
+        return INTERRUPTED
+
+
+def _in_one(
+    client: Client, job: RunningJob, rank: Rank, command: Sequence[str], console: Console
+) -> int:
+    terminal = Terminal(console.stdin, console.stdout)
+    begun = _start(client, job, rank, command or _SHELL, terminal)
+    with contextlib.closing(begun), terminal.serve(begun):
+        for channel, data in _output(begun, rank, command or _SHELL):
+            _write(console.stderr if channel is Channel.STDERR else console.stdout, data, terminal)
+    return begun.exit_code or DONE
+
+
+def _everywhere(
+    client: Client, job: RunningJob, ranks: Sequence[Rank], command: Sequence[str], console: Console
+) -> int:
+    width, lock = len(str(len(ranks) - 1)), threading.Lock()
+
+    def one(rank: Rank) -> str:
+        """Run it in one rank; return what went wrong."""
+        try:
+            begun = _start(client, job, rank, command, None)
+            with contextlib.closing(begun):
+                for channel, line in _lines(_output(begun, rank, command)):
+                    stream = console.stderr if channel is Channel.STDERR else console.stdout
+                    with lock:
+                        stream.write(f"[{rank.number:{width}}] {log_line(line)}\n")
+                        stream.flush()
+        except Failure as error:
+            return str(error)
+        except access.ERRORS as error:
+            return str(access.explained(error))
+        return f"exit code {begun.exit_code}" if begun.exit_code else ""
+
+    wrong = _at_once(one, ranks)
+    for rank, text in zip(ranks, wrong, strict=True):
+        if text:
+            console.say(f"rank {rank.number}: {text}")
+    failed = sum(map(bool, wrong))
+    if failed:
+        console.say(f"failed in {failed} of {len(ranks)} ranks")
+    return FAILED if failed else DONE
+
+
+def _at_once(act: Callable[[Rank], str], ranks: Sequence[Rank]) -> list[str]:
+    """Return what a function returns for each rank, several at a time.
+
+    Its threads end with the process: whoever interrupts it does not wait for the containers.
+    """
+    waiting: queue.SimpleQueue[Rank] = queue.SimpleQueue()
+    for rank in ranks:
+        waiting.put(rank)
+    found = {}
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                rank = waiting.get_nowait()
+                found[rank.number] = act(rank)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in ranks[:_AT_ONCE]]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return [found[each.number] for each in ranks]
+
+
+def _pod(job: RunningJob, rank: Rank) -> str:
+    """Return the pod of a rank whose container runs."""
+    if rank.pod is None or rank.manifest is None:
+        raise _not_running(job, rank, "it has no pod")
+    statuses = rank.manifest.get("status", {}).get("containerStatuses") or ()
+    if not any(each["name"] == CONTAINER and "running" in each["state"] for each in statuses):
+        raise _not_running(job, rank, rank.pod.reason or f"its pod is {rank.pod.phase}")
+    return rank.pod.name
+
+
+def _start(
+    client: Client, job: RunningJob, rank: Rank, command: Sequence[str], terminal: Terminal | None
+) -> Execution:
+    pod = _pod(job, rank)
+    begin = partial(execution.start, client, job.namespace, pod, CONTAINER, command)
+    try:
+        if terminal is None:
+            return begin()
+        return begin(stdin=terminal.has_input, tty=terminal.is_one)
+    except ApiError as error:
+        # It has ended since it was looked at.
+        gone = {HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR}
+        if error.status in gone:
+            raise _not_running(job, rank, str(error)) from error
+        raise
+
+
+def _output(
+    begun: Execution, rank: Rank, command: Sequence[str]
+) -> Iterator[tuple[Channel, bytes]]:
+    try:
+        yield from begun.output()
+    except ApiError as error:
+        found = f"`{command[0]}` did not start in rank {rank.number}: {error}"
+        remedy = "name a program that the image has; look with: meks shell JOB"
+        raise Failure(Code.COMMAND_NOT_STARTED, found, remedy, exit_code=_NO_PROGRAM) from error
+
+
+def _lines(output: Iterator[tuple[Channel, bytes]]) -> Iterator[tuple[Channel, bytes]]:
+    """Yield whole lines of each stream, and at the end what has no line end."""
+    left = {Channel.STDOUT: b"", Channel.STDERR: b""}
+    for channel, data in output:
+        *whole, left[channel] = (left[channel] + data).split(b"\n")
+        for line in whole:
+            yield channel, line
+    for channel, line in left.items():
+        if line:
+            yield channel, line
+
+
+def _not_running(job: RunningJob, rank: Rank, why: str) -> Failure:
+    found = f"rank {rank.number} of {job.name} does not run: {why}"
+    remedy = f"see why: meks status {job.name}; what it printed: meks logs {job.name}"
+    return Failure(
+        Code.RANK_NOT_RUNNING, found, f"{remedy} --rank {rank.number}", exit_code=NOT_FOUND
+    )
+
+
+def _write(stream: TextIO, data: bytes, terminal: Terminal) -> None:
+    """Write bytes as they are: they may be a file, or what moves the cursor of somebody's editor.
+
+    A terminal on which nobody types is shown text.
+    """
+    stream.flush()
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None or (stream.isatty() and not terminal.is_one):
+        stream.write(printable(data.decode(errors="backslashreplace")))
+        stream.flush()
+    else:
+        buffer.write(data)
+        buffer.flush()

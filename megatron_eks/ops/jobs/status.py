@@ -1,0 +1,122 @@
+"""`meks status JOB`: how a job does, rank by rank, beside its plan, and what it waits for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from megatron_eks.config.errors import Finding
+from megatron_eks.kubernetes.client import Client
+from megatron_eks.ops.jobs import account, ended, node_view, pace
+from megatron_eks.ops.jobs.account import Checkpoint, Goodput, Restarts
+from megatron_eks.ops.jobs.alarms import alarms
+from megatron_eks.ops.jobs.look import Look, look
+from megatron_eks.ops.jobs.node_view import NodeUse
+from megatron_eks.ops.jobs.pace import Pace, Planned
+from megatron_eks.ops.jobs.run_log import Copies
+from megatron_eks.ops.jobs.waiting import Around, Wait, waits
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube.jobs import Rank, RunningJob
+from megatron_eks.project import Project
+
+
+@dataclass(frozen=True)
+class State:
+    """All that is known of a job."""
+
+    look: Look
+    pace: Pace
+    planned: Planned | None
+    no_plan: str
+    """Why there is no plan to compare it with."""
+    checkpoint: Checkpoint
+    copies: Copies | None
+    """In S3; None where the run has told of none."""
+    restarts: Restarts
+    goodput: Goodput | None
+    waits: tuple[Wait, ...]
+    findings: tuple[Finding, ...]
+    nodes: tuple[NodeUse, ...] | None = None
+    """None where nobody asked for them."""
+
+
+def read(
+    client: Client,
+    project: Project,
+    name: str,
+    *,
+    nodes: bool = False,
+    record: Callable[[], Sequence[str]] = tuple,
+) -> State:
+    """Look at a job, with `nodes` into its containers. Raises Failure if there is none.
+
+    `record` returns what its ranks have printed, where their pods are gone.
+    """
+    found = _look(client, project, name, record)
+    plan, no_plan = pace.plan_of(project.jobs, found.job)
+    speed, predicted = pace.pace(found, plan), pace.planned(plan)
+    if not pace.same_batch(speed, predicted):
+        plan, predicted = None, None
+        no_plan = f"a step of {name} has another number of tokens than its file says now"
+        speed = pace.pace(found, None)
+    newest = account.checkpoint(found)
+    around = Around(found.nodes, found.workload, found.now)
+    return State(
+        look=found,
+        pace=speed,
+        planned=predicted,
+        no_plan=no_plan,
+        checkpoint=newest,
+        copies=account.copies(found),
+        restarts=account.restarts(found),
+        goodput=account.goodput(found, speed),
+        waits=tuple(waits(found.job, found.ranks, found.events, around)),
+        findings=tuple(
+            alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
+        ),
+        nodes=_nodes(client, found) if nodes else None,
+    )
+
+
+def _nodes(client: Client, found: Look) -> tuple[NodeUse, ...]:
+    job, ranks = found.job, found.ranks
+    return node_view.read(client, job.namespace, found.nodes, [(job, ranks)], all_nodes=False)
+
+
+def _look(client: Client, project: Project, name: str, record: Callable[[], Sequence[str]]) -> Look:
+    namespace = project.cluster.platform.namespace
+    try:
+        found = look(client, namespace, name)
+    except jobs.NoJob:
+        known = next((each for each in project.jobs if each.name == name), None)
+        lines = record() if known else ()
+        if known is None or not lines:
+            raise
+        return ended.gone(known, namespace, lines, client.now())
+    if found.job.ended and any(rank.pod is None for rank in found.ranks):
+        found = ended.looked(found, record())
+    return found
+
+
+def ranks_of(client: Client, job: RunningJob) -> list[Rank]:
+    """Return a job's ranks as they are now."""
+    events = client.list("v1", "Event", job.namespace)
+    return jobs.ranks(job, jobs.pods_of(client, job), events)
+
+
+def changes(client: Client, job: RunningJob) -> tuple[RunningJob | None, list[str]]:
+    """Return a job as it is now, None where it is gone, and what there is to say about it."""
+    now = jobs.find(client, job.namespace, job.name)
+    if now is None:
+        return None, []
+    events = client.list("v1", "Event", job.namespace)
+    ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
+    return now, [summary(now, ranks), *([] if now.ended else map(str, waits(now, ranks, events)))]
+
+
+def summary(job: RunningJob, ranks: Sequence[Rank]) -> str:
+    """Return one line: phase, and how many ranks run."""
+    running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
+    phase = job.phase(ranks)
+    if phase in jobs.ENDED:
+        message = job.message()
+        return f"{job.name}: {phase}{' - ' if message else ''}{message}"
+    return f"{job.name}: {phase}, {running} of {len(ranks)} ranks run"

@@ -1,0 +1,289 @@
+"""`meks submit`: starts a job once, whatever happens to the command, and says what it waits for."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Path, dotted
+from megatron_eks.config.job import TrainingJob
+from megatron_eks.config.load import Json
+from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
+from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops.cluster.apply import refuse_unfit
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, INTERRUPTED
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.jobs import account, fit, logs, resume
+from megatron_eks.ops.jobs.look import look
+from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
+from megatron_eks.ops.jobs.status import changes, ranks_of, summary
+from megatron_eks.ops.kube import jobs, objects
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.ops.planning.megatron import Megatron
+from megatron_eks.plan.cluster.data_access import DataAccess
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.project import Project
+
+_POLL_SECONDS = 2
+
+Resolve = Callable[[str], str | None]
+"""From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
+
+Built = Callable[[], Mapping[str, str]]
+"""The images of outputs.json that are known by tag, each with the digest that a build recorded."""
+
+OutOfReach = Callable[[str, DataAccess], Sequence[str]]
+"""From the ARN of the jobs' role and what a job needs in S3 to the URIs that the role lacks."""
+
+CheckpointIn = Callable[[TrainingJob], bool]
+"""From a job to whether its directory holds a checkpoint."""
+
+Release = Callable[[str], Callable[[], int]]
+"""From a pool to what gives its nodes back; raises before the job exists what would fail then."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for besides the job."""
+
+    follow: bool = False
+    wait: bool = False
+    previews: bool = False
+    wait_seconds: float = 14 * 24 * 3600
+    command: tuple[str, ...] = ("meks", "submit")
+    """What was typed, to be shown where it is to be typed again."""
+    resolve: Resolve = field(default=lambda _: None)
+    built: Built = field(default=dict)
+    out_of_reach: OutOfReach = field(default=lambda *_: ())
+    release: Release | None = None
+    checkpoint_in: CheckpointIn = field(default=lambda *_: True)
+
+
+def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
+    """Create a job that is not there yet; follow it or wait for it if asked to."""
+    client = access.client
+    digests = _digests(project, options.built)
+    with closing(Megatron()) as megatron:
+        rendered = render(_pinned(wish, options.resolve), digests, megatron)
+    if megatron.not_asked:
+        console.say(f"not asked of Megatron: {megatron.not_asked}")
+    console.report(rendered.warnings)
+    created = [*rendered.beside, rendered.workload]
+    refuse_unfit(created, access, project, previews=options.previews)
+    for each in created:
+        objects.find_own(client, each, project.cluster.name)
+    release = _release(rendered, options, console)
+    metadata = rendered.workload["metadata"]
+    found = jobs.find(client, metadata["namespace"], metadata["name"])
+    if found is None:
+        _refuse_out_of_reach(rendered, project, options)
+        resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
+        _look(client, project, rendered, console)
+        found = _create(client, rendered)
+        resume.remember(client, project.cluster, rendered.job)
+    if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
+        raise _differs(found, rendered, options)
+    if "deletionTimestamp" in found.manifest["metadata"]:
+        message = f"{found.name} is being deleted"
+        remedy = f"wait for that: meks cancel {found.name}, then the same command again"
+        raise Failure(Code.JOB_DIFFERS, message, remedy)
+    console.say(summary(found, ranks_of(client, found)))
+    if not (options.follow or options.wait or release):
+        return _come_back(found, options, console)
+    return _stay(client, found, options, console, release)
+
+
+def _release(rendered: Rendered, options: Options, console: Console) -> Callable[[], int] | None:
+    """Prepare to give the nodes of a job's pool back, if that is asked for."""
+    if options.release is None:
+        return None
+    (_, pod), *_ = jobs.pod_specs(rendered.workload)
+    pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL)
+    if not pool:
+        console.say("note: this job runs on no pool, so there are no nodes to give back")
+        return None
+    return options.release(pool)
+
+
+def _pinned(wish: Wish, resolve: Resolve) -> Wish:
+    """Name an image of the command line by its digest, which never changes."""
+    image = wish.changes.get(("image",))
+    if not isinstance(image, str) or "/" not in image or is_digest(image):
+        return wish
+    pinned = resolve(image)
+    # Without one the file's own check refuses it, and says what is allowed.
+    return (
+        wish
+        if pinned is None
+        else Wish(wish.cluster_file, wish.job, {**wish.changes, ("image",): pinned}, wish.today)
+    )
+
+
+def _digests(project: Project, built: Built) -> Mapping[str, str]:
+    """Return the digests of built images of which outputs.json has the tag only."""
+    images = project.outputs.images.values()
+    asked = any(each.preview and not each.uri.startswith(PLACEHOLDER_HOST) for each in images)
+    return built() if asked else {}
+
+
+def _refuse_out_of_reach(rendered: Rendered, project: Project, options: Options) -> None:
+    """Refuse a job whose pods would be denied in S3 after their GPUs were paid for."""
+    role = project.outputs.job_role
+    missing = options.out_of_reach(role, rendered.access) if role else ()
+    if missing:
+        found = f"the deployed role of the jobs does not reach {', '.join(missing)}"
+        remedy = "put the job file in jobs/, then run: meks deploy Storage"
+        raise Failure(Code.JOB_ROLE, found, remedy)
+
+
+def _look(client: Client, project: Project, rendered: Rendered, console: Console) -> None:
+    """Say what the job will wait for; refuse it where waiting does not help."""
+    found = fit.obstacles(client, project.cluster, rendered.workload)
+    final = [each for each in found if each.is_final]
+    if final:
+        message = "; ".join(each.found for each in final)
+        raise Failure(
+            Code.PLATFORM_MISSING, message, "; ".join(dict.fromkeys(each.remedy for each in final))
+        )
+    for each in found:
+        console.say(f"it will wait: {each}")
+
+
+def _create(client: Client, rendered: Rendered) -> RunningJob:
+    for each in rendered.beside:
+        client.apply(each)
+    try:
+        return RunningJob(client.create(rendered.workload))
+    except ApiError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        # Somebody else was quicker: whether it is the same job, the caller compares.
+        metadata = rendered.workload["metadata"]
+        return jobs.get(client, metadata["namespace"], metadata["name"])
+
+
+def _differs(found: RunningJob, rendered: Rendered, options: Options) -> Failure:
+    """Say in the keys of the job file what is not as it was submitted."""
+    annotations = (
+        each["metadata"].get("annotations") or {} for each in (found.manifest, rendered.workload)
+    )
+    written = [json.loads(each.get(JOB_ANNOTATION, "{}")) for each in annotations]
+    before, after = ({dotted(key): value for key, value in _flat(each)} for each in written)
+    changed = [
+        # Values of a job's own variables stay out of a message that ends in logs.
+        key
+        if key.startswith("runtime.env.")
+        else f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
+        for key in dict.fromkeys([*before, *after])
+        if before and before.get(key) != after.get(key)
+    ]
+    if not changed:
+        changed = ["not by its own file: by the cluster's, an image, or this version"]
+    again = shlex.join(options.command)
+    message = f"{found.name} is there already, with another specification: {'; '.join(changed)}"
+    remedy = f"leave it, or replace it: meks cancel {found.name} && {again}"
+    return Failure(Code.JOB_DIFFERS, message, remedy)
+
+
+def _flat(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Yield every key that has a value of its own."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _flat(inner, (*path, key))
+
+
+def _shown(values: Mapping[str, Json], key: str) -> str:
+    return json.dumps(values[key]) if key in values else "not set"
+
+
+def _come_back(job: RunningJob, options: Options, console: Console) -> int:
+    if not job.ended:
+        console.say(f"see it: meks status {job.name}; meks logs {job.name} --follow")
+    else:
+        console.say(f"to run it again: meks cancel {job.name} && {shlex.join(options.command)}")
+    return DONE
+
+
+def _stay(
+    client: Client,
+    job: RunningJob,
+    options: Options,
+    console: Console,
+    release: Callable[[], int] | None,
+) -> int:
+    try:
+        code = _until_ended(client, job, options, console)
+    except KeyboardInterrupt:
+        kept = ", and its nodes are not given back" if release else ""
+        console.say(
+            f"\nthe job goes on{kept}; to look again: meks logs {job.name} --follow; "
+            f"to end it: meks cancel {job.name}"
+        )
+        return INTERRUPTED
+    except Failure as failure:
+        # Somebody cancelled it: its nodes are as idle as after its end.
+        if release is None or failure.finding is not Code.JOB_NOT_FOUND:
+            raise
+        console.say(str(failure))
+        code = FAILED
+    return (release() or code) if release else code
+
+
+def _until_ended(client: Client, job: RunningJob, options: Options, console: Console) -> int:
+    if options.follow and not job.ended:
+        _wait(client, job, options.wait_seconds, console, until_running=True)
+        ranks = [rank.number for rank in ranks_of(client, job)]
+        logs.follow(client, job, ranks, logs.Options(), console)
+    return _wait(client, job, options.wait_seconds, console, until_running=False)
+
+
+def _wait(
+    client: Client, job: RunningJob, seconds: float, console: Console, *, until_running: bool
+) -> int:
+    """Say each change of a job until it runs, or has ended; return the exit code of its end."""
+    said: list[str] = []
+    ended = ""
+
+    def done() -> bool:
+        nonlocal ended
+        try:
+            now, lines = _look_again(client, job)
+        except UnreachableError as error:
+            # The job goes on without us, and a wait of days outlives a lost network.
+            now, lines = job, [f"no answer from {error}; trying again"]
+        for line in lines:
+            if line not in said:
+                console.say(line)
+        said[:] = lines
+        ended = now.ended
+        return bool(ended) or (until_running and lines[0].startswith(f"{job.name}: Running"))
+
+    if not console.wait(seconds, _POLL_SECONDS, done):
+        message = f"{job.name} has not come to an end in that time"
+        raise Failure(Code.NOT_READY, message, f"it goes on; see: meks status {job.name}")
+    if ended == "Failed":
+        console.say(f"see why: meks logs {job.name} --explain")
+        return FAILED
+    copied = account.copies(look(client, job.namespace, job.name)) if ended else None
+    if copied is not None and copied.state != "whole":
+        console.say(f"{job.name}: copies {copied.state}: {copied.text}")
+        console.say(f"once that is repaired: meks ckpt push {job.name}")
+        return CHECK_FAILED
+    return DONE
+
+
+def _look_again(client: Client, job: RunningJob) -> tuple[RunningJob, list[str]]:
+    """Return a job as it is now, and what there is to say about it."""
+    now, lines = changes(client, job)
+    if now is None or now.uid != job.uid:
+        message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
+        raise Failure(Code.JOB_NOT_FOUND, message, remedy)
+    return now, lines

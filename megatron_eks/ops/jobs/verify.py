@@ -1,0 +1,185 @@
+"""`meks verify`: the checks of each pool run on its nodes, one after another, and judged."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops.checks import Result, in_kubernetes, report
+from megatron_eks.ops.cluster.apply import refuse_unfit
+from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.endings import INTERRUPTED, NOT_FOUND
+from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.jobs import fit, verdicts
+from megatron_eks.ops.jobs.pool_checks import CHECKS
+from megatron_eks.ops.jobs.status import changes, ranks_of
+from megatron_eks.ops.kube import jobs, objects
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.project import Project, synth_command
+
+_POLL_SECONDS = 2
+_TAIL_LINES = 400
+_MOST_BYTES = 1024 * 1024
+_LOG_SECONDS = 30
+_GONE_SECONDS = 120
+_MARKS = ("--pass-busbw-gb-s", "--pass-mb-s")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    folder: Path
+    """As `make synth` wrote it, beside the cluster file."""
+    pools: Sequence[str] = ()
+    """None: all pools that have nodes."""
+    checks: Sequence[str] = CHECKS
+    previews: bool = False
+    wait_seconds: float = 1800
+
+
+@dataclass(frozen=True)
+class _Check:
+    """A check of one pool, as it was rendered."""
+
+    name: str
+    workload: Object
+    beside: tuple[Object, ...]
+
+
+def run(access: Access, project: Project, options: Options, output: str, console: Console) -> int:
+    """Run checks one after another, as they share the GPUs; return 4 if one is below its mark."""
+    found = list(_checks(access, project, options))
+    results: list[Result] = []
+    for check in found:
+        try:
+            ended = _ended(access, project, check, options.wait_seconds, console)
+        except KeyboardInterrupt:
+            console.say(
+                f"\n{check.name} goes on, and ends within the hour; to end it: meks cancel "
+                f"{check.name}; to go on: meks verify"
+            )
+            return INTERRUPTED
+        if isinstance(ended, Finding):
+            results.append(Result(check.name, (ended,)))
+        else:
+            results.append(verdicts.verdict(ended, _mark(check.workload)))
+        console.say(f"{check.name}: {results[-1].verdict}")
+    return report(project.cluster, results, output, console)
+
+
+def _checks(access: Access, project: Project, options: Options) -> Iterator[_Check]:
+    """Yield the wanted checks as `make synth` wrote them; raise Failure where there is none."""
+    pools = options.pools or [pool.name for pool in project.cluster.pools]
+    known = {pool.name for pool in project.cluster.pools}
+    for pool in pools:
+        if pool not in known:
+            text = f"the cluster file has no pool {pool!r}"
+            raise no_such(Code.UNKNOWN_POOL, text, pool, known)
+    any_found = False
+    for pool in pools:
+        for check in options.checks:
+            name = f"{check}-{pool}"
+            file = options.folder / f"{name}.k8s.yaml"
+            # EFA is not checked where the type has none.
+            if not file.exists() and check == "efa-check":
+                continue
+            rendered = objects.read([file])
+            refuse_unfit(rendered, access, project, previews=options.previews)
+            (workload,) = (each for each in rendered if each["kind"] in jobs.KINDS)
+            beside = tuple(each for each in rendered if each is not workload)
+            for each in rendered:
+                objects.find_own(access.client, each, project.cluster.name)
+            any_found = True
+            yield _Check(name, workload, beside)
+    if not any_found:
+        text, remedy = "no check was rendered", f"run: {synth_command(project.file)}"
+        raise Failure(Code.NOT_SYNTHESISED, text, remedy, exit_code=NOT_FOUND)
+
+
+def _ended(
+    access: Access, project: Project, check: _Check, seconds: float, console: Console
+) -> verdicts.Ended | Finding:
+    """Run a check to its end, or say in a finding what it would wait for in vain."""
+    client = access.client
+    for each in fit.obstacles(client, project.cluster, check.workload):
+        if not access.is_local and (each.is_final or "meks scale" in each.remedy):
+            # Waiting does not bring it.
+            path = (f"Job/{check.name}",)
+            return in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)
+        console.say(f"{check.name} will wait: {each}")
+    job = _started(client, check, console)
+    said: list[str] = []
+    now = job
+
+    def done() -> bool:
+        nonlocal now
+        try:
+            found, lines = changes(client, job)
+        except UnreachableError as error:
+            found, lines = now, [f"no answer from {error}; trying again"]
+        if found is None:
+            return True
+        now = found
+        for line in lines:
+            if line not in said:
+                console.say(line)
+        said[:] = lines
+        return bool(now.ended)
+
+    if not console.wait(seconds, _POLL_SECONDS, done):
+        text = "; ".join([f"not at its end after {duration(seconds)}", *said[1:]])
+        return verdicts.Ended(check.name, "", text, log_of(client, now))
+    return verdicts.Ended(check.name, now.ended, now.message(), log_of(client, now))
+
+
+def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob:
+    """Start a check, or find one that runs; an older one that has ended makes room."""
+    metadata = check.workload["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    found = jobs.find(client, namespace, name)
+    if found is not None and not found.ended:
+        console.say(f"{name} runs already")
+        return found
+    if found is not None:
+        jobs.delete(client, found)
+        gone = console.wait(
+            _GONE_SECONDS, _POLL_SECONDS, lambda: not jobs.find(client, namespace, name)
+        )
+        if not gone:
+            remedy = f"wait for its pods to end: meks cancel {name}"
+            raise Failure(Code.PODS_REMAIN, f"the last {name} is still being deleted", remedy)
+    for each in check.beside:
+        client.apply(each)
+    return jobs.RunningJob(client.create(check.workload))
+
+
+def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:
+    """Return the end of what the first rank has printed, or the last where it is another one."""
+    found = ranks_of(client, job)
+    for rank in found[1:][-1:] if last else found[:1]:
+        if rank.pod is None or rank.manifest is None:
+            break
+        container = rank.manifest["spec"]["containers"][0]["name"]
+        query = {"container": container, "tailLines": str(_TAIL_LINES)}
+        query["limitBytes"] = str(_MOST_BYTES)
+        path = f"/api/v1/namespaces/{job.namespace}/pods/{rank.pod.name}/log"
+        try:
+            return b"".join(client.stream(path, query, _LOG_SECONDS)).decode(errors="replace")
+        except (ApiError, OSError):
+            break
+    return ""
+
+
+def _mark(workload: Object) -> float | None:
+    """Return the mark that a check's program was given."""
+    for _, spec in jobs.pod_specs(workload):
+        container = spec["containers"][0]
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        for option in _MARKS:
+            if option in words:
+                return float(words[words.index(option) + 1])
+    return None

@@ -1,0 +1,162 @@
+"""`meks status`, once or again and again: on a terminal in place, elsewhere a line a change."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from megatron_eks.config.load import Json
+from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.kubernetes.kubeconfig import KubeconfigError
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.endings import DONE, INTERRUPTED
+from megatron_eks.ops.jobs.screen import Screen
+from megatron_eks.ops.output import formatted
+
+# What passes by itself, or when somebody logs in again.
+_PASSING = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.GONE,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """What was seen, in each form that it can be shown in."""
+
+    lines: Callable[[], Iterable[str]]
+    screen: Callable[[int], Sequence[str]]
+    """As many lines as a window has, the important ones first."""
+    news: Callable[[], Iterable[tuple[str, str]]]
+    """What is told where there is no window, each with what it is known by."""
+    as_json: Callable[[], dict[str, Json]]
+    time: str
+    ended: bool
+    """Whether nothing more will change."""
+    code: int = DONE
+    """What the command ends with."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to show it."""
+
+    output: str = "table"
+    seconds: float | None = None
+    """Between two looks; None: once."""
+    again: str = "meks status --watch"
+    """The command that goes on after Ctrl-C."""
+
+
+def show(client: Client, see: Callable[[], View], options: Options, console: Console) -> int:
+    """Show what is seen; with `seconds` until it has ended, or somebody presses Ctrl-C.
+
+    Raises what `see` raises the first time; later, what passes is waited for.
+    """
+    if options.seconds is None:
+        view = see()
+        console.write(formatted(options.output, view.lines(), view.as_json))
+        return view.code
+    try:
+        return _watch(client, see, options, console)
+    except KeyboardInterrupt:
+        console.say(f"\nwhat runs goes on; to look again: {options.again}")
+        return INTERRUPTED
+
+
+def _watch(client: Client, see: Callable[[], View], options: Options, console: Console) -> int:
+    assert options.seconds is not None  # noqa: S101 -- the caller has looked
+    teller = _teller(options, console)
+    view = see()
+    trouble = ""
+    while True:
+        teller.tell(view, trouble)
+        if view.ended and not trouble:
+            return view.code
+        # A connection that sleeps between looks is one that a firewall forgets.
+        client.close()
+        console.clock.sleep(options.seconds)
+        try:
+            view, trouble = see(), ""
+        except (UnreachableError, ApiError, KubeconfigError) as error:
+            if not _passes(error):
+                raise
+            trouble = f"no answer from {client.server}: {_why(error)}; trying again"
+
+
+def _passes(error: Exception) -> bool:
+    if isinstance(error, ApiError):
+        return error.status in _PASSING or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return True
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED:
+        return "it does not accept the credentials, log in again"
+    if isinstance(error, KubeconfigError):
+        return f"{error} - {error.remedy}"
+    return str(error) or type(error).__name__
+
+
+class _Window:
+    """A terminal: all of it, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._screen = Screen(console.stdout, shutil.get_terminal_size)
+
+    def tell(self, view: View, trouble: str) -> None:
+        """Draw what was seen last."""
+        note = [trouble] if trouble else []
+        rows = self._screen.rows - len(note)
+        self._screen.draw([*view.screen(rows), *note])
+
+
+class _Lines:
+    """A file or a pipe: a line for each thing that is new."""
+
+    def __init__(self, output: str, console: Console) -> None:
+        self._output, self._console = output, console
+        self._told: frozenset[str] = frozenset()
+        self._trouble = ""
+
+    def tell(self, view: View, trouble: str) -> None:
+        """Write what has not been written at the last look."""
+        if trouble:
+            if not self._trouble:
+                self._console.say(trouble)
+            self._trouble = trouble
+            return
+        self._trouble = ""
+        news = dict(view.news())
+        fresh = [line for key, line in news.items() if key not in self._told]
+        gone = self._told - news.keys()
+        self._told = frozenset(news)
+        if self._output == "json":
+            if fresh or gone:
+                self._console.write(json.dumps(view.as_json()) + "\n")
+            return
+        self._console.write("".join(f"{view.time} {line}\n" for line in fresh))
+
+
+def _teller(options: Options, console: Console) -> "_Window | _Lines":
+    is_window = console.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if is_window and options.output == "table":
+        return _Window(console)
+    return _Lines(options.output, console)
+
+
+def fitted(head: Iterable[str], parts: Iterable[Iterable[str]], rows: int) -> Iterator[str]:
+    """Yield what fits: the head, then part by part, and at the end how much is left out."""
+    lines = [*head, *(line for part in parts for line in part)]
+    if len(lines) <= rows:
+        yield from lines
+        return
+    yield from lines[: max(0, rows - 1)]
+    yield f"... and {len(lines) - max(0, rows - 1)} more lines"

@@ -1,0 +1,138 @@
+"""How commands open the account and the API server of a cluster, and act there."""
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.endings import INTERRUPTED
+
+if TYPE_CHECKING:
+    from megatron_eks.kubernetes.client import Client
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.ops.kube.access import Access
+    from megatron_eks.ops.programs import Place
+    from megatron_eks.plan.cluster.cluster import ClusterPlan
+    from megatron_eks.project import Project
+
+
+class Reach(Protocol):
+    """The cluster file, and how to reach the API server of the cluster."""
+
+    @property
+    def cluster(self) -> Path:
+        """The cluster file."""
+
+    @property
+    def kubeconfig(self) -> Path | None:
+        """None: the one of the environment."""
+
+    @property
+    def context(self) -> str | None:
+        """None: its current one."""
+
+
+def today() -> date:
+    """Return the date, which decides what is still supported."""
+    return datetime.now(tz=UTC).date()
+
+
+class Opened(NamedTuple):
+    """A cluster that a command acts in."""
+
+    access: "Access"
+    project: "Project"
+    console: Console
+
+    @property
+    def client(self) -> "Client":
+        """What asks its API server."""
+        return self.access.client
+
+    @property
+    def plan(self) -> "ClusterPlan":
+        """What it was made by."""
+        return self.project.cluster
+
+
+def console_here(*, yes: bool = False) -> Console:
+    """Return the terminal, or what stands in its place."""
+    return Console(sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=yes)
+
+
+def on_aws(cluster: Path, act: "Callable[[Tools], int]", *, yes: bool = False) -> int:
+    """Open the cluster's account and act in it."""
+    from megatron_eks.ops.aws.tools import open_tools
+
+    return with_console(
+        lambda console: act(open_tools(cluster, today(), console, os.environ)), yes=yes
+    )
+
+
+def with_console(act: Callable[[Console], int], *, yes: bool = False) -> int:
+    """Act for who sits at the terminal; what boto3 raises becomes a plain failure."""
+    from megatron_eks.ops.aws.session import ERRORS, explained
+
+    try:
+        return act(console_here(yes=yes))
+    except ERRORS as error:
+        raise explained(error) from error
+
+
+def opened(plan: "ClusterPlan", reach: Reach) -> "Access":
+    """Open the way to the API server of a cluster. Raises Failure if there is none."""
+    from megatron_eks.ops.kube import access
+
+    try:
+        return access.open_access(plan, reach.kubeconfig, reach.context, os.environ, Path.home())
+    except access.ERRORS as error:
+        raise access.explained(error) from error
+
+
+def on_cluster(reach: Reach, act: Callable[[Opened], int], *, yes: bool = False) -> int:
+    """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
+    from megatron_eks.ops.kube import access
+    from megatron_eks.ops.kube.jobs import NoJob
+    from megatron_eks.project import load_project
+
+    project = load_project(reach.cluster, today())
+    found = opened(project.cluster, reach)
+    try:
+        return act(Opened(found, project, console_here(yes=yes)))
+    except NoJob as error:
+        raise error.beside([job.name for job in project.jobs]) from error
+    except access.ERRORS as error:
+        raise access.explained(error) from error
+    finally:
+        found.client.close()
+
+
+def at(
+    reach: Reach,
+    project: "Project | None",
+    claim: str | None,
+    act: "Callable[[Place, Console], int]",
+    again: str,
+    *,
+    yes: bool = False,
+) -> int:
+    """Act where the file system of a claim is mounted, or here; say what an interruption left."""
+    from megatron_eks.ops.data.shared_pod import SharedPod
+    from megatron_eks.ops.programs import Here, environment_for
+
+    def there(on: Opened) -> int:
+        assert claim  # noqa: S101 -- otherwise this is not called
+        place = SharedPod(on.access, on.project, reach.cluster, on.console, claim)
+        return act(place, on.console)
+
+    try:
+        if claim is not None:
+            return on_cluster(reach, there, yes=yes)
+        here = Here(environment_for(project.cluster.region if project else None))
+        return act(here, console_here(yes=yes))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\ninterrupted: {again}\n")
+        return INTERRUPTED

@@ -1,0 +1,1 @@
+"""What is known of files: the plan, its checks, predictions and searches."""

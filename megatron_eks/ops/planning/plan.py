@@ -1,0 +1,239 @@
+"""`meks plan`: what will exist, what it costs, and whether the jobs fit."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH, HOURS_PER_MONTH
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Finding, Level, dotted
+from megatron_eks.config.messages import messages, paragraph
+from megatron_eks.ops.endings import DONE, USAGE
+from megatron_eks.ops.failure import no_such
+from megatron_eks.ops.output import count, counted, formatted, table, usd, write_findings
+from megatron_eks.ops.planning import carried
+from megatron_eks.ops.planning.plan_jobs import job_details, job_rows, labelled, takes
+from megatron_eks.ops.planning.plan_json import job_as_json, plan_as_json
+from megatron_eks.plan.cluster.capacity import CapacityPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.lustre import CHANGES
+from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
+from megatron_eks.plan.cost import cluster_cost, job_cost
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.project import Project, job_files, load_project
+
+
+def run(
+    cluster_file: Path,
+    output: str,
+    today: date,
+    *,
+    job: str | None = None,
+    everything: bool = False,
+) -> int:
+    """Print the plan of a cluster and its jobs, or of one job; return the exit code.
+
+    Raises Failure if no job has that name.
+    """
+    try:
+        project = load_project(cluster_file, today)
+    except ConfigError as error:
+        return _refused(error.findings, cluster_file, output)
+    if job is None:
+        allowed = carried.allowed(project)
+        lines = _everything(project, allowed) if everything else _page(project, allowed)
+        sys.stdout.write(formatted(output, lines, lambda: plan_as_json(project, allowed)))
+    else:
+        wanted = _named(job, project)
+        lines = job_details(wanted, project.cluster)
+        sys.stdout.write(formatted(output, lines, lambda: job_as_json(wanted, project.cluster)))
+    sys.stdout.flush()
+    sys.stderr.write(messages((*project.warnings, *project.preview), sys.stderr))
+    return DONE
+
+
+def _refused(findings: Sequence[Finding], cluster_file: Path, output: str) -> int:
+    """Say how many jobs fit, where only other jobs are wrong, and then what is wrong."""
+    jobs = {each.absolute() for each in job_files(cluster_file)}
+    wrong = {Path(each.file).absolute() for each in findings if each.level is Level.ERROR}
+    fit = f"{len(jobs - wrong)} of {count(len(jobs), 'job')} fit"
+    sys.stderr.write(f"{fit if wrong <= jobs else 'no plan'}: {counted(findings)}\n")
+    write_findings(findings, output, sys.stdout)
+    return USAGE
+
+
+def _named(name: str, project: Project) -> JobPlan:
+    for job in project.jobs:
+        if job.name == name:
+            return job
+    known = [job.name for job in project.jobs]
+    found = f"no job named {name!r} beside {project.file}"
+    raise no_such(Code.JOB_NOT_FOUND, found, name, known)
+
+
+def _page(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
+    """Yield what somebody wants to know first: does it fit, how long, for how much."""
+    yield from _outcome(project, allowed)
+    yield ""
+    if project.jobs:
+        yield from job_rows(project.jobs, project.cluster)
+        yield ""
+    yield from _pools(project.cluster)
+    yield from _notes(project.cluster)
+    yield ""
+    yield "More: meks plan JOB, and of the cluster: meks plan --all"
+
+
+def _outcome(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
+    plan, jobs = project.cluster, project.jobs
+    yield f"Cluster {plan.name}: EKS {plan.kubernetes_version} in {plan.region}"
+    yield ""
+    findings = counted((*project.warnings, *project.preview, *allowed))
+    yield from labelled("Jobs", f"{len(jobs)} of {len(jobs)} fit; {findings}")
+    cost = cluster_cost(plan)
+    nodes = count(sum(pool.max_nodes for pool in plan.pools), "GPU node")
+    yield from labelled("Idle", f"{_price(cost.idle_usd_per_hour)} without GPU nodes")
+    yield from labelled("Full", f"{_price(cost.full_usd_per_hour)} with {nodes}")
+    for note in cost.notes:
+        yield from labelled("", note)
+    timed = [(each, job.name) for job in jobs if (each := job_cost(job, plan))]
+    if timed:
+        cost_of, name = max(timed, key=lambda each: each[0].hours)
+        price = usd(cost_of.usd, digits=0)
+        yield from labelled("Longest", f"{name}: {takes(cost_of)}, {price} USD")
+
+
+def _price(usd_per_hour: float | None) -> str:
+    if usd_per_hour is None:
+        return "unknown"
+    month = usd(usd_per_hour * HOURS_PER_MONTH, digits=0)
+    return f"{usd(usd_per_hour)} USD an hour, {month} a month,"
+
+
+def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
+    """Yield all that is known of the cluster."""
+    plan = project.cluster
+    yield from _outcome(project, allowed)
+    yield ""
+    yield from _network(plan)
+    yield ""
+    yield from _pools(plan)
+    yield ""
+    if "Cluster" in plan.stacks:
+        yield from _system(plan)
+    yield from _storage(plan)
+    for verb, uris in (("read", plan.data_access.reads), ("write", plan.data_access.writes)):
+        for uri in uris:
+            yield f"Jobs {verb} {uri}"
+    if plan.image_source is not None:
+        yield f"Images from {plan.image_source.url}, branch {plan.image_source.branch}"
+    for image in plan.images:
+        yield f"Image {image.repository}:{image.tag}"
+    yield from _notes(plan)
+    yield ""
+    yield from _cost(plan)
+    yield from _allowed(allowed)
+
+
+def _pools(plan: ClusterPlan) -> Iterator[str]:
+    pools = [
+        (
+            pool.name,
+            pool.instance.name,
+            pool.zone,
+            f"0-{pool.max_nodes}",
+            f"{pool.max_nodes * pool.instance.gpus} x {pool.instance.gpu.name}",
+            str(pool.instance.efa_interfaces),
+            str(pool.max_pods),
+        )
+        for pool in plan.pools
+    ]
+    yield from table(("POOL", "TYPE", "ZONE", "NODES", "GPUS", "EFA/NODE", "MAX PODS"), pools)
+    for pool in plan.pools:
+        if pool.capacity.kind != "on_demand":
+            yield f"{pool.name}: {_capacity(pool.capacity)}"
+
+
+def _notes(plan: ClusterPlan) -> Iterator[str]:
+    # In one line each: some are commands to copy.
+    yield from (f"To see to: {note}" for note in plan.notes)
+
+
+def _allowed(findings: Sequence[Finding]) -> Iterator[str]:
+    """One paragraph for each thing that somebody allows, with the reason given."""
+    if findings:
+        yield ""
+        yield "ALLOWED ON PURPOSE"
+    for each in findings:
+        place = f"{each.code} {each.file}:{each.line} {dotted(each.path)}"
+        for line in (place, each.found, each.remedy):
+            yield from paragraph(line, "" if line is place else "  ", "  ")
+
+
+def _network(plan: ClusterPlan) -> Iterator[str]:
+    existing = plan.network.existing
+    if existing is not None:
+        subnets = existing.private_subnets.items()
+        yield from table((f"ZONE OF {existing.vpc_id}", "PRIVATE SUBNET"), [*subnets])
+    if plan.eks_name != plan.name:
+        yield f"EKS cluster {plan.eks_name}, which exists"
+    if not plan.network.subnets:
+        return
+    rows = [
+        (
+            subnet.zone,
+            subnet.private_cidr,
+            subnet.public_cidr,
+            "yes" if subnet.zone in plan.network.nat_zones else "",
+        )
+        for subnet in plan.network.subnets
+    ]
+    yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
+
+
+def _system(plan: ClusterPlan) -> Iterator[str]:
+    yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+    chosen = [addon.name for addon in plan.addons if addon.version is None]
+    if chosen:
+        yield f"EKS chooses the version of {', '.join(chosen)}"
+
+
+def _storage(plan: ClusterPlan) -> Iterator[str]:
+    storage = plan.storage
+    end = ", exists already" if storage.existing else ", retained" if storage.retain else ""
+    for lustre in storage.file_systems:
+        kind = "" if lustre.persistent else " SCRATCH_2"
+        yield (
+            f"FSx for Lustre{kind}{' over EFA' if lustre.efa else ''}: {lustre.capacity_gib} GiB, "
+            f"{lustre.throughput_mb_s:,.0f} MB/s, in {lustre.zone}, at {lustre.mount_path}{end}"
+        )
+    for repository in storage.lustre.repositories:
+        yield f"  {storage.lustre.mount_path}{repository.path} shows {repository.s3_uri}"
+    if not storage.existing:
+        for effect, keys in CHANGES.items():
+            yield f"  {effect}: {', '.join(keys)}"
+    if storage.efs:
+        yield f"EFS in all zones, at {EFS_MOUNT_PATH}{', retained' if storage.retain else ''}"
+
+
+def _capacity(capacity: CapacityPlan) -> str:
+    kind = capacity.kind.replace("_", " ")
+    named = capacity.reservation_id or capacity.reservation_group
+    reservation = f" {named}" if named else ""
+    end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
+    return f"{kind}{reservation}{end}"
+
+
+def _cost(plan: ClusterPlan) -> Iterator[str]:
+    cost = cluster_cost(plan)
+    rows = [
+        (price.item, f"{price.count:g}", usd(price.usd_per_hour, digits=5), usd(price.total))
+        for price in (*cost.standing, *cost.gpu_nodes)
+    ]
+    rows.append(("Sum without GPU nodes", "", "", usd(cost.idle_usd_per_hour)))
+    rows.append(("Sum with all GPU nodes", "", "", usd(cost.full_usd_per_hour)))
+    yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
+    yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
+    if plan.storage.efs:
+        yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."

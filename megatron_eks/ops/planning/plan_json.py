@@ -1,0 +1,172 @@
+"""The plan as JSON: the same content as the tables, with units in the names."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
+from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
+from megatron_eks.plan.cluster.capacity import CapacityPlan
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.lustre import CHANGES
+from megatron_eks.plan.cost import cluster_cost, job_cost
+from megatron_eks.plan.jobs.job import JobPlan, Training
+from megatron_eks.predict.memory import OVERHEAD_BYTES, MemoryEstimate
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.project import Project
+
+
+def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
+    """Return the plan as plain JSON values."""
+    return {
+        "cluster": _cluster(project.cluster),
+        "cost": _cost(project.cluster),
+        "jobs": [job_as_json(job, project.cluster) for job in project.jobs],
+        "preview": bool(project.preview),
+        "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
+        "allowed": [dict(finding.as_json()) for finding in allowed],
+    }
+
+
+def _cluster(plan: ClusterPlan) -> Json:
+    return {
+        "name": plan.name,
+        "region": plan.region,
+        "kubernetes_version": plan.kubernetes_version,
+        "eks_cluster": plan.eks_name,
+        "stacks": [plan.stack(part) for part in plan.stacks],
+        "vpc_id": plan.network.existing.vpc_id if plan.network.existing else None,
+        "subnets": [asdict(subnet) for subnet in plan.network.subnets],
+        "system_nodes": {
+            "instance_type": plan.system_nodes.instance_type,
+            "count": plan.system_nodes.count,
+        },
+        "gpu_pools": [
+            {
+                "name": pool.name,
+                "instance_type": pool.instance.name,
+                "availability_zone": pool.zone,
+                "max_nodes": pool.max_nodes,
+                "max_gpus": pool.max_nodes * pool.instance.gpus,
+                "gpu": pool.instance.gpu.name,
+                "efa_interfaces_per_node": pool.instance.efa_interfaces,
+                "network_interfaces": [asdict(interface) for interface in pool.interfaces],
+                "max_pods": pool.max_pods,
+                "ami_release": pool.ami_release,
+                "placement_group": pool.placement_group,
+                "capacity": _capacity(pool.capacity),
+            }
+            for pool in plan.pools
+        ],
+        "storage": _storage(plan),
+        "data_access": {
+            "reads": list(plan.data_access.reads),
+            "writes": list(plan.data_access.writes),
+        },
+        "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
+        "mirrored_images": [plan.platform.egress.image(uri) for uri in THIRD_PARTY_IMAGES]
+        if plan.platform.egress.mirror
+        else [],
+        "addons": {addon.name: addon.version for addon in plan.addons},
+        "notes": list(plan.notes),
+    }
+
+
+def _storage(plan: ClusterPlan) -> Json:
+    storage = plan.storage
+    file_systems: list[Json] = [
+        {
+            "capacity_gib": lustre.capacity_gib,
+            "throughput_mb_s": lustre.throughput_mb_s,
+            "availability_zone": lustre.zone,
+            "mount_path": lustre.mount_path,
+            "deployment": lustre.deployment.lower(),
+            "efa": lustre.efa,
+            "claim": lustre.claim,
+        }
+        for lustre in storage.file_systems
+    ]
+    return {
+        "lustre": file_systems[0],
+        "file_systems": file_systems,
+        "existing": storage.existing,
+        "efs": storage.efs,
+        "retain": storage.retain,
+        "changes": {effect: dict(keys) for effect, keys in CHANGES.items()},
+    }
+
+
+def _capacity(capacity: CapacityPlan) -> Json:
+    return {
+        "type": capacity.kind,
+        "reservation_id": capacity.reservation_id or capacity.reservation_group,
+        "ends_at": capacity.ends_at.isoformat() if capacity.ends_at else None,
+    }
+
+
+def _cost(plan: ClusterPlan) -> Json:
+    cost = cluster_cost(plan)
+    return {
+        "currency": "USD",
+        "prices_as_of": AS_OF.isoformat(),
+        "idle_per_hour": cost.idle_usd_per_hour,
+        "full_per_hour": cost.full_usd_per_hour,
+        "notes": list(cost.notes),
+        "items": [
+            {
+                "item": price.item,
+                "count": price.count,
+                "each_per_hour": price.usd_per_hour,
+                "per_hour": price.total,
+            }
+            for price in (*cost.standing, *cost.gpu_nodes)
+        ],
+    }
+
+
+def job_as_json(job: JobPlan, plan: ClusterPlan) -> Json:
+    """Return one job of the plan."""
+    cost = job_cost(job, plan)
+    return {
+        "name": job.name,
+        "kind": job.kind,
+        "pool": job.pool.name if job.pool else None,
+        "nodes": job.nodes,
+        "gpus": job.gpus,
+        "image": job.image.uri,
+        **(_training(job.training) if job.training else {}),
+        **({"conversion": dict(asdict(job.conversion))} if job.conversion else {}),
+        **({"cost": dict(asdict(cost))} if cost else {}),
+        "resources": dict(asdict(job.resources)),
+    }
+
+
+def _training(training: Training) -> dict[str, Json]:
+    layout, memory = training.layout, training.memory
+    return {
+        "parameters": parameters(training.model),
+        "parallelism": {
+            "tensor": layout.tensor,
+            "pipeline": layout.pipeline,
+            "context": layout.context,
+            "expert": layout.expert,
+            "data": layout.data,
+        },
+        "tokens": training.tokens,
+        "epochs": training.epochs,
+        "checkpoint_bytes": training.checkpoint_bytes,
+        "throughput": dict(asdict(training.speed)) if training.speed else None,
+        "goodput": dict(asdict(training.goodput)) if training.goodput else None,
+        "memory": memory_as_json(memory),
+    }
+
+
+def memory_as_json(memory: MemoryEstimate) -> dict[str, Json]:
+    """Return what a run takes of each GPU, by pipeline stage."""
+    return {
+        "per_gpu_bytes": memory.per_gpu_bytes,
+        "capacity_bytes": memory.capacity_bytes,
+        "overhead_bytes": OVERHEAD_BYTES,
+        "stages": [{**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages],
+    }
