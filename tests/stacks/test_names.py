@@ -1,6 +1,6 @@
 """Names that templates give: each is known, so that it can be looked for before a deployment."""
 
-from annex.localcloud.aws.cloudformation.schemas import identifiers
+from megatron_eks.localcloud.aws.cloudformation.schemas import identifiers
 from megatron_eks.ops.cluster.names import given
 
 

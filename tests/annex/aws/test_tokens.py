@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import boto3
 import pytest
 
-from annex.localcloud.aws.server import TOKENS_PATH
+from megatron_eks.localcloud.aws.server import TOKENS_PATH
 from megatron_eks.ops.cluster.token import token
 
 REGION = "eu-north-1"

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from annex.localcloud.kubernetes.processes import free_port
+from megatron_eks.localcloud.kubernetes.processes import free_port
 from megatron_eks.ops.cluster.account import reach
 
 
