@@ -8,9 +8,9 @@ from constructs import Construct
 from megatron_eks.plan.cluster.access import AccessPlan
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
 from stacks.addons import Addons
-from stacks.base import BaseStack, Place, log_group
+from stacks.base import BaseStack, Place, encryption_key, log_group
 from stacks.bastion import Bastion
-from stacks.gpu_nodegroup import GpuNodegroup
+from stacks.gpu_nodegroup import PlannedNodegroup
 from stacks.job_role import associate
 from stacks.launch_template import instance_tags, metadata_options, root_volume
 from stacks.policies import acknowledge, partition, role_of_managed_policies
@@ -44,7 +44,7 @@ class ClusterStack(BaseStack):
         addons.precede(system)
         addons.follow(system)
         for pool in plan.pools:
-            gpu = GpuNodegroup(
+            gpu = PlannedNodegroup(
                 self,
                 f"Pool-{pool.name}",
                 pool=pool,
@@ -64,8 +64,10 @@ class ClusterStack(BaseStack):
         plan = self._plan
         # EKS writes to a group of this name, and would make one without key and end.
         log_name = f"/aws/eks/{plan.name}/cluster"
-        key = self.encryption_key(
+        key = encryption_key(
+            self,
             "Key",
+            region=plan.region,
             description=f"Kubernetes Secrets and control plane logs of {plan.name}",
             log_groups=log_name,
             removal=cdk.RemovalPolicy.DESTROY,
