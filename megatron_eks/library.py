@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path as File
 from typing import Any, TypeAlias
@@ -13,28 +13,15 @@ from pydantic_core import to_jsonable_python
 from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import ConfigError, Finding, Path, has_errors
+from megatron_eks.config.errors import ConfigError, Finding, dotted, has_errors
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.load import Document, Json
+from megatron_eks.config.load import Document
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import Project, check_documents, plan_files
 
 # Blocks of a file, with whatever a program holds: its check is the reader's.
 Values: TypeAlias = Mapping[str, Any]
-
-_TEXT: tuple[type, ...] = (str,)
-_LIST: tuple[type, ...] = (list, tuple)
-_MAPPING: tuple[type, ...] = (Mapping,)
-_KINDS = {
-    "security_group_ids": _LIST,
-    "private_subnets": _MAPPING,
-}
-_WORDS = {
-    _TEXT: "an id, name or ARN as text (the CDK's tokens are texts): role.role_arn, not role",
-    _LIST: "a list of ids as texts",
-    _MAPPING: "a mapping of availability zones to ids as texts",
-}
 
 
 class ConfigWarning(UserWarning):
@@ -77,88 +64,73 @@ def plan_job(
     return project.jobs[0], project.cluster
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of a construct, as the part of a cluster file that they are.
+def plan_part(
+    place: str,
+    blocks: Values,
+    *,
+    names: Mapping[str, str],
+    passed: Mapping[str, object],
+    zones: object = (),
+    region: str | None = None,
+) -> ClusterPlan:
+    """Plan the cluster that a construct is a part of; raise ConfigError for wrong arguments.
 
-    Parts that nobody gave stand for themselves: nothing that is made depends on them.
+    `blocks` are those of a cluster file; the others stand for themselves, and nothing that is made
+    depends on them. `names` has the argument for the beginning of a path in that file. `passed` is
+    not looked into: ids, names and ARNs, which may be tokens. Without a region the zones tell it.
     """
+    listed = [str(zone) for zone in zones] if isinstance(zones, list | tuple) else []
+    region = region or (listed[0][:-1] if listed else "us-east-1")
+    # EKS demands two zones of a cluster, which has more than those in question.
+    more = [f"{region}{letter}" for letter in ZONE_LETTERS.get(region, "ab")[:2]]
+    pool = {"name": "pool", "instance_type": "p5.48xlarge", "max_nodes": 1}
+    cluster: dict[str, object] = {
+        "schema_version": 1,
+        "name": "cluster",
+        "region": region,
+        "availability_zones": list(dict.fromkeys([*listed, *more]))[: max(2, len(listed))],
+        "access": {
+            "admin_role_arns": [
+                f"arn:{PARTITIONS.get(region, 'aws')}:iam::000000000000:role/Admin"
+            ],
+            "public_cidrs": [],
+            "private_route": "vpn",
+        },
+        "gpu_pools": [
+            {**pool, "name": f"pool-{index}", "availability_zone": zone}
+            for index, zone in enumerate(listed or more)
+        ],
+        **blocks,
+    }
+    files = check_documents(_document(place, cluster), [], _today())
+    found = [finding.at(place, 0) for finding in _wrong(passed)]
+    for finding in files.findings:
+        path = dotted(finding.path)
+        if begin := next(filter(path.startswith, names), None):
+            renamed = (names[begin] + path.removeprefix(begin),)
+            found.append(replace(finding, path=renamed))
+    if has_errors(found):
+        raise ConfigError(found)
+    _warn(found)
+    return plan_files(files, File(place)).cluster
 
-    place: str
-    """Path of the construct, which messages name."""
-    blocks: Values
-    """Blocks of the cluster file; None means its default."""
-    names: Mapping[Path, str]
-    """Argument by the path of what it becomes; empty: the keys are arguments themselves."""
-    texts: Mapping[str, str | Sequence[str] | Mapping[str, str]]
-    """What is only passed on: texts, lists of texts and mappings to texts, tokens among them."""
-    zones: Sequence[str] = ()
-    region: str | None = None
-    """None: that of the zones; a stack may not know."""
 
-    def plan(self) -> ClusterPlan:
-        """Return the plan; raise ConfigError with every wrong argument."""
-        files = check_documents(_document(self.place, self._cluster()), [], _today())
-        passed_on = (finding.at(self.place, 0) for finding in self._passed_on())
-        found = [*passed_on, *self._renamed(files.findings)]
-        if has_errors(found):
-            raise ConfigError(found)
-        _warn(found)
-        return plan_files(files, File(self.place)).cluster
-
-    def _cluster(self) -> dict[str, Json]:
-        zones = list(self.zones) if isinstance(self.zones, _LIST) else []
-        region = self.region or (zones[0][:-1] if zones else "us-east-1")
-        # EKS demands two zones of a cluster, which has more than the ones in question.
-        letters = (f"{region}{letter}" for letter in ZONE_LETTERS.get(region, "ab"))
-        more = [] if len(zones) > 1 else [zone for zone in letters if zone not in zones][:2]
-        account = f"arn:{PARTITIONS.get(region, 'aws')}:iam::000000000000"
-        pools = [
-            {"name": zone, "instance_type": "p5.48xlarge", "availability_zone": zone}
-            for zone in zones or more
-        ]
-        standing: dict[str, Json] = {
-            "schema_version": 1,
-            "name": "cluster",
-            "region": region,
-            "availability_zones": [*zones, *more],
-            "access": {
-                "admin_role_arns": [f"{account}:role/Admin"],
-                "public_cidrs": [],
-                "private_route": "vpn",
-            },
-            "network": {
-                "vpc_id": "vpc-00000000",
-                "private_subnets": {
-                    zone: f"subnet-{index:08x}" for index, zone in enumerate([*zones, *more])
-                },
-            },
-            "gpu_pools": [{**pool, "max_nodes": 1} for pool in pools],
-        }
-        given = _without_none(to_jsonable_python(self.blocks, fallback=str))
-        assert isinstance(given, dict)  # noqa: S101 -- our own constructs write the blocks
-        return {**standing, **given}
-
-    def _passed_on(self) -> Iterator[Finding]:
-        for name, value in self.texts.items():
-            wanted = _KINDS.get(name, _TEXT)
-            given = value if isinstance(value, wanted) else ()
-            texts = [*(given.values() if isinstance(given, Mapping) else given)]
-            if not texts or not all(isinstance(text, str) and text for text in texts):
-                found = f"no text in {value!r}" if isinstance(value, wanted) else _kind(value)
-                yield Finding(Code.WRONG_TYPE, (name,), found, f"give {_WORDS[wanted]}")
-
-    def _renamed(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Call what arguments became by their names, and leave out what is said of the rest.
-
-        If nobody's argument is wrong, nothing of the rest is: `plan_files` refuses that.
-        """
-        for finding in findings:
-            for path, name in self.names.items():
-                if finding.path[: len(path)] == path:
-                    rest = finding.path[len(path) :]
-                    yield replace(finding, path=(name, *rest) if name else rest)
-                    break
+def _wrong(passed: Mapping[str, object]) -> Iterator[Finding]:
+    """Yield what is no text, or no list or mapping of texts where names are plural."""
+    for name, value in passed.items():
+        several = list(value.values()) if isinstance(value, Mapping) else value
+        texts = several if isinstance(several, list | tuple) else [several]
+        if (
+            not all(isinstance(text, str) and text for text in texts)
+            or name.endswith("s") != (texts is several)
+            or not texts
+        ):
+            found = f"{type(value).__name__} {value!r}"
+            texts_of = (
+                "a list (subnets: a mapping of zones) of texts" if name[-1] == "s" else "text"
+            )
+            remedy = f"give {texts_of}: the id, name or ARN of it, such as role.role_arn"
+            yield Finding(Code.WRONG_TYPE, (name,), found, remedy)
 
 
 def _document(place: str, value: Values | BaseModel) -> Document:
@@ -170,16 +142,6 @@ def _document(place: str, value: Values | BaseModel) -> Document:
         found, remedy = f"{type(value).__name__}, and no mapping", "give a dictionary or a model"
         document.findings += document.locate([Finding(Code.NOT_A_MAPPING, (), found, remedy)])
     return document
-
-
-def _kind(value: object) -> str:
-    return f"an object of type {type(value).__name__}"
-
-
-def _without_none(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _without_none(each) for key, each in value.items() if each is not None}
-    return [_without_none(each) for each in value] if isinstance(value, list) else value
 
 
 def _today() -> date:

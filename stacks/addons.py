@@ -14,7 +14,7 @@ from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role_of_managed_
 _BEFORE_NODES = frozenset({"eks-pod-identity-agent", "kube-proxy", "vpc-cni"})
 
 
-class Addons(Construct):
+class PlannedAddons(Construct):
     """The plan's add-ons, in the order in which nodes come up."""
 
     def __init__(

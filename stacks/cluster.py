@@ -7,7 +7,7 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster.access import AccessPlan
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
-from stacks.addons import Addons
+from stacks.addons import PlannedAddons
 from stacks.base import BaseStack, Place, encryption_key, log_group
 from stacks.bastion import Bastion
 from stacks.gpu_nodegroup import PlannedNodegroup
@@ -39,7 +39,7 @@ class ClusterStack(BaseStack):
             cluster.attr_cluster_security_group_id,
             place.node_security_group,
         ]
-        addons = Addons(self, "Addons", plans=plan.addons, cluster=self._cluster)
+        addons = PlannedAddons(self, "Addons", plans=plan.addons, cluster=self._cluster)
         system = self._system_nodegroup()
         addons.precede(system)
         addons.follow(system)

@@ -13,7 +13,7 @@ from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.plan.cluster.builds import BUILD_MACHINES, REPORT_GROUP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.images import ImagePlan, SourcePlan
-from stacks.base import BaseStack, encryption_key, log_group
+from stacks.base import encryption_key, log_group
 from stacks.image_source import source, source_access, triggers
 from stacks.policies import account, acknowledge, partition, role, same_account, statement
 
@@ -56,14 +56,6 @@ _REPORT = [
     "codebuild:CreateReportGroup",
     "codebuild:UpdateReport",
 ]
-
-
-class ImagesStack(BaseStack):
-    """Repositories that stay, and builds that AWS runs."""
-
-    def __init__(self, scope: Construct, plan: ClusterPlan, checkout: Path) -> None:
-        super().__init__(scope, plan, "Images", "Container images")
-        PlannedImages(self, "Default", plan=plan, checkout=checkout)
 
 
 class PlannedImages(Construct):

@@ -1,28 +1,49 @@
 """The constructs for CDK apps of others: plain arguments, checked as a cluster file is.
 
-None stands for cluster.yaml's default. A wrong argument raises ConfigError, with every finding.
+What is left out has cluster.yaml's default. A wrong argument raises ConfigError with every finding.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Required, TypedDict, Unpack
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from megatron_eks.config.cluster import Capacity, GithubSource, ImageBuild, Lustre
-from megatron_eks.library import Arguments, Values
+from megatron_eks.config.cluster import Capacity, ClusterConfig, GithubSource, ImageBuild, Lustre
+from megatron_eks.library import Values, plan_part
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
+from stacks.addons import PlannedAddons
 from stacks.base import Place
 from stacks.gpu_nodegroup import PlannedNodegroup
 from stacks.images import PlannedImages
+from stacks.job_role import KEEP
 from stacks.launch_template import instance_tags
 from stacks.network import NodeSecurityGroup, PlannedNetwork
 from stacks.storage import PlannedStorage
 
-__all__ = ["GpuNodegroup", "Images", "Network", "NodeSecurityGroup", "Storage"]
+__all__ = ["Addons", "GpuNodegroup", "Images", "Network", "NodeSecurityGroup", "Storage"]
+
+VERSION: str = ClusterConfig.model_fields["kubernetes_version"].default
+
+
+class PoolKeys(TypedDict, total=False):
+    """A pool of cluster.yaml."""
+
+    name: Required[str]
+    instance_type: Required[str]
+    """An EC2 GPU type, such as p5.48xlarge."""
+    availability_zone: Required[str]
+    """Of the subnet: EFA traffic cannot leave a zone."""
+    max_nodes: Required[int]
+    capacity: Capacity | Values
+    """Such as `{"type": "reservation", "id": "cr-..."}`; by default on demand."""
+    root_volume_gib: int
+    ami_release: str
+    placement_group: Literal["auto"] | bool
+    labels: Mapping[str, str]
 
 
 class GpuNodegroup(PlannedNodegroup):
@@ -41,64 +62,27 @@ class GpuNodegroup(PlannedNodegroup):
         node_role_arn: str,
         subnet_id: str,
         security_group_ids: Sequence[str],
-        name: str,
-        instance_type: str,
-        availability_zone: str,
-        max_nodes: int,
-        kubernetes_version: str | None = None,
-        capacity: Capacity | Values | None = None,
-        root_volume_gib: int | None = None,
-        ami_release: str | None = None,
-        placement_group: Literal["auto"] | bool | None = None,
-        labels: Mapping[str, str] | None = None,
-        lustre_efa: bool = False,
+        kubernetes_version: str = VERSION,
         tags: Mapping[str, str] | None = None,
+        **pool: Unpack[PoolKeys],
     ) -> None:
-        """Describe a pool as cluster.yaml does, in a cluster, subnet and security groups.
+        """Make a pool in a cluster, one subnet and security groups.
 
-        `subnet_id` is in `availability_zone`. `security_group_ids` are the cluster's own and one
-        whose members reach each other on every protocol, such as NodeSecurityGroup: EFA needs it.
-        `node_role_arn` has AWS's policies for worker nodes and for pulling images. `capacity` is
-        `{"type": "reservation", "id": "cr-..."}` or another of cluster.yaml, by default on demand.
-        `lustre_efa`: nodes reach FSx for Lustre over EFA. `tags`: of instances and their volumes.
+        The groups are the cluster's own and, for EFA, one whose members reach each other on every
+        protocol, such as NodeSecurityGroup. The role has AWS's policies for worker nodes and for
+        pulling images. Tags are those of instances and their volumes.
         """
-        pool = {
-            "name": name,
-            "instance_type": instance_type,
-            "availability_zone": availability_zone,
-            "max_nodes": max_nodes,
-            "capacity": capacity,
-            "root_volume_gib": root_volume_gib,
-            "ami_release": ami_release,
-            "placement_group": placement_group,
-            "labels": labels,
-        }
-        lustre = {"efa": lustre_efa, "capacity_gib": 9600 if lustre_efa else None}
-        plan = Arguments(
-            place=_path(scope, construct_id),
-            region=_region(scope),
-            zones=[availability_zone],
-            blocks={
-                "kubernetes_version": kubernetes_version,
-                "gpu_pools": [pool],
-                "storage": {"lustre": lustre},
-                "tags": tags,
-            },
-            names={
-                ("gpu_pools", 0): "",
-                ("availability_zones", 0): "availability_zone",
-                ("region",): "availability_zone",
-                ("kubernetes_version",): "kubernetes_version",
-                ("storage", "lustre", "efa"): "lustre_efa",
-                ("tags",): "tags",
-            },
-            texts={
-                "cluster_name": cluster_name,
-                "node_role_arn": node_role_arn,
-                "subnet_id": subnet_id,
-                "security_group_ids": security_group_ids,
-            },
-        ).plan()
+        plan = _plan(
+            scope,
+            construct_id,
+            {"kubernetes_version": kubernetes_version, "gpu_pools": [pool], "tags": tags or {}},
+            names={"gpu_pools[0].": "", "availability_zones[0]": "availability_zone"},
+            zones=[pool.get("availability_zone", "")],
+            cluster_name=cluster_name,
+            node_role_arn=node_role_arn,
+            subnet_id=subnet_id,
+            security_group_ids=security_group_ids,
+        )
         super().__init__(
             scope,
             construct_id,
@@ -107,9 +91,38 @@ class GpuNodegroup(PlannedNodegroup):
             role=node_role_arn,
             subnet=subnet_id,
             security_groups=security_group_ids,
-            tags=instance_tags(name, plan.tags),
+            tags=instance_tags(plan.pools[0].name, plan.tags),
             setup=plan.node_setup,
         )
+
+
+class Addons(PlannedAddons):
+    """The EKS add-ons that nodes and jobs need, each with its role.
+
+    A node group that `precede` is called with waits for network and names of its nodes; add-ons
+    that run on nodes wait for the group that `follow` is called with.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        kubernetes_version: str = VERSION,
+    ) -> None:
+        blocks = {"kubernetes_version": kubernetes_version}
+        plan = _plan(scope, construct_id, blocks, names={}, cluster_name=cluster_name)
+        super().__init__(scope, construct_id, plans=plan.addons, cluster=cluster_name)
+
+
+class NetworkKeys(TypedDict, total=False):
+    """The network of cluster.yaml, if its VPC is made."""
+
+    vpc_cidr: str
+    nat_gateways: Literal[0, 1, "per_zone"]
+    interface_endpoints: Sequence[str]
+    """Services, such as `ecr.api`; S3 always has an endpoint."""
 
 
 class Network(PlannedNetwork):
@@ -122,56 +135,28 @@ class Network(PlannedNetwork):
         *,
         name: str,
         availability_zones: Sequence[str],
-        vpc_cidr: str | None = None,
-        nat_gateways: Literal[0, 1, "per_zone"] | None = None,
-        interface_endpoints: Sequence[str] | None = None,
+        **network: Unpack[NetworkKeys],
     ) -> None:
-        """Make the VPC for two to six zones, of which each has a subnet of both kinds.
+        """Make it in two to six zones; `name` begins the names of what is made."""
+        blocks = {"name": name, "availability_zones": availability_zones, "network": network}
+        names = {"network.": ""}
+        plan = _plan(scope, construct_id, blocks, names=names, zones=availability_zones)
+        super().__init__(scope, construct_id, plan=plan)
 
-        `name` begins the names of what is made. `interface_endpoints` are services: `ecr.api`.
-        """
-        network = {
-            "vpc_cidr": vpc_cidr,
-            "nat_gateways": nat_gateways,
-            "interface_endpoints": interface_endpoints,
-        }
-        arguments = Arguments(
-            place=_path(scope, construct_id),
-            region=_region(scope),
-            zones=availability_zones,
-            blocks={"name": name, "availability_zones": availability_zones, "network": network},
-            names={
-                ("name",): "name",
-                ("region",): "availability_zones",
-                ("availability_zones",): "availability_zones",
-                ("network",): "",
-            },
-            texts={},
-        )
-        super().__init__(scope, construct_id, plan=_here(arguments.plan(), scope))
 
-    @property
-    def vpc_id(self) -> str:
-        """Id of the VPC."""
-        return self.place.vpc_id
+class StorageKeys(TypedDict, total=False):
+    """The storage of cluster.yaml."""
 
-    @property
-    def private_subnets(self) -> Mapping[str, str]:
-        """Zone to subnet id: for nodes, file systems and the control plane."""
-        return self.place.private_subnets
-
-    @property
-    def node_security_group_id(self) -> str:
-        """The group whose members reach each other on every protocol, EFA's too."""
-        return self.place.node_security_group
+    lustre: Lustre | Values
+    """Such as `{"capacity_gib": 4800}`; it stands in the first zone unless it names another."""
+    efs: bool
+    kms_key_arn: str
+    retain: bool
+    """Whether all of it stays when the stack goes, which is the default."""
 
 
 class Storage(PlannedStorage):
-    """FSx for Lustre, a bucket, and the role with which pods of jobs read and write it.
-
-    All of it stays when the stack goes, unless `retain` is False: then `cdk.RemovalPolicies` of the
-    stack decides.
-    """
+    """FSx for Lustre, a bucket, and the role with which pods of jobs read and write it."""
 
     def __init__(
         self,
@@ -183,102 +168,85 @@ class Storage(PlannedStorage):
         vpc_id: str,
         private_subnets: Mapping[str, str],
         node_security_group_id: str,
-        lustre: Lustre | Values | None = None,
-        efs: bool | None = None,
-        kms_key_arn: str | None = None,
-        retain: bool | None = None,
+        **storage: Unpack[StorageKeys],
     ) -> None:
         """Make file systems that nodes with the security group reach.
 
-        `private_subnets` are zone to subnet id; the file system stands in the first zone, unless
-        `lustre` names another. `lustre` has the keys of cluster.yaml's `storage.lustre`.
-        `cluster_name` is the EKS cluster's: its pods alone get the role.
+        `private_subnets` are ids by zone. `cluster_name` is EKS's: its pods alone get the role.
         """
-        zones = list(private_subnets) if isinstance(private_subnets, Mapping) else []
-        token = isinstance(kms_key_arn, str) and cdk.Token.is_unresolved(kms_key_arn)
-        storage = {
-            "lustre": lustre,
-            "efs": efs,
-            "kms_key_arn": None if token else kms_key_arn,
-            "retain": retain,
-        }
-        arguments = Arguments(
-            place=_path(scope, construct_id),
-            region=_region(scope),
-            zones=zones,
-            blocks={"name": name, "storage": storage},
-            names={
-                ("name",): "name",
-                ("region",): "private_subnets",
-                ("availability_zones",): "private_subnets",
-                ("storage",): "",
-            },
-            texts={
-                "cluster_name": cluster_name,
-                "vpc_id": vpc_id,
-                "private_subnets": private_subnets,
-                "node_security_group_id": node_security_group_id,
-            },
+        key = storage.get("kms_key_arn")
+        if isinstance(key, str) and cdk.Token.is_unresolved(key):
+            del storage["kms_key_arn"]  # a key of this app: there is nothing to check yet
+        plan = _plan(
+            scope,
+            construct_id,
+            {"name": name, "storage": storage},
+            names={"storage.": "", "availability_zones": "private_subnets"},
+            zones=list(private_subnets) if isinstance(private_subnets, Mapping) else (),
+            cluster_name=cluster_name,
+            vpc_id=vpc_id,
+            private_subnets=private_subnets,
+            node_security_group_id=node_security_group_id,
         )
-        plan = replace(_here(arguments.plan(), scope), eks_name=cluster_name)
-        if token:
-            plan = replace(plan, storage=replace(plan.storage, kms_key_arn=kms_key_arn))
         place = Place(vpc_id, private_subnets, node_security_group_id)
+        planned = replace(plan.storage, kms_key_arn=key)
+        plan = replace(plan, eks_name=cluster_name, storage=planned)
         super().__init__(scope, construct_id, plan=plan, place=place)
 
     def grant_read_write(self, grantee: iam.IGrantable) -> None:
-        """Let somebody read and write the bucket, and use its key."""
-        everything = [self.bucket.attr_arn, f"{self.bucket.attr_arn}/*"]
-        objects = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
-        keys = ["kms:Decrypt", "kms:GenerateDataKey"]
-        iam.Grant.add_to_principal(
-            grantee=grantee, actions=[*objects, "s3:ListBucket"], resource_arns=everything
-        ).assert_success()
-        iam.Grant.add_to_principal(
-            grantee=grantee, actions=keys, resource_arns=[self.key_arn]
-        ).assert_success()
+        """Let somebody read and write the bucket, with its key."""
+        arn = self.bucket.attr_arn
+        for actions, resources in (
+            (["s3:ListBucket"], [arn]),
+            (list(KEEP), [f"{arn}/*"]),
+            (["kms:Decrypt", "kms:GenerateDataKey"], [self.key_arn]),
+        ):
+            iam.Grant.add_to_principal(
+                grantee=grantee, actions=actions, resource_arns=resources
+            ).assert_success()
+
+
+class ImagesKeys(TypedDict, total=False):
+    """The images of cluster.yaml."""
+
+    prefix: str
+    """Before the names of the repositories."""
+    megatron: ImageBuild | Values
+    fsdp: ImageBuild | Values
+    source: GithubSource | Values
+    """Such as `{"type": "github", ...}`: a fork; by default the files of this package."""
 
 
 class Images(PlannedImages):
     """ECR repositories of the training images, and the CodeBuild projects that build them."""
 
     def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        name: str,
-        prefix: str | None = None,
-        megatron: ImageBuild | Values | None = None,
-        fsdp: ImageBuild | Values | None = None,
-        source: GithubSource | Values | None = None,
+        self, scope: Construct, construct_id: str, *, name: str, **images: Unpack[ImagesKeys]
     ) -> None:
-        """Build the images of this release, or of a fork on GitHub.
-
-        `prefix` goes before the names of the repositories. `megatron`, `fsdp` and `source` are
-        those of cluster.yaml's `images`.
-        """
-        images = {"prefix": prefix, "megatron": megatron, "fsdp": fsdp, "source": source}
-        arguments = Arguments(
-            place=_path(scope, construct_id),
-            region=_region(scope),
-            blocks={"name": name, "images": images},
-            names={("name",): "name", ("images",): ""},
-            texts={},
-        )
-        plan = _here(arguments.plan(), scope)
+        blocks = {"name": name, "images": images}
+        plan = _plan(scope, construct_id, blocks, names={"images.": ""})
         super().__init__(scope, construct_id, plan=plan, checkout=ROOT)
 
 
-def _path(scope: Construct, construct_id: str) -> str:
-    return f"{scope.node.path}/{construct_id}"
-
-
-def _region(scope: Construct) -> str | None:
+def _plan(
+    scope: Construct,
+    construct_id: str,
+    blocks: Values,
+    *,
+    names: Mapping[str, str],
+    zones: object = (),
+    **passed: object,
+) -> ClusterPlan:
+    """Return the plan in the region of the stack, which deployment alone may know."""
     region = cdk.Stack.of(scope).region
-    return None if cdk.Token.is_unresolved(region) else region
-
-
-def _here(plan: ClusterPlan, scope: Construct) -> ClusterPlan:
-    """Return the plan for the region of the stack, which deployment alone may know."""
-    return replace(plan, region=cdk.Stack.of(scope).region)
+    # The blocks' own keys are arguments' names.
+    own = {key: key for key in blocks if key not in {"gpu_pools", "network", "storage", "images"}}
+    plan = plan_part(
+        f"{scope.node.path}/{construct_id}",
+        blocks,
+        names={**names, "region": "availability_zones", **own},
+        passed=passed,
+        zones=zones,
+        region=None if cdk.Token.is_unresolved(region) else region,
+    )
+    return replace(plan, region=region)

@@ -5,7 +5,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from stacks.base import BaseStack, Place, encryption_key, log_group
+from stacks.base import Place, encryption_key, log_group
 from stacks.policies import acknowledge, role, same_account, statement
 
 _ANYWHERE = "0.0.0.0/0"
@@ -17,17 +17,8 @@ _INTERNAL_LOAD_BALANCERS = cdk.CfnTag(key="kubernetes.io/role/internal-elb", val
 _PUBLIC_LOAD_BALANCERS = cdk.CfnTag(key="kubernetes.io/role/elb", value="1")
 
 
-class NetworkStack(BaseStack):
-    """The network that every other stack stands in."""
-
-    def __init__(self, scope: Construct, plan: ClusterPlan) -> None:
-        super().__init__(scope, plan, "Network", "Network")
-        self.place = PlannedNetwork(self, "Default", plan=plan).place
-        """Where every other stack puts what it makes."""
-
-
 class PlannedNetwork(Construct):
-    """A network, or what a VPC that exists lacks; ids leave out a construct called `Default`."""
+    """A network, or what a VPC that exists lacks."""
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, construct_id)

@@ -8,22 +8,13 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from stacks.base import BaseStack, Place, encryption_key
+from stacks.base import Place, encryption_key
 from stacks.efs import SharedHomes
 from stacks.job_role import job_role
 from stacks.lustre import LustreFileSystems
 from stacks.policies import Statement, document, same_account, statement
 
 _WITH_THE_STACK = ["AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"]
-
-
-class StorageStack(BaseStack):
-    """File systems in the zones of the GPUs, and a bucket, encrypted with a key of their own."""
-
-    def __init__(self, scope: Construct, plan: ClusterPlan, place: Place | None) -> None:
-        super().__init__(scope, plan, "Storage", "File system and data bucket")
-        self.job_role = PlannedStorage(self, "Default", plan=plan, place=place).job_role_arn
-        """What pods of jobs may do in AWS."""
 
 
 class PlannedStorage(Construct):

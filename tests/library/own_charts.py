@@ -30,7 +30,12 @@ JOB = {
     "pool": "p5",
     "nodes": 4,
     "model": "llama-3.1-8b",
-    "training": {"max_steps": 1000},
+    "training": {"max_steps": 1000, "train_batch_size": 1},
+    "data": {
+        "dataset": "allenai/c4",
+        "configuration": "en",
+        "tokenizer": "hf-internal-testing/llama-tokenizer",
+    },
     "checkpoint": {"directory": "/shared/checkpoints/llama-8b"},
 }
 
@@ -39,9 +44,3 @@ def build(app: cdk8s.App) -> None:
     """Add what runs in the cluster before any job, and the job."""
     add_platform(app, cluster=CLUSTER)
     TrainingJob(app, "llama-8b", job=JOB, cluster=CLUSTER)
-
-
-if __name__ == "__main__":
-    app = cdk8s.App(yaml_output_type=cdk8s.YamlOutputType.FILE_PER_CHART)
-    build(app)
-    app.synth()

@@ -20,9 +20,9 @@ class SharedStorage(cdk.Stack):
             "Storage",
             name="research",
             cluster_name="research",
-            vpc_id=network.vpc_id,
-            private_subnets=network.private_subnets,
-            node_security_group_id=network.node_security_group_id,
+            vpc_id=network.place.vpc_id,
+            private_subnets=network.place.private_subnets,
+            node_security_group_id=network.place.node_security_group,
             lustre={"capacity_gib": 4800},
         )
         images = Images(self, "Images", name="research", prefix="research/")
@@ -30,9 +30,3 @@ class SharedStorage(cdk.Stack):
         storage.grant_read_write(analysts)
         cdk.CfnOutput(self, "FileSystem", value=storage.file_systems[0].ref)
         cdk.CfnOutput(self, "Megatron", value=images.builds["megatron"].image_uri)
-
-
-if __name__ == "__main__":
-    app = cdk.App()
-    SharedStorage(app, "Research")
-    app.synth()
