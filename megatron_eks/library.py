@@ -116,20 +116,19 @@ def plan_part(
 
 
 def _wrong(passed: Mapping[str, object]) -> Iterator[Finding]:
-    """Yield what is no text, or no list or mapping of texts where names are plural."""
+    """Yield what is no text; a list of texts where a name ends in `_ids`, of subnets a mapping."""
     for name, value in passed.items():
-        several = list(value.values()) if isinstance(value, Mapping) else value
-        texts = several if isinstance(several, list | tuple) else [several]
-        if (
-            not all(isinstance(text, str) and text for text in texts)
-            or name.endswith("s") != (texts is several)
-            or not texts
-        ):
+        wanted = "a text"
+        texts: Sequence[object] = [value]
+        if name.endswith("_ids"):
+            wanted = "a list of texts"
+            texts = value if isinstance(value, list | tuple) else []
+        elif name == "private_subnets":
+            wanted = "a mapping of zones to texts"
+            texts = list(value.values()) if isinstance(value, Mapping) else []
+        if not texts or not all(isinstance(text, str) and text for text in texts):
             found = f"{type(value).__name__} {value!r}"
-            texts_of = (
-                "a list (subnets: a mapping of zones) of texts" if name[-1] == "s" else "text"
-            )
-            remedy = f"give {texts_of}: the id, name or ARN of it, such as role.role_arn"
+            remedy = f"give {wanted}: the id, name or ARN of what it is, such as role.role_arn"
             yield Finding(Code.WRONG_TYPE, (name,), found, remedy)
 
 

@@ -1,1 +1,0 @@
-"""Three apps of others that use the constructs and charts; docs/library.md shows them."""
