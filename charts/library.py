@@ -10,7 +10,7 @@ from charts.composition import Charts, build_platform
 from charts.training.batch_job import PlannedJob
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
-from megatron_eks.library import Values, plan_job, plan_project
+from megatron_eks.library import Values, plan_project
 
 __all__ = ["TrainingJob", "add_platform"]
 
@@ -40,5 +40,5 @@ class TrainingJob(PlannedJob):
         outputs: Values | None = None,
     ) -> None:
         """Render a job file's contents for a cluster file's, with outputs as above."""
-        planned, plan = plan_job(job, cluster, outputs)
-        super().__init__(scope, chart_id, job=planned, platform=plan.platform)
+        project = plan_project(cluster, jobs=[job], outputs=outputs)
+        super().__init__(scope, chart_id, job=project.jobs[0], platform=project.cluster.platform)

@@ -17,7 +17,6 @@ from megatron_eks.config.errors import ConfigError, Finding, dotted, has_errors
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import Project, check_documents, plan_files
 
 # Blocks of a file, with whatever a program holds: its check is the reader's.
@@ -54,14 +53,6 @@ def plan_project(
     )
     _warn(project.warnings)
     return project
-
-
-def plan_job(
-    job: Values | AnyJob, cluster: Values | ClusterConfig, outputs: Values | None = None
-) -> tuple[JobPlan, ClusterPlan]:
-    """Plan one job on a cluster, as above."""
-    project = plan_project(cluster, jobs=[job], outputs=outputs)
-    return project.jobs[0], project.cluster
 
 
 def plan_part(

@@ -63,6 +63,7 @@ class GpuNodegroup(PlannedNodegroup):
         subnet_id: str,
         security_group_ids: Sequence[str],
         kubernetes_version: str = VERSION,
+        lustre_efa: bool = False,
         tags: Mapping[str, str] | None = None,
         **pool: Unpack[PoolKeys],
     ) -> None:
@@ -70,16 +71,22 @@ class GpuNodegroup(PlannedNodegroup):
 
         The groups are the cluster's own and, for EFA, one whose members reach each other on every
         protocol, such as NodeSecurityGroup. The role has AWS's policies for worker nodes and for
-        pulling images. Tags are those of instances and their volumes.
+        pulling images. `lustre_efa`: they reach FSx for Lustre over EFA. Tags are the instances'.
         """
         plan = _plan(
             scope,
             construct_id,
-            {"kubernetes_version": kubernetes_version, "gpu_pools": [pool], "tags": tags or {}},
+            {
+                "kubernetes_version": kubernetes_version,
+                "gpu_pools": [pool],
+                "storage": {"lustre": {"efa": lustre_efa, "capacity_gib": 9600}},
+                "tags": tags or {},
+            },
             names={
                 "gpu_pools[0].": "",
                 "availability_zones[0]": "availability_zone",
                 "region": "availability_zone",
+                "storage.lustre.efa": "lustre_efa",
             },
             zones=[pool.get("availability_zone", "")],
             cluster_name=cluster_name,
@@ -114,9 +121,12 @@ class Addons(PlannedAddons):
         *,
         cluster_name: str,
         kubernetes_version: str = VERSION,
+        efs: bool = False,
     ) -> None:
-        blocks = {"kubernetes_version": kubernetes_version}
-        plan = _plan(scope, construct_id, blocks, names={}, cluster_name=cluster_name)
+        """Pin them to this package's releases; `efs` adds the driver for Storage's EFS."""
+        blocks = {"kubernetes_version": kubernetes_version, "storage": {"efs": efs}}
+        names = {"storage.": ""}
+        plan = _plan(scope, construct_id, blocks, names=names, cluster_name=cluster_name)
         super().__init__(scope, construct_id, plans=plan.addons, cluster=cluster_name)
 
 

@@ -116,6 +116,7 @@ def test_a_pool_is_the_same_in_a_cluster_file_and_in_an_app(tmp_path: Path) -> N
             "MEKS-0222 S/X availability_zone",
         ),
         (GpuNodegroup, POOL, {"capacity": {"type": "reserved"}}, "MEKS-0105 S/X capacity.type"),
+        (GpuNodegroup, POOL, {"lustre_efa": "yes"}, "MEKS-0103 S/X lustre_efa"),
         (GpuNodegroup, POOL, {"max_node": 4}, "MEKS-0101 S/X max_node: .*max_nodes"),
         (GpuNodegroup, POOL, {"security_group_ids": []}, "MEKS-0103 S/X security_group_ids"),
         (GpuNodegroup, POOL, {"node_role_arn": cdk}, "MEKS-0103 S/X node_role_arn: module"),
