@@ -1,19 +1,19 @@
 """Which charts exist: each is a file, named in the order of application."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import cdk8s
 
-from megatron_eks.charts.platform.dcgm_exporter import DcgmExporter
-from megatron_eks.charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
-from megatron_eks.charts.platform.etcd import Etcd
-from megatron_eks.charts.platform.job_records import JobRecords
-from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
-from megatron_eks.charts.platform.network_policies import NetworkPolicies
-from megatron_eks.charts.platform.storage import Storage
-from megatron_eks.charts.platform.training_operator import TrainingOperator
-from megatron_eks.charts.training.batch_job import TrainingJob
-from megatron_eks.charts.validation.nvidia_smi import NvidiaSmi
+from charts.platform.dcgm_exporter import DcgmExporter
+from charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
+from charts.platform.etcd import Etcd
+from charts.platform.job_records import JobRecords
+from charts.platform.namespaces import Certificates, Namespaces, Quotas
+from charts.platform.network_policies import NetworkPolicies
+from charts.platform.storage import Storage
+from charts.platform.training_operator import TrainingOperator
+from charts.training.batch_job import PlannedJob
+from charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs.job import JobPlan
@@ -43,7 +43,7 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     charts = {name: make(name) for name, make in makers.items()}
-    _name_cluster(app, plan)
+    _name_cluster(charts.values(), plan)
     return charts
 
 
@@ -54,17 +54,18 @@ def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan])
         name: NvidiaSmi(app, name, pool=pool, platform=plan.platform)
         for name, pool in names.items()
     }
-    _name_cluster(app, plan)
+    _name_cluster(answers.values(), plan)
     return {**answers, **build_jobs(app, plan, jobs)}
 
 
 def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add each job as a chart, hence a file, of its own."""
-    return {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
+    return {job.name: PlannedJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
 
 
-def _name_cluster(app: cdk8s.App, plan: ClusterPlan) -> None:
-    """Let every object so far carry its cluster's name; jobs bring it, which saves jsii calls."""
-    for each in app.node.find_all():
-        if isinstance(each, cdk8s.ApiObject):
-            each.metadata.add_annotation(CLUSTER_ANNOTATION, plan.name)
+def _name_cluster(charts: Iterable[cdk8s.Chart], plan: ClusterPlan) -> None:
+    """Let every object carry its cluster's name; jobs bring it, which saves jsii calls."""
+    for chart in charts:
+        for each in chart.node.find_all():
+            if isinstance(each, cdk8s.ApiObject):
+                each.metadata.add_annotation(CLUSTER_ANNOTATION, plan.name)

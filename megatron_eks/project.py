@@ -77,12 +77,19 @@ class Files:
 def load_project(cluster_file: Path, today: date) -> Project:
     """Read a cluster file, its jobs and outputs; raise ConfigError with every finding."""
     files = check_files(cluster_file, job_files(cluster_file), today)
+    outputs_file = cluster_file.with_name(OUTPUTS)
+    return plan_files(
+        files, cluster_file, read_document(outputs_file) if outputs_file.exists() else None
+    )
+
+
+def plan_files(files: Files, cluster_file: Path, document: Document | None = None) -> Project:
+    """Plan what was read, with outputs in a document; raise ConfigError with every finding."""
     if files.config is None or has_errors(files.findings):
         raise ConfigError(files.findings)
     wanted = [job for _, job in files.jobs]
     cluster = plan_cluster(files.config, image_tags(files.config), wanted)
     outputs_file = cluster_file.with_name(OUTPUTS)
-    document = read_document(outputs_file) if outputs_file.exists() else None
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
     }
@@ -136,6 +143,17 @@ def check_files(
     tells of a job without errors what no file can.
     """
     document = read_document(cluster_file, MISSING_CLUSTER)
+    read = [edit(path, read_document(path)) for path in dict.fromkeys(jobs)]
+    return check_documents(document, read, today, check)
+
+
+def check_documents(
+    document: Document,
+    jobs: Iterable[Document],
+    today: date,
+    check: Callable[[AnyJob, ClusterConfig], Iterable[Finding]] = lambda *_: (),
+) -> Files:
+    """Parse and check a cluster and jobs, as above, wherever they come from."""
     read_files = [document]
     config, findings = parse_cluster(document)
     if config is not None:
@@ -144,8 +162,7 @@ def check_files(
         findings += document.locate(check_arguments(config, arguments))
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
-    for path in dict.fromkeys(jobs):
-        job_document = edit(path, read_document(path))
+    for job_document in jobs:
         read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings

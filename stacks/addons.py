@@ -18,7 +18,7 @@ from megatron_eks.stacks.policies import (
 _BEFORE_NODES = frozenset({"eks-pod-identity-agent", "kube-proxy", "vpc-cni"})
 
 
-class Addons(Construct):
+class PlannedAddons(Construct):
     """The plan's add-ons, in the order in which nodes come up."""
 
     def __init__(

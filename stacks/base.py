@@ -47,7 +47,6 @@ class BaseStack(cdk.Stack):
 
     def __init__(self, scope: Construct, plan: ClusterPlan, part: str, description: str) -> None:
         self._zones = list(plan.availability_zones)
-        self._region = plan.region  # the CDK's own answer is a question to Node
         super().__init__(
             scope,
             plan.stack(part),
@@ -67,45 +66,47 @@ class BaseStack(cdk.Stack):
         """The plan's zones: CDK would ask an AWS account for them."""
         return self._zones
 
-    def encryption_key(
-        self,
-        construct_id: str,
-        *,
-        description: str,
-        removal: cdk.RemovalPolicy | None = None,
-        log_groups: str | None = None,
-    ) -> str:
-        """Make a rotated key and return its ARN; it serves the log groups of that name too."""
-        root = f"arn:{partition()}:iam::{account()}:root"
-        # IAM policies decide who uses the key (KMS Developer Guide, "Default key policy").
-        statements = [statement(["kms:*"], ["*"], principal={"AWS": root})]
-        if log_groups is not None:
-            # CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using KMS", step 2.
-            groups = f"arn:{partition()}:logs:{self._region}:{account()}:log-group:{log_groups}"
-            statements.append(
-                statement(
-                    [
-                        "kms:Decrypt*",
-                        "kms:Describe*",
-                        "kms:Encrypt*",
-                        "kms:GenerateDataKey*",
-                        "kms:ReEncrypt*",
-                    ],
-                    ["*"],
-                    principal={"Service": f"logs.{self._region}.{cdk.Aws.URL_SUFFIX}"},
-                    condition={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
-                )
+
+def encryption_key(
+    scope: Construct,
+    construct_id: str,
+    *,
+    region: str,
+    description: str,
+    removal: cdk.RemovalPolicy | None = None,
+    log_groups: str | None = None,
+) -> str:
+    """Make a rotated key and return its ARN; it serves the log groups of that name too."""
+    root = f"arn:{partition()}:iam::{account()}:root"
+    # IAM policies decide who uses the key (KMS Developer Guide, "Default key policy").
+    statements = [statement(["kms:*"], ["*"], principal={"AWS": root})]
+    if log_groups is not None:
+        # CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using KMS", step 2.
+        groups = f"arn:{partition()}:logs:{region}:{account()}:log-group:{log_groups}"
+        statements.append(
+            statement(
+                [
+                    "kms:Decrypt*",
+                    "kms:Describe*",
+                    "kms:Encrypt*",
+                    "kms:GenerateDataKey*",
+                    "kms:ReEncrypt*",
+                ],
+                ["*"],
+                principal={"Service": f"logs.{region}.{cdk.Aws.URL_SUFFIX}"},
+                condition={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
             )
-        key = kms.CfnKey(
-            self,
-            construct_id,
-            description=description,
-            enable_key_rotation=True,
-            key_policy=document(statements),
         )
-        if removal is not None:
-            key.apply_removal_policy(removal)
-        return key.attr_arn
+    key = kms.CfnKey(
+        scope,
+        construct_id,
+        description=description,
+        enable_key_rotation=True,
+        key_policy=document(statements),
+    )
+    if removal is not None:
+        key.apply_removal_policy(removal)
+    return key.attr_arn
 
 
 def log_group(scope: Construct, construct_id: str, *, name: str, key: str) -> logs.CfnLogGroup:

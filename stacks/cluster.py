@@ -7,14 +7,14 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster.access import AccessPlan
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
-from megatron_eks.stacks.addons import Addons
-from megatron_eks.stacks.base import BaseStack, Place, log_group
-from megatron_eks.stacks.bastion import Bastion
-from megatron_eks.stacks.gpu_nodegroup import GpuNodegroup
-from megatron_eks.stacks.job_role import associate
-from megatron_eks.stacks.launch_template import instance_tags, metadata_options, root_volume
-from megatron_eks.stacks.policies import acknowledge, partition, role_of_managed_policies
-from megatron_eks.stacks.user_data import system_user_data
+from stacks.addons import PlannedAddons
+from stacks.base import BaseStack, Place, encryption_key, log_group
+from stacks.bastion import Bastion
+from stacks.gpu_nodegroup import PlannedNodegroup
+from stacks.job_role import associate
+from stacks.launch_template import instance_tags, metadata_options, root_volume
+from stacks.policies import acknowledge, partition, role_of_managed_policies
+from stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 _SYSTEM_ROOT_VOLUME_GIB = 100
@@ -39,12 +39,12 @@ class ClusterStack(BaseStack):
             cluster.attr_cluster_security_group_id,
             place.node_security_group,
         ]
-        addons = Addons(self, "Addons", plans=plan.addons, cluster=self._cluster)
+        addons = PlannedAddons(self, "Addons", plans=plan.addons, cluster=self._cluster)
         system = self._system_nodegroup()
         addons.precede(system)
         addons.follow(system)
         for pool in plan.pools:
-            gpu = GpuNodegroup(
+            gpu = PlannedNodegroup(
                 self,
                 f"Pool-{pool.name}",
                 pool=pool,
@@ -64,8 +64,10 @@ class ClusterStack(BaseStack):
         plan = self._plan
         # EKS writes to a group of this name, and would make one without key and end.
         log_name = f"/aws/eks/{plan.name}/cluster"
-        key = self.encryption_key(
+        key = encryption_key(
+            self,
             "Key",
+            region=plan.region,
             description=f"Kubernetes Secrets and control plane logs of {plan.name}",
             log_groups=log_name,
             removal=cdk.RemovalPolicy.DESTROY,

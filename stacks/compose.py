@@ -8,24 +8,30 @@ import aws_cdk as cdk
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.stacks.base import existing_place
-from megatron_eks.stacks.cluster import ClusterStack
-from megatron_eks.stacks.images import ImagesStack
-from megatron_eks.stacks.job_role import associate
-from megatron_eks.stacks.network import NetworkStack
-from megatron_eks.stacks.storage import StorageStack
+from stacks.base import BaseStack, existing_place
+from stacks.cluster import ClusterStack
+from stacks.images import PlannedImages
+from stacks.job_role import associate
+from stacks.network import PlannedNetwork
+from stacks.storage import PlannedStorage
 
 
 def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:
     """Add every stack of a cluster to an app; images are built from the checkout."""
     made = "Network" in plan.stacks
-    place = NetworkStack(app, plan).place if made else existing_place(plan.network)
-    storage = StorageStack(app, plan, place)
-    ImagesStack(app, plan, checkout)
+    place = existing_place(plan.network)
+    # Constructs called `Default` are no part of logical ids.
+    if made:
+        network = BaseStack(app, plan, "Network", "Network")
+        place = PlannedNetwork(network, "Default", plan=plan).place
+    lasting = BaseStack(app, plan, "Storage", "File system and data bucket")
+    storage = PlannedStorage(lasting, "Default", plan=plan, place=place)
+    images = BaseStack(app, plan, "Images", "Container images")
+    PlannedImages(images, "Default", plan=plan, checkout=checkout)
     if place is not None and "Cluster" in plan.stacks:
-        ClusterStack(app, plan, place, storage.job_role)
+        ClusterStack(app, plan, place, storage.job_role_arn)
     else:
-        associate(storage, plan, cluster=plan.eks_name, role=storage.job_role)
+        associate(lasting, plan, cluster=plan.eks_name, role=storage.job_role_arn)
 
 
 def refused_by_schema(outdir: Path) -> list[Finding]:

@@ -17,7 +17,7 @@ from megatron_eks.stacks.user_data import gpu_user_data
 _REPAIR_AFTER_MINUTES = 1
 
 
-class GpuNodegroup(Construct):
+class PlannedNodegroup(Construct):
     """One managed node group whose every network card carries an EFA interface."""
 
     def __init__(
@@ -36,6 +36,8 @@ class GpuNodegroup(Construct):
         super().__init__(scope, construct_id)
         user_data = gpu_user_data(pool, setup)
         template = self._launch_template(pool, security_groups, tags, user_data)
+        self.launch_template = template
+        """What its nodes are launched from."""
         self.nodegroup = eks.CfnNodegroup(
             self,
             "Nodegroup",

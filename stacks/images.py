@@ -13,16 +13,9 @@ from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.plan.cluster.builds import BUILD_MACHINES, REPORT_GROUP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.images import ImagePlan, SourcePlan
-from megatron_eks.stacks.base import BaseStack, log_group
-from megatron_eks.stacks.image_source import source, source_access, triggers
-from megatron_eks.stacks.policies import (
-    account,
-    acknowledge,
-    partition,
-    role,
-    same_account,
-    statement,
-)
+from stacks.base import encryption_key, log_group
+from stacks.image_source import source, source_access, triggers
+from stacks.policies import account, acknowledge, partition, role, same_account, statement
 
 # The tag that a build moves; jobs name images by digest.
 _MOVING_TAG = "latest"
@@ -65,14 +58,20 @@ _REPORT = [
 ]
 
 
-class ImagesStack(BaseStack):
-    """Repositories that stay, and builds that AWS runs."""
+class PlannedImages(Construct):
+    """The images of a cluster, whose key they share."""
 
-    def __init__(self, scope: Construct, plan: ClusterPlan, checkout: Path) -> None:
-        super().__init__(scope, plan, "Images", "Container images")
+    def __init__(
+        self, scope: Construct, construct_id: str, *, plan: ClusterPlan, checkout: Path
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.builds: dict[str, ImageBuild] = {}
+        """Repository and project of each image, by its name."""
         logs_of = f"/megatron-eks/{plan.name}/build"
-        key = self.encryption_key(
+        key = encryption_key(
+            self,
             "Key",
+            region=plan.region,
             description=f"Container images of {plan.name}",
             log_groups=f"{logs_of}/*",
             removal=cdk.RemovalPolicy.RETAIN,
@@ -85,10 +84,12 @@ class ImagesStack(BaseStack):
                 image=image,
                 checkout=checkout,
                 github=plan.image_source,
+                region=plan.region,
                 project_name=f"{plan.name}-{image.name}",
                 key=key,
                 log_group_name=f"{logs_of}/{image.name}",
             )
+            self.builds[image.name] = build
             cdk.CfnOutput(self, f"{title}Image", value=build.image_uri)
             cdk.CfnOutput(self, f"{title}BuildProject", value=build.project_name)
 
@@ -98,18 +99,19 @@ class ImageBuild(Construct):
 
     def __init__(
         self,
-        scope: cdk.Stack,
+        scope: Construct,
         construct_id: str,
         *,
         image: ImagePlan,
         checkout: Path,
         github: SourcePlan | None,
+        region: str,
         project_name: str,
         key: str,
         log_group_name: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._stack = scope
+        self._region = region
         self._image = image
         self._key = key
         self._repository = self._make_repository()
@@ -155,7 +157,7 @@ class ImageBuild(Construct):
         app, folder = cdk.Stage.of(self), f"asset.{self._image.tag}"
         assert app is not None  # noqa: S101 -- every stack is in one
         stage(checkout, self._image.name, Path(app.asset_outdir, folder))
-        asset = self._stack.synthesizer.add_file_asset(
+        asset = cdk.Stack.of(self).synthesizer.add_file_asset(
             source_hash=self._image.tag,
             packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,
             file_name=folder,
@@ -179,7 +181,7 @@ class ImageBuild(Construct):
                 statement(["logs:CreateLogStream", "logs:PutLogEvents"], [self._logs.attr_arn]),
                 statement(
                     _REPORT,
-                    [f"arn:{partition()}:codebuild:{self._stack.region}:{account()}:{reports}"],
+                    [f"arn:{partition()}:codebuild:{self._region}:{account()}:{reports}"],
                 ),
                 # CodeBuild encrypts what it keeps of a build with the project's key.
                 statement(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], [self._key]),

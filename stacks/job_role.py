@@ -20,7 +20,8 @@ from megatron_eks.stacks.policies import (
 
 _READ = ("s3:GetObject",)
 # Retention removes old checkpoints; nothing else of a job deletes.
-_KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
+KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
+"""What somebody needs who keeps checkpoints."""
 
 
 def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> str:
@@ -84,7 +85,7 @@ def _only_jobs(plan: ClusterPlan) -> Condition:
 def _statements(access: BucketAccess) -> Iterator[Statement]:
     bucket = f"arn:{partition()}:s3:::{access.bucket}"
     if access.write:
-        yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
+        yield statement(KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
         yield _listing(bucket, access.write)
     if access.read:
         yield from _reading(bucket, access.read)

@@ -37,9 +37,10 @@ class LustreFileSystems:
         # One plan's ports are all plans': they differ in zone alone.
         self._ports = _EVERYTHING if plans[0].efa else _TCP
         servers = self._security_group().attr_group_id
-        file_systems = [self._file_system(plan, servers, key) for plan in plans]
+        self.file_systems = [self._file_system(plan, servers, key) for plan in plans]
+        """In the order of the plans."""
         rules = list(self._rules(servers, place.node_security_group))
-        for file_system in file_systems:
+        for file_system in self.file_systems:
             # FSx tries the ports before it makes a file system, and gives up at once.
             file_system.node.add_dependency(*rules)
 

@@ -5,8 +5,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.stacks.base import BaseStack, Place, log_group
-from megatron_eks.stacks.policies import acknowledge, role, same_account, statement
+from stacks.base import Place, encryption_key, log_group
+from stacks.policies import acknowledge, role, same_account, statement
 
 _ANYWHERE = "0.0.0.0/0"
 _ALL_PROTOCOLS = "-1"
@@ -17,12 +17,13 @@ _INTERNAL_LOAD_BALANCERS = cdk.CfnTag(key="kubernetes.io/role/internal-elb", val
 _PUBLIC_LOAD_BALANCERS = cdk.CfnTag(key="kubernetes.io/role/elb", value="1")
 
 
-class NetworkStack(BaseStack):
-    """The network that every other stack stands in."""
+class PlannedNetwork(Construct):
+    """A network, or what a VPC that exists lacks."""
 
-    def __init__(self, scope: Construct, plan: ClusterPlan) -> None:
-        super().__init__(scope, plan, "Network", "Network")
+    def __init__(self, scope: Construct, construct_id: str, *, plan: ClusterPlan) -> None:
+        super().__init__(scope, construct_id)
         self._cluster = plan.name
+        self._region = plan.region  # the CDK's own answer is a question to Node
         self._plan = plan.network
         existing = plan.network.existing
         if existing is not None:
@@ -30,8 +31,9 @@ class NetworkStack(BaseStack):
         else:
             self._vpc_id = self._vpc()
             subnets = self._private_subnets(self._nat_gateways(self._public_subnets()))
-        self.place = Place(self._vpc_id, subnets, self._node_security_group())
-        """Where every other stack puts what it makes."""
+        nodes = NodeSecurityGroup(self, "Default", vpc_id=self._vpc_id, name=f"{plan.name}-nodes")
+        self.place = Place(self._vpc_id, subnets, nodes.security_group_id)
+        """VPC, private subnets by zone, and the group of the nodes."""
         self._interface_endpoints(subnets)
         if existing is None:
             self._flow_logs()
@@ -154,43 +156,6 @@ class NetworkStack(BaseStack):
             )
         return table
 
-    def _node_security_group(self) -> str:
-        group = ec2.CfnSecurityGroup(
-            self,
-            "NodeSecurityGroup",
-            group_description="Nodes: everything between them, and out",
-            vpc_id=self._vpc_id,
-            security_group_egress=[
-                ec2.CfnSecurityGroup.EgressProperty(
-                    ip_protocol=_ALL_PROTOCOLS,
-                    cidr_ip=_ANYWHERE,
-                    description="Out through the NAT gateway",
-                )
-            ],
-            tags=[self._name_tag("nodes")],
-        )
-        members = group.attr_group_id
-        # EFA demands both rules by name: traffic that bypasses the operating system is not covered
-        # by 0.0.0.0/0 (EC2 User Guide, "Get started with EFA", step 1). A rule that names its own
-        # group cannot stand inside it, and CDK's SecurityGroup drops the outbound one in silence.
-        ec2.CfnSecurityGroupIngress(
-            self,
-            "NodesFromNodes",
-            group_id=members,
-            source_security_group_id=members,
-            ip_protocol=_ALL_PROTOCOLS,
-            description="EFA, and everything else between nodes",
-        )
-        ec2.CfnSecurityGroupEgress(
-            self,
-            "NodesToNodes",
-            group_id=members,
-            destination_security_group_id=members,
-            ip_protocol=_ALL_PROTOCOLS,
-            description="EFA, and everything else between nodes",
-        )
-        return members
-
     def _interface_endpoints(self, subnets: dict[str, str]) -> None:
         if not self._plan.interface_endpoints:
             return
@@ -226,8 +191,10 @@ class NetworkStack(BaseStack):
 
     def _flow_logs(self) -> None:
         name = f"/megatron-eks/{self._cluster}/flow-logs"
-        key = self.encryption_key(
+        key = encryption_key(
+            self,
             "LogKey",
+            region=self._region,
             description=f"Flow logs of {self._cluster}",
             log_groups=name,
             removal=cdk.RemovalPolicy.DESTROY,
@@ -257,3 +224,46 @@ class NetworkStack(BaseStack):
             deliver_logs_permission_arn=writer.attr_arn,
             tags=[self._name_tag("flow-logs")],
         )
+
+
+class NodeSecurityGroup(Construct):
+    """The group of nodes with EFA: everything between its members, and out."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, vpc_id: str, name: str) -> None:
+        super().__init__(scope, construct_id)
+        group = ec2.CfnSecurityGroup(
+            self,
+            "NodeSecurityGroup",
+            group_description="Nodes: everything between them, and out",
+            vpc_id=vpc_id,
+            security_group_egress=[
+                ec2.CfnSecurityGroup.EgressProperty(
+                    ip_protocol=_ALL_PROTOCOLS,
+                    cidr_ip=_ANYWHERE,
+                    description="Out through the NAT gateway",
+                )
+            ],
+            tags=[cdk.CfnTag(key="Name", value=name)],
+        )
+        members = group.attr_group_id
+        # EFA demands both rules by name: traffic that bypasses the operating system is not covered
+        # by 0.0.0.0/0 (EC2 User Guide, "Get started with EFA", step 1). A rule that names its own
+        # group cannot stand inside it, and CDK's SecurityGroup drops the outbound one in silence.
+        ec2.CfnSecurityGroupIngress(
+            self,
+            "NodesFromNodes",
+            group_id=members,
+            source_security_group_id=members,
+            ip_protocol=_ALL_PROTOCOLS,
+            description="EFA, and everything else between nodes",
+        )
+        ec2.CfnSecurityGroupEgress(
+            self,
+            "NodesToNodes",
+            group_id=members,
+            destination_security_group_id=members,
+            ip_protocol=_ALL_PROTOCOLS,
+            description="EFA, and everything else between nodes",
+        )
+        self.security_group_id = members
+        """What nodes carry besides the cluster's own group."""

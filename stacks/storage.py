@@ -3,44 +3,60 @@
 from collections.abc import Sequence
 
 import aws_cdk as cdk
+from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.stacks.base import BaseStack, Place
-from megatron_eks.stacks.efs import SharedHomes
-from megatron_eks.stacks.job_role import job_role
-from megatron_eks.stacks.lustre import LustreFileSystems
-from megatron_eks.stacks.policies import Statement, document, same_account, statement
+from stacks.base import Place, encryption_key
+from stacks.efs import SharedHomes
+from stacks.job_role import job_role
+from stacks.lustre import LustreFileSystems
+from stacks.policies import Statement, document, same_account, statement
 
 _WITH_THE_STACK = ["AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"]
 
 
-class StorageStack(BaseStack):
-    """File systems in the zones of the GPUs, and a bucket, encrypted with a key of their own."""
+class PlannedStorage(Construct):
+    """What outlives a cluster; without a place, the bucket and the role of jobs alone."""
 
-    def __init__(self, scope: Construct, plan: ClusterPlan, place: Place | None) -> None:
-        super().__init__(scope, plan, "Storage", "File system and data bucket")
+    def __init__(
+        self, scope: Construct, construct_id: str, *, plan: ClusterPlan, place: Place | None
+    ) -> None:
+        super().__init__(scope, construct_id)
         storage = plan.storage
         # Rules of security groups and policies of buckets stay with what they protect.
         cdk.RemovalPolicies.of(self).apply(
             cdk.RemovalPolicy.RETAIN if storage.retain else cdk.RemovalPolicy.DESTROY,
             exclude_resource_types=_WITH_THE_STACK,
         )
-        key = storage.kms_key_arn or self.encryption_key(
-            "Key", description=f"Data and checkpoints of {plan.name}"
+        key = storage.kms_key_arn or encryption_key(
+            self,
+            "Key",
+            region=plan.region,
+            description=f"Data and checkpoints of {plan.name}",
         )
+        self.key_arn = key
+        """Encrypts bucket and file systems."""
+        self.file_systems: list[fsx.CfnFileSystem] = []
+        """FSx for Lustre: one, or one in each zone with a pool."""
         if place is not None and not storage.existing:
-            LustreFileSystems(
+            lustre = LustreFileSystems(
                 self, cluster=plan.name, plans=storage.file_systems, place=place, key=key
             )
+            self.file_systems = lustre.file_systems
         bucket = self._bucket(key)
+        self.bucket = bucket
+        """For data and checkpoints."""
         cdk.CfnOutput(self, "BucketName", value=bucket.ref)
         # Here and not with the cluster: another job's bucket must not touch a stack with nodes.
-        self.job_role = job_role(self, plan, bucket=bucket.attr_arn, key=key)
-        cdk.CfnOutput(self, "JobRoleArn", value=self.job_role)
+        self.job_role_arn = job_role(self, plan, bucket=bucket.attr_arn, key=key)
+        """For `AWS::EKS::PodIdentityAssociation`: what pods of jobs may do."""
+        cdk.CfnOutput(self, "JobRoleArn", value=self.job_role_arn)
+        self.efs: SharedHomes | None = None
+        """The shared home directories, if asked for."""
         if place is not None and storage.efs:
-            homes = SharedHomes(
+            self.efs = homes = SharedHomes(
                 self,
                 "Efs",
                 name=plan.name,

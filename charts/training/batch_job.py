@@ -90,7 +90,7 @@ _WORKLOADS: Mapping[Workload, Callable[[Construct, JobPlan, PlatformPlan], None]
 }
 
 
-class TrainingJob(cdk8s.Chart):
+class PlannedJob(cdk8s.Chart):
     """One job, alone in its file."""
 
     def __init__(

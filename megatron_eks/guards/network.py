@@ -15,7 +15,8 @@ from megatron_eks.guards.values import NO, YES, Value, report
 _PART, HTTPS = Rule.NETWORK_PART, 443
 SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
 _ADDRESSES = ("CidrIp", "CidrIpv6", "SourcePrefixListId", "DestinationPrefixListId")
-NODES = "NodeSecurityGroup"
+NODES = re.compile(r".*NodeSecurityGroup([0-9A-F]{8})?")
+"""Logical ids of the nodes' group: in a stack of somebody else the CDK adds path and hash."""
 ANYBODY, ALL_TRAFFIC = "addresses", frozenset(range(-1, 65536))  # -1: protocols without ports
 _PUBLIC, _PRIVATE = "kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"
 _VPC = (
@@ -89,7 +90,7 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     tables = [e for each in _private(templates) if (e := _table(templates, each)[1])]
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
-    there = {_service(each): each["RouteTableIds"] for each in known}
+    there = {_service(templates, each): each["RouteTableIds"] for each in known}
     for name in sorted(_WITHOUT_NAT - there.keys()) if tables and not out else ():
         found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
         remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
@@ -112,7 +113,7 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         yield from report(Rule.OPEN_TO_ALL, row)
     near = [range_of(each["CidrBlock"]) for each in _private(templates)]
     for each in templates.of("EC2::VPCEndpoint"):
-        policy, service = each["PolicyDocument"], _service(each)
+        policy, service = each["PolicyDocument"], _service(templates, each)
         wide = [e for e in statements(policy) if allows(e, f"{service.partition('.')[0]}:*")]
         wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
         if policy and all(e["Condition"] for e in wide):
@@ -147,9 +148,10 @@ def _leading(templates: Templates, kind: str, key: str, to: Resource) -> list[Re
     return [each for each in templates.of(kind) if templates.target(each[key]) is to]
 
 
-def _service(endpoint: Resource) -> str:
+def _service(templates: Templates, endpoint: Resource) -> str:
     """Return `ecr.api` of `com.amazonaws.REGION.ecr.api`."""
-    return endpoint["ServiceName"].text.removeprefix("com.amazonaws.").partition(".")[2]
+    name = templates.text(endpoint["ServiceName"])
+    return name.removeprefix("com.amazonaws.").partition(".")[2]
 
 
 def _roles(subnet: Resource) -> set[str]:

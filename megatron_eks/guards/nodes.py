@@ -230,7 +230,7 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         for groups in [nic["Groups"] for nic in nics] or [data["SecurityGroupIds"]]:
             names, targets = {str(each.raw) for each in groups}, templates.targets(groups)
             joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
-            nodes = len(targets) < len(names) or any(each.name == NODES for each in targets)
+            nodes = len(targets) < len(names) or any(NODES.fullmatch(each.name) for each in targets)
             apart, lacks = clusters and not joins, names and (usual - names or not nodes)
             yield from report(Rule.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
             yield from report(Rule.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
@@ -250,7 +250,9 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
 @template_guard
 def self_rules(templates: Templates) -> Iterator[Finding]:
     """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
-    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == NODES]:
+    for group in [
+        each for each in templates.of("EC2::SecurityGroup") if NODES.fullmatch(each.name)
+    ]:
         for side, far in SIDES.items():
             own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
             none = ALL_TRAFFIC not in [each.ports for each in own]

@@ -115,7 +115,7 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
         servers = {name_of(templates, each) for each in listed(own)}
         near = [each for each in every if servers & {*each.way}]
         nodes = {e for rule in near for e in rule.way} - {*servers, *SIDES, ANYBODY, "None"}
-        if not servers or NODES in groups.keys() - nodes:
+        if not servers or any(map(NODES.fullmatch, groups.keys() - nodes)):
             found = "no security group that is open to the nodes' group: mounts hang"
             remedy = "name the file servers' group, and open TCP 988 and 1018-1023 to the nodes'"
             yield own.finding(code, found, remedy)
