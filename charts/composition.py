@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import cdk8s
 
-from charts.platform.dcgm_exporter import DcgmExporter
-from charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
-from charts.platform.etcd import Etcd
-from charts.platform.job_records import JobRecords
-from charts.platform.namespaces import Certificates, Namespaces, Quotas
-from charts.platform.network_policies import NetworkPolicies
-from charts.platform.storage import Storage
-from charts.platform.training_operator import TrainingOperator
-from charts.training.batch_job import PlannedJob
-from charts.validation.nvidia_smi import NvidiaSmi
+from megatron_eks.charts.platform.dcgm_exporter import DcgmExporter
+from megatron_eks.charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
+from megatron_eks.charts.platform.etcd import Etcd
+from megatron_eks.charts.platform.job_records import JobRecords
+from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
+from megatron_eks.charts.platform.network_policies import NetworkPolicies
+from megatron_eks.charts.platform.storage import Storage
+from megatron_eks.charts.platform.training_operator import TrainingOperator
+from megatron_eks.charts.training.batch_job import PlannedJob
+from megatron_eks.charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs.job import JobPlan

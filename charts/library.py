@@ -6,8 +6,8 @@ A wrong value raises ConfigError, with every finding.
 import cdk8s
 from constructs import Construct
 
-from charts.composition import Charts, build_platform
-from charts.training.batch_job import PlannedJob
+from megatron_eks.charts.composition import Charts, build_platform
+from megatron_eks.charts.training.batch_job import PlannedJob
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.library import Values, plan_project

@@ -7,14 +7,14 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster.access import AccessPlan
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
-from stacks.addons import PlannedAddons
-from stacks.base import BaseStack, Place, encryption_key, log_group
-from stacks.bastion import Bastion
-from stacks.gpu_nodegroup import PlannedNodegroup
-from stacks.job_role import associate
-from stacks.launch_template import instance_tags, metadata_options, root_volume
-from stacks.policies import acknowledge, partition, role_of_managed_policies
-from stacks.user_data import system_user_data
+from megatron_eks.stacks.addons import PlannedAddons
+from megatron_eks.stacks.base import BaseStack, Place, encryption_key, log_group
+from megatron_eks.stacks.bastion import Bastion
+from megatron_eks.stacks.gpu_nodegroup import PlannedNodegroup
+from megatron_eks.stacks.job_role import associate
+from megatron_eks.stacks.launch_template import instance_tags, metadata_options, root_volume
+from megatron_eks.stacks.policies import acknowledge, partition, role_of_managed_policies
+from megatron_eks.stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 _SYSTEM_ROOT_VOLUME_GIB = 100

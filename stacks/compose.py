@@ -8,12 +8,12 @@ import aws_cdk as cdk
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from stacks.base import BaseStack, existing_place
-from stacks.cluster import ClusterStack
-from stacks.images import PlannedImages
-from stacks.job_role import associate
-from stacks.network import PlannedNetwork
-from stacks.storage import PlannedStorage
+from megatron_eks.stacks.base import BaseStack, existing_place
+from megatron_eks.stacks.cluster import ClusterStack
+from megatron_eks.stacks.images import PlannedImages
+from megatron_eks.stacks.job_role import associate
+from megatron_eks.stacks.network import PlannedNetwork
+from megatron_eks.stacks.storage import PlannedStorage
 
 
 def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:

@@ -13,9 +13,16 @@ from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.plan.cluster.builds import BUILD_MACHINES, REPORT_GROUP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.images import ImagePlan, SourcePlan
-from stacks.base import encryption_key, log_group
-from stacks.image_source import source, source_access, triggers
-from stacks.policies import account, acknowledge, partition, role, same_account, statement
+from megatron_eks.stacks.base import encryption_key, log_group
+from megatron_eks.stacks.image_source import source, source_access, triggers
+from megatron_eks.stacks.policies import (
+    account,
+    acknowledge,
+    partition,
+    role,
+    same_account,
+    statement,
+)
 
 # The tag that a build moves; jobs name images by digest.
 _MOVING_TAG = "latest"

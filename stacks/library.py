@@ -11,18 +11,19 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from megatron_eks.config.cluster import Capacity, ClusterConfig, GithubSource, ImageBuild, Lustre
+from megatron_eks.config.cluster import Capacity, ClusterConfig, GithubSource, ImageBuild
+from megatron_eks.config.storage import Lustre
 from megatron_eks.library import Values, plan_part
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
-from stacks.addons import PlannedAddons
-from stacks.base import Place
-from stacks.gpu_nodegroup import PlannedNodegroup
-from stacks.images import PlannedImages
-from stacks.job_role import KEEP
-from stacks.launch_template import instance_tags
-from stacks.network import NodeSecurityGroup, PlannedNetwork
-from stacks.storage import PlannedStorage
+from megatron_eks.stacks.addons import PlannedAddons
+from megatron_eks.stacks.base import Place
+from megatron_eks.stacks.gpu_nodegroup import PlannedNodegroup
+from megatron_eks.stacks.images import PlannedImages
+from megatron_eks.stacks.job_role import KEEP
+from megatron_eks.stacks.launch_template import instance_tags
+from megatron_eks.stacks.network import NodeSecurityGroup, PlannedNetwork
+from megatron_eks.stacks.storage import PlannedStorage
 
 __all__ = ["Addons", "GpuNodegroup", "Images", "Network", "NodeSecurityGroup", "Storage"]
 

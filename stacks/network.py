@@ -5,8 +5,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from stacks.base import Place, encryption_key, log_group
-from stacks.policies import acknowledge, role, same_account, statement
+from megatron_eks.stacks.base import Place, encryption_key, log_group
+from megatron_eks.stacks.policies import acknowledge, role, same_account, statement
 
 _ANYWHERE = "0.0.0.0/0"
 _ALL_PROTOCOLS = "-1"

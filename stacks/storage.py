@@ -8,11 +8,11 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from stacks.base import Place, encryption_key
-from stacks.efs import SharedHomes
-from stacks.job_role import job_role
-from stacks.lustre import LustreFileSystems
-from stacks.policies import Statement, document, same_account, statement
+from megatron_eks.stacks.base import Place, encryption_key
+from megatron_eks.stacks.efs import SharedHomes
+from megatron_eks.stacks.job_role import job_role
+from megatron_eks.stacks.lustre import LustreFileSystems
+from megatron_eks.stacks.policies import Statement, document, same_account, statement
 
 _WITH_THE_STACK = ["AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"]
 

@@ -14,13 +14,13 @@ import pytest
 from aws_cdk import assertions
 from constructs import Construct
 
-from charts.library import TrainingJob, add_platform
+from megatron_eks.charts.library import TrainingJob, add_platform
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.job import FsdpJob
 from megatron_eks.library import plan_project
 from megatron_eks.project import ROOT
-from stacks.library import GpuNodegroup, Images, Network, Storage
+from megatron_eks.stacks.library import GpuNodegroup, Images, Network, Storage
 from tests.command import meks
 from tests.stacks.synthesis import Json, Template, cluster_file, synthesise, write_sources
 
