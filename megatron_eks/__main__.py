@@ -1,5 +1,6 @@
 """The command line `meks`: reads arguments, calls one command, returns its exit code."""
 
+import os
 import re
 import shlex
 import sys
@@ -10,6 +11,7 @@ from importlib import import_module
 
 from cyclopts import App, CoercionError, CycloptsError, UnknownOptionError, UnusedCliTokensError
 
+from megatron_eks import RUN_APP
 from megatron_eks.cli.app import app
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.messages import message
@@ -31,6 +33,9 @@ _NOT_SHOWN = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an expected failure is printed as findings, never as a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
+    if [*words] == [RUN_APP]:
+        # The CDK's command line has no other way to the interpreter that has this package.
+        os.execv(sys.executable, [sys.executable, "app.py"])  # noqa: S606 -- no shell is wanted
     try:
         try:
             return _run(words)

@@ -13,6 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from megatron_eks import RUN_APP
 from megatron_eks.catalog.pins import MEGATRON_CORE_VERSION
 from megatron_eks.localcloud.kubernetes import build
 from megatron_eks.localcloud.kubernetes.cluster import ADMINISTRATOR
@@ -103,7 +104,9 @@ def test_an_app_of_ones_own_adds_stacks(site, tmp_path):
     """They are written beside ours, and no guard judges them: that bucket is open."""
     shutil.copy(ROOT / "cluster.yaml", tmp_path)
     (tmp_path / "app.py").write_text(OWN_APP)
-    run(sys.executable, "app.py", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)})
+    # As the CDK's command line runs it, by the cdk.json that `meks init` writes.
+    python = [sys.executable, "-m", "megatron_eks", RUN_APP]
+    run(*python, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)})
     names = {file.name.partition(".")[0] for file in tmp_path.glob(f"{TEMPLATES}/*.template.json")}
     assert {"techpulse-Own", "techpulse-Network"} <= names
 

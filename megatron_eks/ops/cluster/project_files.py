@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from megatron_eks import RUN_APP
 from megatron_eks.ops import files
 from megatron_eks.project import IN_CHECKOUT, ROOT, TEMPLATE
 
@@ -37,7 +38,7 @@ def write(folder: Path) -> list[Path]:
     settings = json.loads((TEMPLATE / "cdk.json").read_text())
     # The feature flags are those of the installed package.
     context = {key: each for key, each in settings["context"].items() if not key.startswith("@")}
-    settings |= {"app": "python3 app.py", "context": context}
+    settings |= {"app": f"meks {RUN_APP}", "context": context}
     texts = {
         "app.py": (TEMPLATE / "app.py").read_text(),
         "cdk.json": json.dumps(settings, indent=2) + "\n",
