@@ -193,8 +193,9 @@ def test_metrics_after_the_resumed_step_go_without_room(mount, programs_python):
     (place / "metrics.jsonl").write_text("".join(lines) + '{"step": 9, "lo')
     fill(place / "ballast")
     code = (
-        "import json, sys, trainer_metrics; from pathlib import Path\n"
-        "trainer_metrics._forget_after(Path(sys.argv[1]), 5); print(json.dumps(None))"
+        "import json, sys; from pathlib import Path\n"
+        "from megatron_eks.programs.trainer import metrics\n"
+        "metrics._forget_after(Path(sys.argv[1]), 5); print(json.dumps(None))"
     )
     python_says(programs_python, code, place / "metrics.jsonl")
     assert (place / "metrics.jsonl").read_text() == "".join(lines[:5])

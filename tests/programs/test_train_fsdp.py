@@ -75,7 +75,7 @@ def test_run_goes_on_where_it_was(trained, program, ranks, per_rank):
     """On other numbers of ranks, in the other layout: the same losses, and each step once."""
     run, _ = trained
     resumed = run.resumed(f"{program}-{ranks}", without="iter_0000012")
-    resumed.program = program
+    resumed.program = ("-m", f"megatron_eks.programs.{program}")
     resumed.config["training"]["train_batch_size"] = per_rank
     done = resumed.run(ranks)
     assert done.returncode == 0, done.stderr

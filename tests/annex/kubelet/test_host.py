@@ -44,7 +44,7 @@ def test_a_container_changes_no_file_of_the_machine(cluster, run_pod, ended):
     script = """\
     cd /opt/megatron-eks
     interpreter=$(dirname "$(readlink -f python/bin/python)")
-    for each in /usr/bin /etc/passwd python packages standins "$interpreter"; do
+    for each in /usr/bin /etc/passwd python packages/megatron_eks standins "$interpreter"; do
       file=$each
       if [ -d $each ]; then file=$each/planted; fi
       if (: >> $file) 2>/dev/null; then echo written $file; fi

@@ -237,7 +237,7 @@ def test_the_key_that_data_preparation_was_given(tmp_path):
     found = findings(tmp_path, preparation, job(RUN), job("ddp-llama-3-2-1b"))
     assert [line.split(": ")[0] for line in found] == [
         "warning MEKS-0325 job1.yaml:10 data.prefix",
-        "warning MEKS-0325 job2.yaml:4 data.dataset",
+        "warning MEKS-0325 job2.yaml:5 data.dataset",
     ]
     assert "use /shared/data/megatron/techpulse_content_document" in found[0]
 
