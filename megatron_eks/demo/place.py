@@ -130,7 +130,8 @@ class Place:
 
     def begin(self, *words: object, folder: Path = ROOT, **more: str) -> Command:
         """Start a command in the background; `finish` it."""
-        log = self.folder / f"{'-'.join(Path(str(word)).name for word in words[:4])}.log"
+        name = "-".join(Path(str(word)).name for word in words[:4])
+        log = self.folder / f"{len(self._commands)}-{name}.log"
         path = f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"
         with log.open("ab") as stream, _whole():
             process = subprocess.Popen(  # noqa: S603 -- the project's own commands

@@ -104,7 +104,7 @@ def test_options_are_those_that_the_source_writes():
     assert of_megatron <= listed
     everywhere = of_megatron | {
         option
-        for folder in ("charts", "megatron_eks/plan", "megatron_eks/ops")
+        for folder in ("charts", "megatron_eks/demo", "megatron_eks/ops", "megatron_eks/plan")
         for path in (ROOT / folder).rglob("*.py")
         for option in _OPTION.findall(path.read_text())
     }

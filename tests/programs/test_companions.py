@@ -252,7 +252,7 @@ def test_a_rank_that_waits_for_s3_is_not_ended(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as rank:
         words = [f"--rank={rank.pid}", "--node=0", "--nodes=2", f"--heartbeats={tmp_path}"]
         words += ["--idle-seconds=1", "--round-seconds=0.1", "--watch=stop"]
-        with subprocess.Popen(command("watch", *words)) as watcher:  # noqa: S603 -- as above
+        with subprocess.Popen(command("start.watch", *words)) as watcher:  # noqa: S603 -- as above
             until(lambda: gang.read(gang.path_of(tmp_path, 0)), "sign of life")
             watcher.terminate()
             assert watcher.wait(60) == 0

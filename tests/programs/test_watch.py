@@ -59,7 +59,7 @@ def watched(start) -> Start:
         rank: "subprocess.Popen[str]", *words: str, node: int = 0, **more: str
     ) -> "subprocess.Popen[str]":
         options = (f"--rank={rank.pid}", f"--node={node}", "--nodes=2", *_QUICK, *words)
-        process: subprocess.Popen[str] = start(command("watch", *options), **more)
+        process: subprocess.Popen[str] = start(command("start.watch", *options), **more)
         return process
 
     return begin
