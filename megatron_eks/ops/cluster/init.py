@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any
@@ -168,21 +169,12 @@ class _Questions:
         zones, zone = self._known.offers, self._known.pool_zone
         if len(zones) > 1 or wish.zone:
             self._settle(f"zone ({', '.join(zones)})", "--zone", wish.zone, zone, self._of_zone)
-        nodes, size = wish.max_nodes, wish.capacity_gib
-        self._settle(
-            "most nodes",
-            "--max-nodes",
-            nodes,
-            self._known.max_nodes,
-            lambda a: {"max_nodes": _number(a)},
-        )
-        self._settle(
-            "file system, GiB",
-            "--lustre-gib",
-            size,
-            _LUSTRE_GIB,
-            lambda a: {"capacity_gib": _number(a)},
-        )
+        for question, flag, given, field in (
+            ("most nodes", "--max-nodes", wish.max_nodes, "max_nodes"),
+            ("file system, GiB", "--lustre-gib", wish.capacity_gib, "capacity_gib"),
+        ):
+            read = partial(_number, field)
+            self._settle(question, flag, given, getattr(self._known, field), read)
         return self._known
 
     def _settle(
@@ -288,10 +280,10 @@ def _capacity(kind: str, known: str = "") -> str:
     return f"{{type: {kind}{', ' if known else ''}{known}}}"
 
 
-def _number(answer: str) -> int:
+def _number(field: str, answer: str) -> dict[str, int]:
     if not answer.isdecimal():
         raise Failure(Code.WRONG_TYPE, f"{answer!r} is no number", "write digits", exit_code=USAGE)
-    return int(answer)
+    return {field: int(answer)}
 
 
 def _check(text: str, file: Path, today: date) -> list[Finding]:
