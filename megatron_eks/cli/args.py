@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from megatron_eks import DEFAULT_CLUSTER
+from megatron_eks.ops import opening
 
 if TYPE_CHECKING:
     from cyclopts import Token
@@ -130,7 +131,7 @@ SomeJob = Annotated[str | None, JOBS]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Reach:
+class Reach(opening.Reach):
     """The cluster file, and how to reach the API server of the cluster."""
 
     cluster: Cluster = Path(DEFAULT_CLUSTER)

@@ -1,5 +1,6 @@
 """`meks ckpt`, of the panel Data: checkpoints on /shared, in S3, and here."""
 
+from functools import partial
 from typing import Annotated
 
 from cyclopts import CycloptsError, Parameter
@@ -56,9 +57,7 @@ def list_checkpoints(
     from megatron_eks.ops.data.listing import ls
     from megatron_eks.ops.data.target import act
 
-    return act(
-        reach, what, lambda found, place, console: ls(found, place, output, console), _NOTHING
-    )
+    return act(reach, what, partial(ls, output=output), _NOTHING)
 
 
 @command(ckpt, name="verify")
@@ -80,12 +79,7 @@ def verify_checkpoints(
     from megatron_eks.ops.data.listing import verify
     from megatron_eks.ops.data.target import act
 
-    return act(
-        reach,
-        what,
-        lambda found, place, console: verify(found, place, iteration, output, console),
-        _NOTHING,
-    )
+    return act(reach, what, partial(verify, name=iteration, output=output), _NOTHING)
 
 
 @command(ckpt, "JOB|S3_URI [DIR]")
@@ -117,7 +111,7 @@ def pull(
     return act(
         reach,
         what,
-        lambda found, place, console: transfers.pull(found, place, iteration, console),
+        partial(transfers.pull, name=iteration),
         "what was fetched stays, and the same command goes on",
         lambda found, mount: to_pull(found, to, local, mount),
     )
@@ -151,7 +145,7 @@ def push_checkpoints(
     return act(
         reach,
         what,
-        lambda found, place, console: transfers.push(found, place, chosen, console),
+        partial(transfers.push, which=chosen),
         "what was sent stays, and the same command goes on",
         lambda found, _: to_push(found, uri),
     )
@@ -179,12 +173,6 @@ def prune(
     from megatron_eks.ops.data import transfers
     from megatron_eks.ops.data.target import act
 
-    return act(
-        reach,
-        what,
-        lambda found, place, console: transfers.prune(
-            found, place, keep_last, output, console, dry_run=dry_run
-        ),
-        "each is whole or gone, and the same command does the rest",
-        yes=yes,
-    )
+    do = partial(transfers.prune, keep_last=keep_last, output=output, dry_run=dry_run)
+    again = "each is whole or gone, and the same command does the rest"
+    return act(reach, what, do, again, yes=yes)

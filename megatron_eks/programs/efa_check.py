@@ -153,16 +153,11 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.collect(check_memory(system, report.facts))
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
-    parser.add_argument("--expect", type=_count, required=True, help="devices the pod should have")
+    parser.add_argument(
+        "--expect", type=program.count, required=True, help="devices the pod should have"
+    )
     parser.add_argument(
         "--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc"
     )

@@ -34,12 +34,8 @@ class End:
 def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
     """List the checkpoints of the ends that are given."""
     if directory and not remote and not directory.is_dir():
-        raise StopError(
-            program.EXIT_NOT_FOUND,
-            directory,
-            "no such directory",
-            "correct it; what saves makes it",
-        )
+        found, remedy = "no such directory", "correct it; what saves makes it"
+        raise StopError(program.EXIT_NOT_FOUND, directory, found, remedy)
     ends = [*(local_ends(directory) if directory else ())]
     far = [*remote.every().values()] if remote else []
     ends += map(_far_end, far)

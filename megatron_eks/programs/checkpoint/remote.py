@@ -1,6 +1,7 @@
 """The checkpoints below an S3 URI: read and written so that two writers lose nothing."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.programs import program
@@ -94,9 +95,8 @@ class Remote:
 
     def problems(self, manifest: Manifest) -> list[str]:
         """Say what is wrong with a checkpoint, by the checksums that S3 keeps."""
-        found = manifests.in_threads(
-            _THREADS, lambda file: self.problem(manifest, file), manifest.files
-        )
+        look = partial(self.problem, manifest)
+        found = manifests.in_threads(_THREADS, look, manifest.files)
         return [text for text in found if text]
 
     def damage(self, far: Far | None) -> str | None:

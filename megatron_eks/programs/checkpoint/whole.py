@@ -69,12 +69,8 @@ def by_sizes(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
             lacks = manifests.lacking(manifest, directory)
             return State("damaged", lacks) if lacks else State("whole")
         return by_format(directory, ckpt_format)
-    except BadManifestError as problem:
-        return State("damaged", f"{manifest_format.MANIFEST}: {problem}")
-    except BadFileError as problem:
-        return State("damaged", str(problem))
-    except OSError as problem:
-        return State("damaged", _unreadable(problem))
+    except (BadManifestError, BadFileError, OSError) as problem:
+        return _damaged(problem)
 
 
 def by_bytes(
@@ -106,10 +102,8 @@ def by_bytes(
         )
     except OutOfTimeError:
         return State(state.kind, "its bytes were not all compared: that would have taken too long")
-    except (BadManifestError, BadFileError) as problem:
-        return State("damaged", str(problem))
-    except OSError as problem:
-        return State("damaged", _unreadable(problem))
+    except (BadManifestError, BadFileError, OSError) as problem:
+        return _damaged(problem)
     return State("damaged", f"{changed[0]} has changed since it was saved") if changed else state
 
 
@@ -254,6 +248,9 @@ def _all_ranks(ranks: list[Path]) -> bool:
     return len(numbers) == expected
 
 
-def _unreadable(problem: OSError) -> str:
-    name = Path(problem.filename).name if problem.filename else "a file"
-    return f"{name} cannot be read: {problem.strerror or problem}"
+def _damaged(problem: Exception) -> State:
+    if isinstance(problem, OSError):
+        name = Path(problem.filename).name if problem.filename else "a file"
+        return State("damaged", f"{name} cannot be read: {problem.strerror or problem}")
+    where = f"{manifest_format.MANIFEST}: " if isinstance(problem, BadManifestError) else ""
+    return State("damaged", f"{where}{problem}")
