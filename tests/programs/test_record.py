@@ -57,11 +57,7 @@ def kept(tmp_path):
         ("print('done')", 0, "record: ended with exit code 0, 20"),
         ("import nothing_of_that_name", 1, "ModuleNotFoundError: No module named 'nothing_of"),
         ("import os; os.kill(os.getpid(), 9)", 137, "record: was ended by signal 9, 20"),
-        (
-            REFUSED,
-            4,
-            "Z: error /shared/x: missing - bring it\n",
-        ),
+        (REFUSED, 4, "Z: error /shared/x: missing - bring it\n"),
     ],
     ids=["success", "Python error", "killed", "refused behind a launcher"],
 )
