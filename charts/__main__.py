@@ -14,7 +14,7 @@ from megatron_eks import node
 _cdk8s = node.load_in_background(partial(import_module, "cdk8s_plus_27.k8s"))
 
 # ruff: noqa: E402 -- Node is started before the imports that take as long as its start
-from megatron_eks.cli import rendering
+from megatron_eks import rendering
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.project import MANIFESTS, Project

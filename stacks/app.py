@@ -44,7 +44,7 @@ _node = [node.load_in_background(_load_cdk)]
 """Threads that wait for Node."""
 
 # ruff: noqa: E402 -- Node starts before the imports that take as long
-from megatron_eks.cli import rendering
+from megatron_eks import rendering
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.cluster.cluster import ClusterPlan

@@ -71,12 +71,8 @@ class Build:
             _say(f"{tag} is in the registry, and no build is known to have recorded it")
             tag = f"{tag}-{secrets.token_hex(4)}"
         state = {"tag": tag, "extra": extra, "digest": digest}
-        state |= {
-            "cache": self._given_digest("CACHE_FROM"),
-            "passed": "",
-            "tagged": "",
-            "pushed": "",
-        }
+        state |= dict.fromkeys(("passed", "tagged", "pushed"), "")
+        state["cache"] = self._given_digest("CACHE_FROM")
         if extra and extra != "latest":
             theirs = self._pushed_digest(extra)
             if theirs and theirs != digest:
@@ -94,7 +90,7 @@ class Build:
         """Give the engine a password of twelve hours, through its standard input."""
         if self._read()["digest"]:
             return
-        password = _output("aws", "ecr", "get-login-password")
+        password = _run("aws", "ecr", "get-login-password", stdout=subprocess.PIPE)
         registry = self.repository.partition("/")[0]
         login = [self.engine, "login", "--username", "AWS", "--password-stdin", registry]
         _run(*login, stdin=password)
@@ -104,24 +100,23 @@ class Build:
         state = self._read()
         if state["digest"]:
             return
-        words = [
-            word
-            for name, value in self.arguments.items()
-            for word in ("--build-arg", _is(name, value))
-        ]
+        arguments = dict(self.arguments)
         if self._environment.get("CACHE") == "registry":
             # The image lists its layers for the next build.
-            words += ["--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+            arguments["BUILDKIT_INLINE_CACHE"] = "1"
+        words: list[str] = []
+        for name, value in arguments.items():
+            words += ["--build-arg", f"{name}={value}"]
         if state["cache"]:
             # By its digest: a tag may have been moved to somebody else's layers.
             words += ["--cache-from", f"{self.repository}@{state['cache']}"]
-        name = f"{self.repository}:{state['tag']}"
+        image = f"{self.repository}:{state['tag']}"
         with TemporaryDirectory() as folder:
             if self.checkout:
                 runpy.run_path(str(_CONTEXT))["stage"](Path(), self.image, Path(folder))
             context = folder if self.checkout else "."
             dockerfile = f"{context}/assets/images/{self.image}/Dockerfile"
-            _run(self.engine, "build", *words, "--file", dockerfile, "--tag", name, context)
+            _run(self.engine, "build", *words, "--file", dockerfile, "--tag", image, context)
 
     def test(self) -> None:
         """Run the self-test as a pod would: its user, a root that is read-only, no network."""
@@ -243,7 +238,7 @@ class Build:
 
     def _retag(self, digest: str, name: str) -> None:
         words = self._ecr("batch-get-image", f"imageDigest={digest}", "images[0].imageManifest")
-        manifest = _output(*words)
+        manifest = _run(*words, stdout=subprocess.PIPE)
         words = ["--repository-name", self._name(), "--image-tag", name]
         _run("aws", "ecr", "put-image", *words, "--image-manifest", manifest.rstrip("\n"))
 
@@ -267,41 +262,23 @@ class Build:
         self._state_file.write_text(json.dumps(state))
 
 
-def _is(name: str, value: str) -> str:
-    return f"{name}={value}"
-
-
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def _run(*words: str, stdin: str | None = None) -> None:
-    given = subprocess.DEVNULL if stdin is None else None
+def _run(*words: str, stdin: str = "", stdout: int | None = None) -> str:
     done = subprocess.run(  # noqa: S603 -- an engine or AWS's command line
-        words, input=stdin, stdin=given, text=True, check=False
+        words, input=stdin, stdout=stdout, text=True, check=False
     )
     if done.returncode:
-        raise StopError(f"{' '.join(words[:2])} failed with exit code {done.returncode}")
+        # AWS's command line has the service before the command.
+        command = " ".join(words[: 2 + (words[0] == "aws")])
+        raise StopError(f"{command} failed with exit code {done.returncode}")
+    return done.stdout or ""
 
 
-def _output(*words: str) -> str:
-    done = subprocess.run(  # noqa: S603 -- AWS's command line
-        words, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode:
-        raise StopError(f"{' '.join(words[:3])} failed with exit code {done.returncode}")
-    return done.stdout
-
-
-STEPS = {
-    "check": Build.check,
-    "login": Build.login,
-    "build": Build.build,
-    "test": Build.test,
-    "push": Build.push,
-    "digest": Build.digest,
-}
+STEPS = ("check", "login", "build", "test", "push", "digest")
 
 
 def main(words: list[str]) -> int:
@@ -310,7 +287,7 @@ def main(words: list[str]) -> int:
         sys.stderr.write(__doc__ or "")
         return 0 if words == ["--help"] else 2
     try:
-        STEPS[words[0]](Build(os.environ))
+        getattr(Build(os.environ), words[0])()
     except StopError as stop:
         sys.stderr.write(f"error {words[0]}: {stop}\n")
         return 1

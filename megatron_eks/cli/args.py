@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,12 +13,14 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from megatron_eks import DEFAULT_CLUSTER
+from megatron_eks.ops import opening
 
 if TYPE_CHECKING:
     from cyclopts import Token
     from cyclopts.completion import CompletionContext
 
 _NAME = r"[\w.-]+"
+START = "start"
 
 ONE_OF = Group(validator=mutually_exclusive, show=False)
 """Options of a command that exclude each other."""
@@ -39,6 +43,24 @@ def count(text: str, least: int = 0) -> int:
 
 
 one_or_more = partial(count, least=1)
+
+
+def span(text: str) -> int:
+    """Read a time span, in seconds."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[-1:] not in units or not text[:-1].isdecimal() or int(text[:-1]) < 1:
+        raise ValueError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
+    return int(text[:-1]) * units[text[-1]]
+
+
+def moment(text: str) -> datetime | str:
+    """Read a time with its zone, or the word for when a reservation starts."""
+    if text == START:
+        return text
+    with suppress(ValueError):
+        if (found := datetime.fromisoformat(text)).tzinfo:
+            return found
+    raise ValueError(f"{text!r} is no time with its zone, such as 2026-12-01T11:30Z")
 
 
 def _cluster_file(context: "CompletionContext") -> Path:
@@ -109,7 +131,7 @@ SomeJob = Annotated[str | None, JOBS]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Reach:
+class Reach(opening.Reach):
     """The cluster file, and how to reach the API server of the cluster."""
 
     cluster: Cluster = Path(DEFAULT_CLUSTER)

@@ -1,20 +1,12 @@
 """`meks ckpt`, of the panel Data: checkpoints on /shared, in S3, and here."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 from cyclopts import CycloptsError, Parameter
 
-from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
-from megatron_eks.ops.console import Console
-from megatron_eks.ops.opening import at, today
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.data.target import Target
-    from megatron_eks.ops.programs import Place
 
 _NOTHING = "nothing was changed"
 
@@ -63,10 +55,9 @@ def list_checkpoints(
     meks ckpt ls ./checkpoints                        nor does this
     """
     from megatron_eks.ops.data.listing import ls
+    from megatron_eks.ops.data.target import act
 
-    return _act(
-        reach, what, lambda found, place, console: ls(found, place, output, console), _NOTHING
-    )
+    return act(reach, what, partial(ls, output=output), _NOTHING)
 
 
 @command(ckpt, name="verify")
@@ -86,13 +77,9 @@ def verify_checkpoints(
     :param iteration: only this one
     """
     from megatron_eks.ops.data.listing import verify
+    from megatron_eks.ops.data.target import act
 
-    return _act(
-        reach,
-        what,
-        lambda found, place, console: verify(found, place, iteration, output, console),
-        _NOTHING,
-    )
+    return act(reach, what, partial(verify, name=iteration, output=output), _NOTHING)
 
 
 @command(ckpt, "JOB|S3_URI [DIR]")
@@ -116,16 +103,17 @@ def pull(
     :param local: a directory of this machine instead
     :param iteration: this one, and not the newest
     """
-    from megatron_eks.ops.data import target, transfers
+    from megatron_eks.ops.data import transfers
+    from megatron_eks.ops.data.target import act, to_pull
 
     if to and local:
         raise CycloptsError(msg="name a DIR below /shared, or one here with --local, not both")
-    return _act(
+    return act(
         reach,
         what,
-        lambda found, place, console: transfers.pull(found, place, iteration, console),
+        partial(transfers.pull, name=iteration),
         "what was fetched stays, and the same command goes on",
-        lambda found, mount: target.to_pull(found, to, local, mount),
+        lambda found, mount: to_pull(found, to, local, mount),
     )
 
 
@@ -150,15 +138,16 @@ def push_checkpoints(
     :param every: every whole one, not only the newest
     :param iteration: this one
     """
-    from megatron_eks.ops.data import target, transfers
+    from megatron_eks.ops.data import transfers
+    from megatron_eks.ops.data.target import act, to_push
 
     chosen = ["--all"] if every else [f"--name={iteration}"] if iteration else []
-    return _act(
+    return act(
         reach,
         what,
-        lambda found, place, console: transfers.push(found, place, chosen, console),
+        partial(transfers.push, which=chosen),
         "what was sent stays, and the same command goes on",
-        lambda found, _: target.to_push(found, uri),
+        lambda found, _: to_push(found, uri),
     )
 
 
@@ -182,48 +171,8 @@ def prune(
     :param dry_run: show it, and remove nothing
     """
     from megatron_eks.ops.data import transfers
+    from megatron_eks.ops.data.target import act
 
-    return _act(
-        reach,
-        what,
-        lambda found, place, console: transfers.prune(
-            found, place, keep_last, output, console, dry_run=dry_run
-        ),
-        "each is whole or gone, and the same command does the rest",
-        yes=yes,
-    )
-
-
-def _act(
-    reach: args.Reach,
-    what: str,
-    do: "Callable[[Target, Place, Console], int]",
-    again: str,
-    toward: "Callable[[Target, str], Target]" = lambda found, _: found,
-    *,
-    yes: bool = False,
-) -> int:
-    """Find out what was named and act where that is: in the cluster, or on this machine.
-
-    `toward` says where it goes, from what was found and the path of /shared in pods.
-    """
-    from megatron_eks.config.storage import MOUNT_PATH
-    from megatron_eks.ops.data import target
-    from megatron_eks.project import load_project
-
-    # What is in S3 or on this machine needs no cluster.
-    alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
-    project = None if alone and _is_place(what) else load_project(reach.cluster, today())
-    mount = project.cluster.platform.mount_path if project else MOUNT_PATH
-    found = toward(target.resolve(what, mount, reach.cluster, today()), mount)
-    claim = None
-    if found.is_shared:
-        project = project or load_project(reach.cluster, today())
-        claim = target.claim_of(found, project)
-    return at(
-        reach, project, claim, lambda place, console: do(found, place, console), again, yes=yes
-    )
-
-
-def _is_place(word: str) -> bool:
-    return "/" in word or word in {".", ".."}
+    do = partial(transfers.prune, keep_last=keep_last, output=output, dry_run=dry_run)
+    again = "each is whole or gone, and the same command does the rest"
+    return act(reach, what, do, again, yes=yes)

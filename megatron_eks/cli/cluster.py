@@ -1,7 +1,6 @@
 """The panel Cluster: a cluster from its account's check to its end."""
 
 import os
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,17 +14,6 @@ from megatron_eks.ops.opening import on_aws, on_cluster, opened, with_console
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.tools import Tools
-
-_START = "start"
-
-
-def _moment(text: str) -> datetime | str:
-    if text == _START:
-        return text
-    with suppress(ValueError):
-        if (moment := datetime.fromisoformat(text)).tzinfo:
-            return moment
-    raise ValueError(f"{text!r} is no time with its zone, such as 2026-12-01T11:30Z")
 
 
 @command(CLUSTER, "[PART]")
@@ -230,7 +218,7 @@ def scale(
     *,
     at: Annotated[
         datetime | Literal["start"] | None,
-        args.read_by(_moment, metavar="TIME", show_choices=False),
+        args.read_by(args.moment, metavar="TIME", show_choices=False),
     ] = None,
     when_idle: bool = False,
     minutes: Annotated[int, args.read_by(args.count, metavar="M", show_default=True)] = 30,
@@ -252,7 +240,7 @@ def scale(
     from megatron_eks.ops.cluster.scale import Wish, run
 
     moment = at if isinstance(at, datetime) else None
-    wish = Wish(pool, nodes, moment, at == _START, when_idle, minutes)
+    wish = Wish(pool, nodes, moment, at == args.START, when_idle, minutes)
     return on_aws(
         cluster,
         lambda tools: run(wish, tools, lambda: opened(tools.plan, args.HERE).client),

@@ -1,5 +1,6 @@
 """The panel Data: data sets, and the tokens of jobs; ckpt.py has checkpoints."""
 
+from functools import partial
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -59,15 +60,8 @@ def push_data(
 
     project = load_project(cluster, today())
     sent, uri = destination(paths, cluster)
-    return at(
-        args.Reach(cluster),
-        project,
-        None,
-        lambda place, console: push(
-            sent, uri, project.cluster, place, output=output, console=console
-        ),
-        _SENT,
-    )
+    do = partial(push, sent, uri, project.cluster, output=output)
+    return at(args.Reach(cluster), project, None, do, _SENT)
 
 
 @command(data, name="fetch")
@@ -86,7 +80,7 @@ def fetch_data(
 
     project = load_project(reach.cluster, today())
     claim = shared_claim(directory, project.cluster)
-    return at(reach, project, claim, lambda *where: fetch(uri, directory, *where), _FETCHED)
+    return at(reach, project, claim, partial(fetch, uri, directory), _FETCHED)
 
 
 @command(data, name="verify")
@@ -111,13 +105,7 @@ def verify_data(
 
     project = load_project(reach.cluster, today())
     claim = claim_of(prefix, project.cluster)
-    return at(
-        reach,
-        project,
-        claim,
-        lambda place, console: verify(prefix, tokenizer, place, output, console),
-        _NOTHING,
-    )
+    return at(reach, project, claim, partial(verify, prefix, tokenizer, output=output), _NOTHING)
 
 
 @command(secret, name="set")

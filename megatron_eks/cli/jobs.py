@@ -17,14 +17,6 @@ from megatron_eks.ops.opening import console_here, on_cluster, today
 _WATCH_SECONDS = 5.0
 
 
-def _span(text: str) -> int:
-    """Read a time span, in seconds."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if text[-1:] not in units or not text[:-1].isdecimal() or int(text[:-1]) < 1:
-        raise ValueError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
-    return int(text[:-1]) * units[text[-1]]
-
-
 @command(JOBS)
 def submit(
     job: args.Job,
@@ -120,7 +112,7 @@ def logs(
     rank: args.N = None,
     follow: Annotated[bool, Parameter(alias="-f", group=args.ONE_OF)] = False,
     tail: args.N = None,
-    since: Annotated[int | None, args.read_by(_span, metavar="TIME")] = None,
+    since: Annotated[int | None, args.read_by(args.span, metavar="TIME")] = None,
     grep: Annotated[
         re.Pattern[str] | None,
         args.read_by(

@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.endings import INTERRUPTED
@@ -19,20 +20,15 @@ if TYPE_CHECKING:
     from megatron_eks.project import Project
 
 
-class Reach(Protocol):
+@dataclass(frozen=True)
+class Reach:
     """The cluster file, and how to reach the API server of the cluster."""
 
-    @property
-    def cluster(self) -> Path:
-        """The cluster file."""
-
-    @property
-    def kubeconfig(self) -> Path | None:
-        """None: the one of the environment."""
-
-    @property
-    def context(self) -> str | None:
-        """None: its current one."""
+    cluster: Path
+    kubeconfig: Path | None = None
+    """None: the one of the environment."""
+    context: str | None = None
+    """None: its current one."""
 
 
 def today() -> date:

@@ -5,7 +5,7 @@ efa_check --expect N
 Looks at the devices of /sys/class/infiniband whose node in /dev/infiniband the pod has been
 given, at libfabric's own list (fi_info), at the NCCL plugin where the loader looks for it, at
 GPUDirect RDMA, huge pages and the limit on locked memory. Without EFA, NCCL falls back to TCP
-without an error and is some fifty times slower.
+without an error, and TCP has one network card of a node's 4 (p4d.24xlarge) to 32 (p5.48xlarge).
 
 Exit codes: 0 as expected, 2 the command line is wrong, 4 not as expected.
 """
@@ -153,16 +153,11 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.collect(check_memory(system, report.facts))
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
-    parser.add_argument("--expect", type=_count, required=True, help="devices the pod should have")
+    parser.add_argument(
+        "--expect", type=program.count, required=True, help="devices the pod should have"
+    )
     parser.add_argument(
         "--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc"
     )

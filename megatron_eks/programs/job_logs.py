@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from megatron_eks.programs import program, record
+from megatron_eks.programs import program, record_files
 from megatron_eks.programs.findings import Report, warning
 from megatron_eks.programs.printable import log_line
 from megatron_eks.programs.program import StopError
@@ -61,7 +61,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         # The container before the last one, the last one, or both in their order.
         of = folders[1:] if options.before else folders[:1]
         of = folders[::-1] if options.both else of
-        parts = [part for folder in of for part in record.parts(folder, rank)]
+        parts = [part for folder in of for part in record_files.parts(folder, rank)]
         if not parts or (since and parts[-1].stat().st_mtime < since):
             continue
         kept, dropped = _last(_lines(parts, since), options.tail, options.most_bytes // len(found))
@@ -82,7 +82,7 @@ def main(argv: Sequence[str], report: Report) -> None:
 
 def _objects(directory: Path) -> list[Any]:
     """Return what is kept of the newest job of the name, unless it has started after that."""
-    kept = max(directory.glob(record.OBJECTS), key=_modified, default=None)
+    kept = max(directory.glob(record_files.OBJECTS), key=_modified, default=None)
     if kept is None or _modified(kept) < _begun(directory):
         return []
     content = json.loads(kept.read_text())
@@ -91,7 +91,7 @@ def _objects(directory: Path) -> list[Any]:
 
 def _begun(directory: Path) -> float:
     """Return when the newest start began."""
-    for start in record.starts(directory)[-1:]:
+    for start in record_files.starts(directory)[-1:]:
         for rank in _ranks(directory / start)[:1]:
             with (directory / start / f"rank-{rank:05}.log").open("rb") as file:
                 return _moment(file.readline()) or 0
@@ -108,7 +108,7 @@ def _chosen(directory: Path, wanted: int | None, *, needed: bool) -> dict[int, l
     The newest start may lack ranks that had failed for good. They are in the one before it, if that
     was of the same pods; else that is of an earlier job of the name.
     """
-    names = record.starts(directory) if directory.is_dir() else []
+    names = record_files.starts(directory) if directory.is_dir() else []
     folders = [directory / each for each in reversed(names) if _ranks(directory / each)]
     found: dict[int, list[Path]] = {}
     for newest in folders[:1]:
@@ -151,7 +151,7 @@ def _whole(parts: Sequence[Path]) -> Iterator[bytes]:
     """Yield the lines of files, and how much is no longer between them."""
     end = 0
     for part in parts:
-        begin = record.place(part)
+        begin = record_files.place(part)
         if begin > end:
             yield f"record: {begin - end} bytes are left out here".encode()
         with part.open("rb") as file:

@@ -44,6 +44,14 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     )
 
 
+def count(text: str) -> int:
+    """Read how many of something are wanted, on the command line."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number
+
+
 def say(message: str) -> None:
     """Write one line for people."""
     sys.stderr.write(f"{message}\n")

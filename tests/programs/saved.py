@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, ClassVar
 
-from megatron_eks.programs.checkpoint import manifests, whole
+from megatron_eks.programs.checkpoint import manifest_format, whole
 
 
 def megatron(root: Path, step: int, *, size: int = 50_000, seed: int = 0) -> Path:
@@ -46,7 +46,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file() and path.name != manifests.MANIFEST
+        if path.is_file() and path.name != manifest_format.MANIFEST
     }
 
 

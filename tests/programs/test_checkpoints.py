@@ -9,7 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from megatron_eks.programs.checkpoint import checkpoints, manifests, retention, whole
+from megatron_eks.programs.checkpoint import (
+    checkpoints,
+    manifest_format,
+    manifests,
+    retention,
+    whole,
+)
 from megatron_eks.programs.findings import Finding
 from megatron_eks.programs.start import preconditions
 from tests.programs import saved
@@ -192,7 +198,7 @@ def test_what_is_no_file_holds_nobody_up(tmp_path, name, make):
     place = tmp_path / name if name == TRACKER else path / name
     place.unlink()
     if name in {"metadata.json", ".metadata"}:
-        (path / manifests.MANIFEST).unlink()
+        (path / manifest_format.MANIFEST).unlink()
     make(place)
     if name == TRACKER:
         assert checkpoints.read_tracker(tmp_path, DIST).state == "torn"

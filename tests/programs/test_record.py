@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from megatron_eks.programs import record
+from megatron_eks.programs import record_files
 from tests.programs.run_program import command
 
 LINES = "".join(f"line {number}\n" for number in range(20000))
@@ -57,11 +57,7 @@ def kept(tmp_path):
         ("print('done')", 0, "record: ended with exit code 0, 20"),
         ("import nothing_of_that_name", 1, "ModuleNotFoundError: No module named 'nothing_of"),
         ("import os; os.kill(os.getpid(), 9)", 137, "record: was ended by signal 9, 20"),
-        (
-            REFUSED,
-            4,
-            "Z: error /shared/x: missing - bring it\n",
-        ),
+        (REFUSED, 4, "Z: error /shared/x: missing - bring it\n"),
     ],
     ids=["success", "Python error", "killed", "refused behind a launcher"],
 )
@@ -139,20 +135,20 @@ def test_starts_go_with_the_days_of_their_own_job(keep, tmp_path):
 
 def test_of_long_output_beginning_and_end_stay(tmp_path, monkeypatch):
     """In files named by the place of their first byte, so that what is missing can be counted."""
-    monkeypatch.setattr(record, "_PART_BYTES", 1000)
-    monkeypatch.setattr(record, "_STATE", tmp_path / "state")
-    kept = record.Record(tmp_path / "job", 0, 7)
+    monkeypatch.setattr(record_files, "_PART_BYTES", 1000)
+    monkeypatch.setattr(record_files, "_STATE", tmp_path / "state")
+    kept = record_files.Record(tmp_path / "job", 0, 7)
     kept.start()
     for number in range(1000):
         while kept._chunks.qsize() > 200:  # noqa: SLF001 -- a disk that keeps up
             time.sleep(0.001)
         kept.put(b"line %03d\n" % number)
     kept.finish()
-    first, *newest = record.parts(tmp_path / "job" / "0001", 0)
+    first, *newest = record_files.parts(tmp_path / "job" / "0001", 0)
     assert first.read_text().split("\n")[1] == "line 000"
     assert len(newest) == 3
     assert newest[-1].read_text().endswith("line 999\n")
-    begin = [record.place(each) for each in newest]
+    begin = [record_files.place(each) for each in newest]
     assert begin[1] - begin[0] == newest[0].stat().st_size
 
 
@@ -188,10 +184,10 @@ def test_a_file_system_that_takes_nothing_costs_the_copy_alone(keep, tmp_path):
 
 def test_a_full_disk_that_has_room_again_says_what_is_missing(tmp_path, monkeypatch):
     """The lines of that while are lost, and counted."""
-    monkeypatch.setattr(record, "_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(record, "_STATE", tmp_path / "state")
+    monkeypatch.setattr(record_files, "_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(record_files, "_STATE", tmp_path / "state")
     (tmp_path / "job").write_text("a file where the directory should be")
-    kept = record.Record(tmp_path / "job", 0, 7)
+    kept = record_files.Record(tmp_path / "job", 0, 7)
     kept.put(b"lost\n")
     kept.start()
     while not kept._dropped:  # noqa: SLF001 -- what it is about

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from megatron_eks.programs.checkpoint import checkpoints, manifests, retention, whole
+from megatron_eks.programs.checkpoint import (
+    checkpoints,
+    manifest_format,
+    manifests,
+    retention,
+    whole,
+)
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_checkpoint
 from tests.programs.run_program import command
@@ -167,7 +173,7 @@ def test_saves_of_the_run_get_their_manifests(tmp_path):
 def test_what_is_copied_to_a_run_later_stays(tmp_path):
     """It is older than a save by its number, and younger by its files: no save of the run."""
     save(tmp_path, 100, 200)
-    (tmp_path / "iter_0000200" / manifests.MANIFEST).unlink()
+    (tmp_path / "iter_0000200" / manifest_format.MANIFEST).unlink()
     time.sleep(0.02)
     other = write_checkpoint(tmp_path, 50)
     for path in other.iterdir():

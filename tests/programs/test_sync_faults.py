@@ -10,15 +10,15 @@ import threading
 
 import pytest
 
-from megatron_eks.programs.checkpoint import manifests, pull
+from megatron_eks.programs.checkpoint import manifest_format, pull
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import Store
 from tests.programs.run_program import command
 from tests.programs.s3_world import URI
 from tests.programs.sync_pair import MANIFEST
 
-GOOD = manifests.FileEntry("__0_0.distcp", 1, base64.b64encode(bytes(32)).decode(), 2**26)
-ENTRY = manifests.Manifest("iter_0000500", 500, (GOOD,)).text()
+GOOD = manifest_format.FileEntry("__0_0.distcp", 1, base64.b64encode(bytes(32)).decode(), 2**26)
+ENTRY = manifest_format.Manifest("iter_0000500", 500, (GOOD,)).text()
 DATA = r"iter_0000500/[0-9a-f]{16}/"
 
 
@@ -174,7 +174,7 @@ def test_space_is_checked_before_anything_is_fetched(pair, monkeypatch):
     """A checkpoint larger than what is free is refused at once."""
     pair.sync("push", pair.near, URI)
     text = json.dumps(pair.s3.json("iter_0000500/manifest.json")).encode()
-    manifest = manifests.parse_manifest(text, "iter_0000500")
+    manifest = manifest_format.parse_manifest(text, "iter_0000500")
     usage = shutil.disk_usage(pair.near)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StopError, match="1,000 bytes free"):
@@ -220,8 +220,8 @@ def test_killed_pull_goes_on(pair):
         (ENTRY.replace(b'"step": 500', b'"step": "500"'), "step '500'"),
         (ENTRY.replace(b"iter_0000500", b"iter_0000900"), "step 500"),
         (ENTRY.replace(b"iter_0000500", b"latest_checkpointed_iteration.txt"), "no name"),
-        (manifests.Manifest("iter_0000400", 400, (GOOD,)).text(), "the one of iter_0000400"),
-        (manifests.Manifest("iter_0000500", 500, (GOOD, GOOD)).text(), "a file twice"),
+        (manifest_format.Manifest("iter_0000400", 400, (GOOD,)).text(), "the one of iter_0000400"),
+        (manifest_format.Manifest("iter_0000500", 500, (GOOD, GOOD)).text(), "a file twice"),
     ],
 )
 def test_manifest_that_cannot_be_right_is_refused(pair, text, found):
@@ -240,8 +240,8 @@ def test_manifest_that_cannot_be_right_is_refused(pair, text, found):
 )
 def test_manifest_cannot_write_outside_its_directory(pair, path):
     """Such a path is refused before anything is fetched."""
-    entry = manifests.FileEntry(path, 1, GOOD.checksum, 2**26)
-    text = manifests.Manifest("iter_0000500", 500, (entry,)).text()
+    entry = manifest_format.FileEntry(path, 1, GOOD.checksum, 2**26)
+    text = manifest_format.Manifest("iter_0000500", 500, (entry,)).text()
     pair.s3.put("iter_0000500/manifest.json", text)
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.programs.checkpoint import checkpoints, manifests
+from megatron_eks.programs.checkpoint import checkpoints, manifest_format
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_rank
 from tests.programs.s3_world import URI
@@ -25,7 +25,7 @@ def test_an_older_push_hides_no_newer_whole_one(sync, s3, near, lost, tmp_path):
     elif lost == "torn":
         s3.put("latest", b"{")
     elif lost == "names nothing":
-        s3.put("latest", manifests.Latest("iter_0000400", 400).text())
+        s3.put("latest", manifest_format.Latest("iter_0000400", 400).text())
     else:
         (key,) = (each for each in s3.names() if "0000300/" in each and "__0" in each)
         s3.delete(key)
@@ -56,7 +56,7 @@ def test_a_first_save_in_progress_is_not_sent(sync, s3, tmp_path, tracker):
     if tracker is not None:
         (tmp_path / TRACKER).write_text(tracker)
     assert sync("push", tmp_path, URI).code != 0
-    assert not (path / manifests.MANIFEST).exists()
+    assert not (path / manifest_format.MANIFEST).exists()
     assert not s3.names()
     (tmp_path / TRACKER).write_text("100")
     assert sync("push", tmp_path, URI).code == 0

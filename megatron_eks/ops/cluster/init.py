@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,7 @@ def run(
     def checked(answers: Answers) -> list[Finding]:
         return _check(render(answers, schema), wish.file, today)
 
-    def errors(answers: Answers) -> list[Finding]:
-        return [each for each in checked(answers) if each.level is Level.ERROR]
-
-    answers = _Questions(wish, aws, console, public_address, errors).answers()
+    answers = _Questions(wish, aws, console, public_address, checked).answers()
     text, findings = render(answers, schema), checked(answers)
     if has_errors(findings):
         console.report(findings)
@@ -120,13 +118,13 @@ class _Questions:
         aws: Aws,
         console: Console,
         public_address: Callable[[], str],
-        errors: Callable[[Answers], list[Finding]],
+        checked: Callable[[Answers], list[Finding]],
     ) -> None:
         self._wish = wish
         self._aws = aws
         self._console = console
         self._public_address = public_address
-        self._errors = errors
+        self._checked = checked
         # What is known so far; until it is, something that is right.
         self._zones_there = self._zones()
         zone, account = self._zones_there[0], aws.account()
@@ -168,21 +166,12 @@ class _Questions:
         zones, zone = self._known.offers, self._known.pool_zone
         if len(zones) > 1 or wish.zone:
             self._settle(f"zone ({', '.join(zones)})", "--zone", wish.zone, zone, self._of_zone)
-        nodes, size = wish.max_nodes, wish.capacity_gib
-        self._settle(
-            "most nodes",
-            "--max-nodes",
-            nodes,
-            self._known.max_nodes,
-            lambda a: {"max_nodes": _number(a)},
-        )
-        self._settle(
-            "file system, GiB",
-            "--lustre-gib",
-            size,
-            _LUSTRE_GIB,
-            lambda a: {"capacity_gib": _number(a)},
-        )
+        for question, flag, given, field in (
+            ("most nodes", "--max-nodes", wish.max_nodes, "max_nodes"),
+            ("file system, GiB", "--lustre-gib", wish.capacity_gib, "capacity_gib"),
+        ):
+            read = partial(_number, field)
+            self._settle(question, flag, given, getattr(self._known, field), read)
         return self._known
 
     def _settle(
@@ -197,7 +186,7 @@ class _Questions:
         if given is not None:
             self._known = replace(self._known, **changes(str(given)))
             return
-        before = {(each.code, each.path) for each in self._errors(self._known)}
+        before = {(each.code, each.path) for each in self._checked(self._known)}
         while True:
             answer = self._answer(question, flag, "" if proposal is None else str(proposal))
             try:
@@ -207,11 +196,11 @@ class _Questions:
                     raise
                 self._console.say(str(problem))
                 continue
-            wrong = [e for e in self._errors(changed) if (e.code, e.path) not in before]
-            if self._console.yes or not wrong:
+            new = [e for e in self._checked(changed) if (e.code, e.path) not in before]
+            if self._console.yes or not has_errors(new):
                 self._known = changed
                 return
-            for each in wrong:
+            for each in (e for e in new if e.level is Level.ERROR):
                 self._console.say(f"{each.code} {each.found} - {each.remedy}")
 
     def _answer(self, question: str, flag: str, proposal: str) -> str:
@@ -288,10 +277,10 @@ def _capacity(kind: str, known: str = "") -> str:
     return f"{{type: {kind}{', ' if known else ''}{known}}}"
 
 
-def _number(answer: str) -> int:
+def _number(field: str, answer: str) -> dict[str, int]:
     if not answer.isdecimal():
         raise Failure(Code.WRONG_TYPE, f"{answer!r} is no number", "write digits", exit_code=USAGE)
-    return int(answer)
+    return {field: int(answer)}
 
 
 def _check(text: str, file: Path, today: date) -> list[Finding]:

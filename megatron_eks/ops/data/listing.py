@@ -30,7 +30,7 @@ _RESULTS = {
 Row = Mapping[str, Json]
 
 
-def ls(target: Target, place: Place, output: str, console: Console) -> int:
+def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
     """Print all checkpoints of a target, and the state of each."""
     ended = _listed(target, place, console)
     if ended.code:
@@ -49,7 +49,7 @@ def ls(target: Target, place: Place, output: str, console: Console) -> int:
     return DONE
 
 
-def verify(target: Target, place: Place, name: str | None, output: str, console: Console) -> int:
+def verify(target: Target, place: Place, console: Console, *, name: str | None, output: str) -> int:
     """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
     words = ["verify", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
     words += ["--name", name] if name else ["--all"]

@@ -49,10 +49,8 @@ def shared_claim(directory: str, plan: ClusterPlan) -> str:
     """Name the claim of a path on /shared. Raises Failure for a path of this machine."""
     claim = claim_of(directory, plan)
     if claim is None:
-        found, remedy = (
-            f"{directory} is not below {plan.platform.mount_path}",
-            "aws s3 cp fetches to here",
-        )
+        found = f"{directory} is not below {plan.platform.mount_path}"
+        remedy = "aws s3 cp fetches to here"
         raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
     return claim
 
@@ -62,9 +60,9 @@ def push(
     uri: str,
     plan: ClusterPlan,
     place: Place,
+    console: Console,
     *,
     output: str,
-    console: Console,
 ) -> int:
     """Send files to S3, and say how pods get them; what is left out makes it end with 4."""
     ended = programs.run(place, "upload", [*paths, uri], console)
@@ -124,7 +122,9 @@ def fetch(uri: str, directory: str, place: Place, console: Console) -> int:
     return ended.code
 
 
-def verify(prefix: str, tokenizer: str | None, place: Place, output: str, console: Console) -> int:
+def verify(
+    prefix: str, tokenizer: str | None, place: Place, console: Console, *, output: str
+) -> int:
     """Read a data set back and compare it with what was written down when it was prepared."""
     words = ["--verify", prefix, *(["--tokenizer", tokenizer] if tokenizer else [])]
     ended = programs.run(place, "prepare_data", words, console, quiet=output != "table")

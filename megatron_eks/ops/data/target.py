@@ -1,17 +1,24 @@
 """What `meks ckpt` was told to look at: a job of jobs/, a directory, or an S3 URI."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
+from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, has_errors
 from megatron_eks.config.job import TrainingJob
+from megatron_eks.config.storage import MOUNT_PATH
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.opening import Reach, at, today
+from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.data_access import S3
-from megatron_eks.project import Project, check_files, job_files
+from megatron_eks.project import Project, check_files, job_files, load_project
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,32 @@ class Target:
     """Of a job: its zone may have a file system of its own."""
     is_shared: bool = False
     """Whether the directory is on the shared file system."""
+
+
+def act(
+    reach: Reach,
+    word: str,
+    do: Callable[[Target, Place, Console], int],
+    again: str,
+    toward: Callable[[Target, str], Target] = lambda found, _: found,
+    *,
+    yes: bool = False,
+) -> int:
+    """Find out what was named and act where that is: in the cluster, or on this machine.
+
+    `toward` says where it goes, from what was found and the path of /shared in pods; `again` what
+    an interruption left.
+    """
+    # What is in S3 or on this machine needs no cluster.
+    alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
+    project = None if alone and _is_place(word) else load_project(reach.cluster, today())
+    mount = project.cluster.platform.mount_path if project else MOUNT_PATH
+    found = toward(resolve(word, mount, reach.cluster, today()), mount)
+    claim = None
+    if found.is_shared:
+        project = project or load_project(reach.cluster, today())
+        claim = claim_of(found, project)
+    return at(reach, project, claim, partial(do, found), again, yes=yes)
 
 
 def to_pull(found: Target, shared: str | None, local: str | None, mount: str) -> Target:
@@ -62,7 +95,7 @@ def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
     """Say where a job, a directory or an S3 URI leads; raise Failure with what is allowed."""
     if word.startswith(S3):
         return Target(word, uri=_checked(word))
-    if "/" in word or word in {".", ".."}:
+    if _is_place(word):
         return at_directory(word, mount)
     files = check_files(cluster_file, job_files(cluster_file), today)
     if has_errors(files.findings):
@@ -95,6 +128,10 @@ def claim_of(target: Target, project: Project) -> str:
     if target.pool is None:
         return platform.claim
     return platform.claim_in(project.cluster.pool(target.pool).zone)
+
+
+def _is_place(word: str) -> bool:
+    return "/" in word or word in {".", ".."}
 
 
 def _no_copy(found: Target, verb: str) -> Failure:

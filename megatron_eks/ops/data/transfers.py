@@ -12,7 +12,7 @@ from megatron_eks.ops.output import count, structured, table
 from megatron_eks.ops.programs import Place
 
 
-def push(target: Target, place: Place, which: list[str], console: Console) -> int:
+def push(target: Target, place: Place, console: Console, *, which: list[str]) -> int:
     """Send whole checkpoints to S3; what is there already is not sent again."""
     words = ["push", str(target.directory), str(target.uri), *which]
     ended = programs.run(place, PROGRAM, words, console)
@@ -21,7 +21,7 @@ def push(target: Target, place: Place, which: list[str], console: Console) -> in
     return ended.code
 
 
-def pull(target: Target, place: Place, name: str | None, console: Console) -> int:
+def pull(target: Target, place: Place, console: Console, *, name: str | None) -> int:
     """Fetch a checkpoint from S3 and let a run resume from it."""
     words = ["pull", str(target.directory), str(target.uri), *(["--name", name] if name else [])]
     ended = programs.run(place, PROGRAM, words, console)
@@ -31,7 +31,7 @@ def pull(target: Target, place: Place, name: str | None, console: Console) -> in
 
 
 def prune(
-    target: Target, place: Place, keep_last: int, output: str, console: Console, *, dry_run: bool
+    target: Target, place: Place, console: Console, *, keep_last: int, output: str, dry_run: bool
 ) -> int:
     """Show what goes and what stays, ask, and remove what was shown and still may go."""
     words = ["prune", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
+from itertools import zip_longest
 
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.kubernetes.client import Client, Object
@@ -22,12 +24,13 @@ _AROUND = timedelta(minutes=10)
 def of_job(client: Client, plan: ClusterPlan, name: str, options: logs.Options) -> Diagnosis:
     """Explain what became of a job. Raises Failure if there is no such job, or no such rank."""
     job = jobs.get(client, plan.platform.namespace, name)
-    found = jobs.ranks(job, jobs.pods_of(client, job))
+    there = jobs.pods_of(client, job)
+    found = jobs.ranks(job, there)
     chosen = logs.chosen(found, name, options.rank)
     read = partial(_printed, client, job.namespace, options)
     with ThreadPoolExecutor(_READERS) as readers:
         printed = [line for lines in readers.map(read, chosen) for line in lines]
-    return _explained(client, job, chosen, printed)
+    return _explained(client, job, chosen, printed, there)
 
 
 def of_record(
@@ -35,11 +38,12 @@ def of_record(
 ) -> Diagnosis:
     """Explain what became of a job by what its ranks have printed before their pods went."""
     live = jobs.find(client, plan.platform.namespace, name)
-    there = jobs.ranks(live, jobs.pods_of(client, live)) if live else []
+    there = jobs.pods_of(client, live) if live else []
     job = live or next(map(RunningJob, ended.kept(lines, jobs.KINDS)), None)
-    ranks = ended.ranks(job, there, lines)
+    ranks = ended.ranks(job, jobs.ranks(live, there) if live else [], lines)
     found = [rank for rank in ranks if options.rank in {None, rank.number}]
-    return _explained(client, job, found, ended.printed(lines), ended.kept(lines, {"Event"}))
+    kept = ended.kept(lines, {"Pod", "Event"})
+    return _explained(client, job, found, ended.printed(lines), [*kept, *there])
 
 
 def _explained(
@@ -47,14 +51,21 @@ def _explained(
     job: RunningJob | None,
     ranks: Sequence[Rank],
     printed: Sequence[str],
-    kept: Sequence[Object] = (),
+    known: Sequence[Object],
 ) -> Diagnosis:
+    """Explain a job by what its ranks printed, and by pods and events that are known of it."""
     living = client.list("v1", "Event", job.namespace) if job else []
     living += client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
-    events = {each["metadata"]["uid"]: each for each in (*kept, *living)}.values()
+    objects = {each["metadata"]["uid"]: each for each in (*known, *living)}.values()
+    events = [each for each in objects if "involvedObject" in each]
+    pods_of = jobs.by_rank(job, [each for each in objects if "spec" in each]) if job else {}
     nodes = client.list("v1", "Node")
-    told = [line for rank in ranks for line in _told(rank, list(events), nodes)]
-    ends = [line for rank in ranks for line in _ends(rank, list(events))]
+    told: list[str] = []
+    ends: list[str] = []
+    for rank in ranks:
+        early, late = said_of_nodes(rank, pods_of.get(rank.number, ()), events)
+        told += [*early, *_told(rank, events, nodes)]
+        ends += [*late, *_ends(rank)]
     return diagnose([*told, *printed, *ends, *([f"event {job.message()}"] if job else [])])
 
 
@@ -76,7 +87,6 @@ def _told(rank: Rank, events: Sequence[Object], nodes: Sequence[Object]) -> Iter
     if rank.pod is None or rank.manifest is None:
         return
     at = f"[{rank.number}] "
-    yield from _of_node(rank, events, late=False)
     uid = rank.manifest["metadata"]["uid"]
     own = [each for each in events if each["involvedObject"].get("uid") == uid]
     for event in sorted((each for each in own if each.get("type") == "Warning"), key=pods.when):
@@ -90,32 +100,63 @@ def _told(rank: Rank, events: Sequence[Object], nodes: Sequence[Object]) -> Iter
             yield from _node(at, node)
 
 
-def _of_node(rank: Rank, events: Sequence[Object], *, late: bool) -> Iterator[str]:
-    """Yield what was said of a rank's node while its pod was there; `late` is that around its end.
+def said_of_nodes(
+    rank: Rank, known: Sequence[Object], events: Sequence[Object]
+) -> tuple[list[str], list[str]]:
+    """Return what was said of nodes while a rank's pods were there: before, and around its end.
 
-    Of a pod that its node took along no end is known: what was said then is late.
+    Of a pod that its node took along no end is known but that the next one was made: all that was
+    said from then on is around it.
     """
-    if rank.pod is None or rank.manifest is None or not rank.pod.node:
-        return
-    begun = pods.moment(rank.manifest["metadata"].get("creationTimestamp"))
-    statuses = rank.manifest.get("status", {}).get("containerStatuses") or ()
-    states = [state for each in statuses for state in (each.get("state") or {}).values()]
-    ended = max((str(state.get("finishedAt") or "") for state in states), default="")
-    end = pods.moment(ended)
+    found = {each["metadata"]["uid"]: each for each in known}
+    if rank.manifest is not None:
+        # Its log may tell how the newest one ended.
+        found[rank.manifest["metadata"]["uid"]] = rank.manifest
+    stays = list(_stays(list(found.values())))
+    said: tuple[list[str], list[str]] = [], []
     for event in sorted(events, key=pods.when):
         about, when = event["involvedObject"], pods.moment(pods.when(event))
-        of_it = (about.get("kind"), about.get("name")) == ("Node", rank.pod.node)
-        if not of_it or when is None or (begun and when < begun) or (end and when > end + _AROUND):
+        if about.get("kind") != "Node" or when is None:
             continue
-        is_late = rank.pod.phase == "Failed" and (end is None or when > end - _AROUND)
-        if is_late is late:
-            said = f"{event.get('reason')} at {when:%H:%M}: {event.get('message', '')}"
-            yield f"[{rank.number}] node {rank.pod.node}: {pods.one_line(said)}"
+        there = [each for each in stays if each.node == about.get("name") and each.spans(when)]
+        for stay in there[-1:]:
+            # What ended an earlier pod comes before what the newest one printed.
+            around = stay.failed and (stay.end is None or when > stay.end - _AROUND)
+            text = f"{event.get('reason')} at {when:%H:%M}: {event.get('message', '')}"
+            line = f"[{rank.number}] node {stay.node}: {pods.one_line(text)}"
+            said[around and stay is stays[-1]].append(line)
+    return said
 
 
-def _ends(rank: Rank, events: Sequence[Object]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Stay:
+    """The time of a pod on its node."""
+
+    node: str
+    begin: datetime | None
+    end: datetime | None
+    failed: bool
+
+    def spans(self, when: datetime) -> bool:
+        """Tell whether a time is between its beginning and a while after its end."""
+        has_begun = self.begin is None or when >= self.begin
+        return has_begun and (self.end is None or when <= self.end + _AROUND)
+
+
+def _stays(found: Sequence[Object]) -> Iterator[_Stay]:
+    """Yield when the pods of a rank were on nodes, the oldest first."""
+    begins = [pods.moment(each["metadata"].get("creationTimestamp")) for each in found]
+    for pod, begin, replaced in zip_longest(found, begins, begins[1:]):
+        state, statuses = pods.state(pod), pod.get("status", {}).get("containerStatuses") or ()
+        ends = [each for status in statuses for each in (status.get("state") or {}).values()]
+        end = max((str(each.get("finishedAt") or "") for each in ends), default="")
+        failed = state.phase == "Failed" or (replaced is not None and state.phase != "Succeeded")
+        if state.node:
+            yield _Stay(state.node, begin, pods.moment(end) or replaced, failed)
+
+
+def _ends(rank: Rank) -> Iterator[str]:
     """Yield how a rank's containers ended, which is after all that they printed."""
-    yield from _of_node(rank, events, late=True)
     status = (rank.manifest or {}).get("status", {})
     for container in status.get("containerStatuses") or ():
         for state in (container.get("lastState", {}), container.get("state", {})):

@@ -51,8 +51,9 @@ def run(client: Client, plan: ClusterPlan, name: str, options: Options, console:
     ranks = chosen(jobs.ranks(job, jobs.pods_of(client, job)), name, options.rank)
     if not options.follow and not any(rank.pod for rank in ranks):
         found = f"{name} has no pods, so there are no logs in the cluster"
-        remedy = f"read {plan.platform.mount_path}/logs/{name}/ on the file system, or meks status"
-        raise Failure(Code.NO_LOGS, f"{found}", f"{remedy} {name}", exit_code=NOT_FOUND)
+        folder = f"{plan.platform.mount_path}/logs/{name}/"
+        remedy = f"read {folder} on the file system, or meks status {name}"
+        raise Failure(Code.NO_LOGS, found, remedy, exit_code=NOT_FOUND)
     try:
         if options.follow:
             return follow(client, job, [rank.number for rank in ranks], options, console)
@@ -81,10 +82,8 @@ def follow(
 
 def chosen(ranks: Sequence[Rank], name: str, wanted: int | None) -> list[Rank]:
     """Return the ranks that were asked for. Raises Failure if there is none of that number."""
-    if wanted is None:
-        return list(ranks)
-    found = [rank for rank in ranks if rank.number == wanted]
-    if not found:
+    found = [rank for rank in ranks if wanted in {None, rank.number}]
+    if wanted is not None and not found:
         lacking = f"{name} has no rank {wanted}"
         remedy = f"ranks are 0 to {len(ranks) - 1}" if ranks else f"meks status {name}"
         raise Failure(Code.NO_LOGS, lacking, remedy, exit_code=NOT_FOUND)
@@ -168,9 +167,8 @@ class _Follower:
         pause = _LOOK_SECONDS + len(readers) / 100
         while True:
             try:
-                for pod in sorted(jobs.pods_of(self._client, self._job), key=_age):
-                    if (number := jobs.rank_of(self._job, pod)) is not None:
-                        self._pods[number] = pod
+                found = jobs.by_rank(self._job, jobs.pods_of(self._client, self._job))
+                self._pods.update({number: own[-1] for number, own in found.items()})
                 now = jobs.find(self._client, self._job.namespace, self._job.name)
             except UnreachableError as error:
                 if not lost:
@@ -272,10 +270,6 @@ def _has_log(pod: Object) -> bool:
     return any(each["restartCount"] or "waiting" not in each["state"] for each in statuses)
 
 
-def _age(pod: Object) -> str:
-    return str(pod["metadata"]["creationTimestamp"])
-
-
 def _sortable(stamp: str) -> str:
     """Return a time of RFC 3339 in UTC with nine digits after the point: the server cuts zeros."""
     seconds, _, fraction = stamp.removesuffix("Z").partition(".")
@@ -287,18 +281,16 @@ def _path(namespace: str, pod: str) -> str:
 
 
 def _query(options: Options) -> dict[str, str]:
-    query = {"container": CONTAINER}
-    if options.tail is not None:
-        query["tailLines"] = str(options.tail)
-    if options.since_seconds is not None:
-        query["sinceSeconds"] = str(options.since_seconds)
-    if options.previous:
-        query["previous"] = "true"
-    return query
+    wanted = {
+        "container": CONTAINER,
+        "tailLines": options.tail,
+        "sinceSeconds": options.since_seconds,
+        "previous": "true" if options.previous else None,
+    }
+    return {name: str(value) for name, value in wanted.items() if value is not None}
 
 
 def _message(error: ApiError) -> str:
     """Return the server's words, which a stream has as a Status object."""
-    text = str(error)
-    marker = '"message":"'
-    return text.partition(marker)[2].partition('"')[0] if marker in text else text.strip()
+    found = re.search(r'"message":"([^"]*)', str(error))
+    return found[1] if found else str(error).strip()

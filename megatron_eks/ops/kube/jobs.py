@@ -219,13 +219,7 @@ def own(job: RunningJob, found: Iterable[Object]) -> list[Object]:
 
 def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = ()) -> list[Rank]:
     """Return a job's ranks in order, those without a pod included; of two pods the newer."""
-    by_number: dict[int, Object] = {}
-    mine = own(job, found)
-    for pod in sorted(mine, key=_age):
-        number = rank_of(job, pod)
-        # A label that somebody changed names no place.
-        if number is not None and number < job.wanted + len(mine):
-            by_number[number] = pod
+    by_number = {number: own[-1] for number, own in by_rank(job, found).items()}
     about = _by_pod(events)
     return [
         Rank(
@@ -236,6 +230,18 @@ def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = (
         for number in range(max([job.wanted, *(each + 1 for each in by_number)]))
         for pod in [by_number.get(number)]
     ]
+
+
+def by_rank(job: RunningJob, found: Iterable[Object]) -> dict[int, list[Object]]:
+    """Sort a job's own pods to its ranks, the newest of each last."""
+    by_number: dict[int, list[Object]] = {}
+    mine = own(job, found)
+    for pod in sorted(mine, key=_age):
+        number = rank_of(job, pod)
+        # A label that somebody changed names no place.
+        if number is not None and number < job.wanted + len(mine):
+            by_number.setdefault(number, []).append(pod)
+    return by_number
 
 
 def rank_of(job: RunningJob, pod: Object) -> int | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from megatron_eks.programs.checkpoint import manifests, whole
+from megatron_eks.programs.checkpoint import manifest_format, manifests, whole
 from megatron_eks.programs.checkpoint.whole import State
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -30,7 +30,7 @@ def iterations(root: Path) -> dict[int, Path]:
     """Return the iteration directories, oldest first; links are another owner's."""
     found = {}
     for path in root.iterdir():
-        number = manifests.iteration_of(path.name)
+        number = manifest_format.iteration_of(path.name)
         if number is not None and path.is_dir() and not path.is_symlink():
             found[number] = path
     return dict(sorted(found.items()))
@@ -142,7 +142,7 @@ def choose(root: Path, ckpt_format: str, judge: Judge = whole.by_sizes) -> Choic
     tracker = read_tracker(root, ckpt_format)
     candidates = list(reversed(iterations(root).values())) if root.is_dir() else []
     if tracker.checkpoint is not None:
-        number = manifests.iteration_of(tracker.checkpoint.name)
+        number = manifest_format.iteration_of(tracker.checkpoint.name)
         newer = [path for path in candidates if _is_after(path, number, root / TRACKER)]
         candidates = [*newer, tracker.checkpoint, *candidates]
     if tracker.state != "good":
@@ -163,7 +163,7 @@ def _is_after(checkpoint: Path, number: int | None, tracker: Path) -> bool:
 
     All of it: Megatron writes over the files of one that a run has gone back from.
     """
-    own = manifests.iteration_of(checkpoint.name) or 0
+    own = manifest_format.iteration_of(checkpoint.name) or 0
     if number is None or own <= number:
         return False
     times = [path.stat().st_mtime_ns for path in manifests.files_of(checkpoint)]
@@ -190,16 +190,16 @@ def lost(root: Path, choice: Choice) -> tuple[Path, str, str]:
 
 def point_to(root: Path, checkpoint: Path) -> None:
     """Let a run resume from a checkpoint."""
-    number = manifests.iteration_of(checkpoint.name)
+    number = manifest_format.iteration_of(checkpoint.name)
     replace_text(root / TRACKER, RELEASE if number is None else str(number))
 
 
 def forget_newer(root: Path, checkpoint: Path) -> None:
     """Remove the manifests of newer checkpoints, over which a run that goes back will write."""
-    number = manifests.iteration_of(checkpoint.name)
+    number = manifest_format.iteration_of(checkpoint.name)
     for each, path in iterations(root).items():
         if number is not None and each > number:
-            (path / manifests.MANIFEST).unlink(missing_ok=True)
+            (path / manifest_format.MANIFEST).unlink(missing_ok=True)
 
 
 def set_aside(checkpoint: Path) -> str:

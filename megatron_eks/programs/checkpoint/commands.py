@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
-from megatron_eks.programs.checkpoint.manifests import BadManifestError, Latest, Manifest
+from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
+from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, Latest, Manifest
 from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far, publish
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.checkpoint.whole import State
@@ -42,7 +42,7 @@ class Sync:
             return {}
         tracker = checkpoints.read_tracker(self.directory, whole.DEFAULT_FORMAT)
         taken = tracker.checkpoint
-        named = manifests.iteration_of(taken.name) if taken is not None else None
+        named = manifest_format.iteration_of(taken.name) if taken is not None else None
         others = checkpoints.imported(self.directory)
         found = {}
         for step, path in checkpoints.iterations(self.directory).items():
@@ -87,7 +87,7 @@ def push_one(sync: Sync, path: Path) -> None:
     Raises StopError if it is damaged, changes or goes away meanwhile, or another writer has put
     a different one of this name there.
     """
-    step = manifests.iteration_of(path.name) or 0
+    step = manifest_format.iteration_of(path.name) or 0
     try:
         manifest = _manifest_of(sync, path, step)
         sent = sync.remote.put(manifest, path)
@@ -104,7 +104,7 @@ def push_one(sync: Sync, path: Path) -> None:
     if newer:
         sync.report.findings.append(
             warning(
-                f"{sync.store.uri}/{manifests.LATEST}",
+                f"{sync.store.uri}/{manifest_format.LATEST}",
                 f"it names {newer.name}, newer than {path.name}, and stays",
                 "use another URI for another run",
             )
@@ -241,7 +241,7 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
     try:
         latest = sync.remote.latest()
     except BadManifestError as problem:
-        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        subject = f"{sync.store.uri}/{manifest_format.LATEST}"
         remedy = "the newest whole checkpoint is taken; the next push mends it"
         sync.report.findings.append(warning(subject, str(problem), remedy))
         latest = None
@@ -249,7 +249,7 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
     if named is not None:
         yield named
     elif latest is not None:
-        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        subject = f"{sync.store.uri}/{manifest_format.LATEST}"
         remedy = "the newest whole checkpoint is taken; the next push mends it"
         found = f"it names {latest.name}, which is not there"
         sync.report.findings.append(warning(subject, found, remedy))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from megatron_eks.programs.checkpoint import checkpoints, manifests
+from megatron_eks.programs.checkpoint import checkpoints, manifest_format
 from megatron_eks.programs.checkpoint.whole import DEFAULT_FORMAT
 
 _MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
@@ -170,7 +170,7 @@ def _nobody_pulls(root: Path) -> bool:
 def _iterations(root: Path) -> Iterator[Path]:
     """Yield the run's own saves that are newer than what the tracker file names."""
     tracker, others = checkpoints.read_tracker(root, DEFAULT_FORMAT), checkpoints.imported(root)
-    named = manifests.iteration_of(tracker.checkpoint.name) if tracker.checkpoint else None
+    named = manifest_format.iteration_of(tracker.checkpoint.name) if tracker.checkpoint else None
     if others is None or (named is None and tracker.state != "absent"):
         return
     for number, path in checkpoints.iterations(root).items():

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
-from megatron_eks.programs.checkpoint.manifests import BadManifestError
+from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
+from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.findings import Finding, Report, warning
 from megatron_eks.programs.program import StopError
@@ -34,12 +34,8 @@ class End:
 def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
     """List the checkpoints of the ends that are given."""
     if directory and not remote and not directory.is_dir():
-        raise StopError(
-            program.EXIT_NOT_FOUND,
-            directory,
-            "no such directory",
-            "correct it; what saves makes it",
-        )
+        found, remedy = "no such directory", "correct it; what saves makes it"
+        raise StopError(program.EXIT_NOT_FOUND, directory, found, remedy)
     ends = [*(local_ends(directory) if directory else ())]
     far = [*remote.every().values()] if remote else []
     ends += map(_far_end, far)
@@ -69,7 +65,7 @@ def only_far(directory: Path | None, store: Store) -> Iterator[Finding]:
     """Warn of checkpoints in S3 where a run would begin anew, as after a lost file system."""
     if directory is None or (directory.is_dir() and checkpoints.iterations(directory)):
         return
-    steps = {manifests.iteration_of(name) or 0: name for name in store.names()}
+    steps = {manifest_format.iteration_of(name) or 0: name for name in store.names()}
     if newest := max(steps, default=0):
         found = f"{steps[newest]} of an earlier run is there, and nothing in {directory}"
         remedy = "end the job and bring it back (meks ckpt pull), or name another S3 URI"
@@ -99,7 +95,7 @@ def measured(directory: Path) -> tuple[int, int, float]:
 
 
 def _far_end(far: Far) -> End:
-    key = manifests.manifest_key(far.name)
+    key = manifest_format.manifest_key(far.name)
     age = min((each.age_seconds for each in far.objects), default=None)
     sizes = {each.key: each.size for each in far.objects if each.key != key}
     size = far.manifest.size if far.manifest else sum(sizes.values())
@@ -120,7 +116,7 @@ def _latest(good: list[str], remote: Remote, report: Report) -> str | None:
     except BadManifestError as problem:
         wrong = str(problem)
     if wrong:
-        subject = f"{remote.store.uri}/{manifests.LATEST}"
+        subject = f"{remote.store.uri}/{manifest_format.LATEST}"
         report.findings.append(warning(subject, wrong, "the next push mends it"))
     return None
 

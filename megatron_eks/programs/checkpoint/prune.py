@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import checkpoints, manifests, retention, whole
+from megatron_eks.programs.checkpoint import checkpoints, manifest_format, retention, whole
 from megatron_eks.programs.checkpoint.commands import Sync
 from megatron_eks.programs.checkpoint.listing import measured
-from megatron_eks.programs.checkpoint.manifests import BadManifestError
+from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.findings import Report, error, warning
@@ -195,7 +195,7 @@ def _remove_local(root: Path, going: list[Choice], facts: dict[str, object]) -> 
 def _remove_remote(sync: Sync, going: list[Choice]) -> None:
     for each in going:
         # The manifest goes first: without it the checkpoint is not there for anybody.
-        sync.store.delete([manifests.manifest_key(each.name)])
+        sync.store.delete([manifest_format.manifest_key(each.name)])
         sync.store.delete([found.key for found in sync.store.objects(f"{each.name}/")])
         program.say(f"{each.name}: removed from S3")
         sync.note("removed", each.name)

@@ -1,11 +1,17 @@
 """The checkpoints below an S3 URI: read and written so that two writers lose nothing."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import manifests
-from megatron_eks.programs.checkpoint.manifests import BadManifestError, FileEntry, Latest, Manifest
+from megatron_eks.programs.checkpoint import manifest_format, manifests
+from megatron_eks.programs.checkpoint.manifest_format import (
+    BadManifestError,
+    FileEntry,
+    Latest,
+    Manifest,
+)
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import GoneError, RaceError, Store, Stored
 
@@ -40,22 +46,23 @@ class Remote:
         Raises BadManifestError.
         """
         try:
-            return manifests.parse_manifest(self.store.read(manifests.manifest_key(name))[0], name)
+            text, _ = self.store.read(manifest_format.manifest_key(name))
+            return manifest_format.parse_manifest(text, name)
         except GoneError:
             return None
 
     def look(self, name: str) -> Far | None:
         """Return a checkpoint; None if nothing of this name is there."""
-        step = manifests.iteration_of(name)
+        step = manifest_format.iteration_of(name)
         objects = tuple(self.store.objects(f"{name}/")) if step is not None else ()
         if step is None or not objects:
             return None
         try:
             manifest = self.manifest(name)
         except BadManifestError as problem:
-            return Far(name, step, None, objects, f"{manifests.MANIFEST}: {problem}")
+            return Far(name, step, None, objects, f"{manifest_format.MANIFEST}: {problem}")
         if manifest is None:
-            damage = f"no {manifests.MANIFEST}: its push has not come to its end"
+            damage = f"no {manifest_format.MANIFEST}: its push has not come to its end"
             return Far(name, step, None, objects, damage, unfinished=True)
         sizes = {each.key: each.size for each in objects}
         return Far(name, step, manifest, objects, _lacking(manifest, sizes))
@@ -68,10 +75,10 @@ class Remote:
     def latest(self) -> Latest | None:
         """Return what `latest` names; raises BadManifestError."""
         try:
-            text, _ = self.store.read(manifests.LATEST)
+            text, _ = self.store.read(manifest_format.LATEST)
         except GoneError:
             return None
-        return manifests.parse_latest(text)
+        return manifest_format.parse_latest(text)
 
     def problem(self, manifest: Manifest, file: FileEntry) -> str | None:
         """Say what is wrong with the object of a file, without fetching it."""
@@ -88,9 +95,8 @@ class Remote:
 
     def problems(self, manifest: Manifest) -> list[str]:
         """Say what is wrong with a checkpoint, by the checksums that S3 keeps."""
-        found = manifests.in_threads(
-            _THREADS, lambda file: self.problem(manifest, file), manifest.files
-        )
+        look = partial(self.problem, manifest)
+        found = manifests.in_threads(_THREADS, look, manifest.files)
         return [text for text in found if text]
 
     def damage(self, far: Far | None) -> str | None:
@@ -120,7 +126,7 @@ class Remote:
                 raise StopError(program.EXIT_CHECK_FAILED, path, found, fix)
         if present:
             return sent
-        key = manifests.manifest_key(manifest.name)
+        key = manifest_format.manifest_key(manifest.name)
         try:
             self.store.write(key, manifest.text(), replacing=None)
         except RaceError:
@@ -131,12 +137,12 @@ class Remote:
 
     def move_latest(self, wanted: Latest) -> Latest | None:
         """Let `latest` name a checkpoint, or the newest whole one after it, which is returned."""
-        key = manifests.LATEST
+        key = manifest_format.LATEST
         for _ in range(_POINTER_ATTEMPTS):
             now, tag = None, ""
             try:
                 text, tag = self.store.read(key)
-                now = manifests.parse_latest(text)
+                now = manifest_format.parse_latest(text)
             except GoneError:
                 pass
             except BadManifestError as problem:
@@ -153,7 +159,7 @@ class Remote:
 
     def _newest_after(self, wanted: Latest) -> Latest | None:
         """Return the newest checkpoint after one, if it is whole."""
-        steps = {manifests.iteration_of(name) or 0: name for name in self.store.names()}
+        steps = {manifest_format.iteration_of(name) or 0: name for name in self.store.names()}
         for step in sorted(steps, reverse=True):
             if step > wanted.step and self.damage(self.look(steps[step])) is None:
                 return Latest(steps[step], step)
@@ -165,8 +171,8 @@ class Remote:
         try:
             present = self.manifest(manifest.name)
         except BadManifestError as problem:
-            fix = f"remove {place}/{manifests.MANIFEST}, and push again"
-            text = f"{manifests.MANIFEST}: {problem}"
+            fix = f"remove {place}/{manifest_format.MANIFEST}, and push again"
+            text = f"{manifest_format.MANIFEST}: {problem}"
             raise StopError(program.EXIT_CHECK_FAILED, place, text, fix) from problem
         if present is not None and present.id != manifest.id:
             text, fix = "another checkpoint of this name is there", "use one S3 URI for each run"

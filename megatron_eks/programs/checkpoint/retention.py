@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
+from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.printable import guarded
 
@@ -158,7 +158,7 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
     if tracker.state != "good" or tracker.checkpoint is None or others is None:
         return {}
     # A save is final when the tracker names it, or a later one.
-    newest = manifests.iteration_of(tracker.checkpoint.name) or 0
+    newest = manifest_format.iteration_of(tracker.checkpoint.name) or 0
     looked = {}
     # A run saves in order: what came after a later save was put there by somebody.
     later = math.inf
@@ -239,7 +239,7 @@ def _newest_change(path: Path) -> float:
 
 
 def _has_manifest(path: Path) -> bool:
-    return (path / manifests.MANIFEST).exists()
+    return (path / manifest_format.MANIFEST).exists()
 
 
 def _is_remnant(path: Path, ckpt_format: str) -> bool:

@@ -16,13 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from megatron_eks.programs.checkpoint import manifests, saved_tensors
-from megatron_eks.programs.checkpoint.manifests import (
-    BadManifestError,
-    FileEntry,
-    Manifest,
-    OutOfTimeError,
-)
+from megatron_eks.programs.checkpoint import manifest_format, manifests, saved_tensors
+from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, FileEntry, Manifest
+from megatron_eks.programs.checkpoint.manifests import OutOfTimeError
 from megatron_eks.programs.checkpoint.saved_tensors import RANK_FILE, BadFileError
 
 Noted = TypeVar("Noted")
@@ -73,12 +69,8 @@ def by_sizes(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
             lacks = manifests.lacking(manifest, directory)
             return State("damaged", lacks) if lacks else State("whole")
         return by_format(directory, ckpt_format)
-    except BadManifestError as problem:
-        return State("damaged", f"{manifests.MANIFEST}: {problem}")
-    except BadFileError as problem:
-        return State("damaged", str(problem))
-    except OSError as problem:
-        return State("damaged", _unreadable(problem))
+    except (BadManifestError, BadFileError, OSError) as problem:
+        return _damaged(problem)
 
 
 def by_bytes(
@@ -110,17 +102,15 @@ def by_bytes(
         )
     except OutOfTimeError:
         return State(state.kind, "its bytes were not all compared: that would have taken too long")
-    except (BadManifestError, BadFileError) as problem:
-        return State("damaged", str(problem))
-    except OSError as problem:
-        return State("damaged", _unreadable(problem))
+    except (BadManifestError, BadFileError, OSError) as problem:
+        return _damaged(problem)
     return State("damaged", f"{changed[0]} has changed since it was saved") if changed else state
 
 
 def seal(directory: Path, ckpt_format: str = DEFAULT_FORMAT, *, threads: int = THREADS) -> State:
     """Read a final save, and write its manifest if nothing is wrong with it. Raises OSError."""
     state = by_sizes(directory, ckpt_format)
-    step = manifests.iteration_of(directory.name)
+    step = manifest_format.iteration_of(directory.name)
     if state.kind != "unverified" or step is None:
         return state
     # A manifest lists no link, and would call the checkpoint whole without what it leads to.
@@ -155,7 +145,7 @@ def by_format(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
 
 def _distributed(directory: Path, noted: _Noted) -> State:
     """Judge files of torch.distributed.checkpoint; raises BadFileError for a damaged one."""
-    if noted.step is not None and noted.step != manifests.iteration_of(directory.name):
+    if noted.step is not None and noted.step != manifest_format.iteration_of(directory.name):
         raise BadFileError(f"it holds step {noted.step!r}")
     if not _has_bytes(directory / saved_tensors.METADATA):
         raise BadFileError(f"{saved_tensors.METADATA} is missing or empty")
@@ -198,7 +188,7 @@ def _read(
 
     Raises BadFileError, and OutOfTimeError as `manifests.differing` does.
     """
-    named = manifests.iteration_of(directory.name)
+    named = manifest_format.iteration_of(directory.name)
     others = saved_tensors.iterations(directory) - {named}
     if named is not None and others:
         raise BadFileError(f"it holds iteration {min(others)}")
@@ -258,6 +248,9 @@ def _all_ranks(ranks: list[Path]) -> bool:
     return len(numbers) == expected
 
 
-def _unreadable(problem: OSError) -> str:
-    name = Path(problem.filename).name if problem.filename else "a file"
-    return f"{name} cannot be read: {problem.strerror or problem}"
+def _damaged(problem: Exception) -> State:
+    if isinstance(problem, OSError):
+        name = Path(problem.filename).name if problem.filename else "a file"
+        return State("damaged", f"{name} cannot be read: {problem.strerror or problem}")
+    where = f"{manifest_format.MANIFEST}: " if isinstance(problem, BadManifestError) else ""
+    return State("damaged", f"{where}{problem}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from megatron_eks.programs import program
 from megatron_eks.programs.checks.efa_system import System
 from megatron_eks.programs.findings import Finding, error, warning
 from megatron_eks.programs.start.companion import Companion
@@ -28,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("start-up guard")
     group.add_argument(
         "--expect-efa",
-        type=_count,
+        type=program.count,
         default=0,
         metavar="N",
         help="EFA devices that this pod must have, and NCCL must use; 0, the default, is for jobs "
@@ -125,10 +126,3 @@ def leave() -> None:
 def reading_deadline(timeout_minutes: float | None) -> float:
     """Return until when, on the monotonic clock, rank 0 may read what the run resumes from."""
     return time.monotonic() + _READING_SHARE * 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, whole
+from megatron_eks.programs.checkpoint import checkpoints, disk, manifest_format, whole
 from megatron_eks.programs.checkpoint.checkpoints import Choice, Tracker
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.findings import Finding, error, warning
@@ -163,7 +163,7 @@ def _rejected(path: Path, state: State, takes: Path, *, own: bool) -> Finding:
 
     It loses its manifest then, and would pass for a save that has none yet.
     """
-    ours, newer = (manifests.iteration_of(each.name) or 0 for each in (takes, path))
+    ours, newer = (manifest_format.iteration_of(each.name) or 0 for each in (takes, path))
     remedy = "it is not resumed from"
     if own and newer > ours and state.kind == "damaged":
         try:
@@ -180,7 +180,7 @@ def _point(load: Path, choice: Choice, *, own: bool) -> Iterator[Finding]:
     if choice.tracker.state == "good":
         found = f"{choice.takes.name} was finished after it was written"
     if not own:
-        number = manifests.iteration_of(choice.takes.name)
+        number = manifest_format.iteration_of(choice.takes.name)
         yield error(file, found, f"write {number} into it, the newest that can be loaded")
         return
     try:

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from megatron_eks.programs.checkpoint import checkpoints, disk, manifests, retention, whole
-from megatron_eks.programs.checkpoint.manifests import FileEntry, Manifest
+from megatron_eks.programs.checkpoint.manifest_format import FileEntry, Manifest
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.trainer.storage import Planner, Reader, Writer, take_sums
 
@@ -77,21 +77,20 @@ class Checkpointer:
 
         Raises LostCheckpointsError on all ranks, and ValueError for a file that would run code.
         """
-        chosen: list[str | None] = [None]
-        lost: list[str | None] = [None]
+        choice: list[str | None] = [None, None]
         if self._rank == 0:
-            chosen[0], lost[0] = self._choose()
+            choice[:] = self._choose()
             self._share_out(None)
         else:
             while (name := self._share_out(None)) is not None:
                 self._gather(name)
-        dist.broadcast_object_list(lost, src=0, group=self._group)
-        dist.broadcast_object_list(chosen, src=0, group=self._group)
-        if lost[0] is not None:
-            raise LostCheckpointsError(lost[0])
-        if chosen[0] is None:
+        dist.broadcast_object_list(choice, src=0, group=self._group)
+        chosen, lost = choice
+        if lost is not None:
+            raise LostCheckpointsError(lost)
+        if chosen is None:
             return None
-        directory = self.root / chosen[0]
+        directory = self.root / chosen
         state = self._state()
         try:
             dcp.load(
@@ -111,8 +110,8 @@ class Checkpointer:
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
         )
-        content: dict[str, Any] = json.loads((directory / "metadata.json").read_text())
-        trainer = dict(content["trainer"])
+        metadata = json.loads((directory / "metadata.json").read_text())
+        trainer: dict[str, Any] = metadata["trainer"]
         if self._rank == 0:
             sys.stderr.write(f"goes on from step {trainer['step']}, {directory}\n")
         return trainer
@@ -156,12 +155,12 @@ class Checkpointer:
         message = f"the checkpoint of step {step} was not saved: {found}; {other}"
         raise NotSavedError(f"{message} - {remedy or 'read the lines above'}")
 
-    def gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+    def gather(self, own: object) -> list[Any]:
         """Return what every rank has to say; earlier saves are waited for."""
         self.finish()
-        states: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(states, state, group=self._group)
-        return states
+        found: list[Any] = [None] * self._ranks
+        dist.all_gather_object(found, own, group=self._group)
+        return found
 
     def close(self) -> None:
         """Wait for all ranks, so that none ends the job while others write."""
@@ -179,8 +178,7 @@ class Checkpointer:
     def _agree(self, step: int, problem: BaseException | None) -> bool:
         """Tell whether no rank has a problem with a save; else say which, and remove the rest."""
         aside = self.root / f"{_ASIDE}iter_{step:07d}"
-        told: list[str | None] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, problem and self._explain(problem, aside), group=self._group)
+        told = self.gather(problem and self._explain(problem, aside))
         found = next((each for each in told if each), None)
         if found is None:
             return True
@@ -255,9 +253,7 @@ class Checkpointer:
     def _gather(self, name: str) -> list[State]:
         """Read this rank's part of a checkpoint, and return what all ranks found."""
         share = whole.by_bytes(self.root / name, _FORMAT, threads=2, only=self._is_mine)
-        found: list[Any] = [None] * self._ranks
-        dist.all_gather_object(found, share, group=self._group)
-        return found
+        return self.gather(share)
 
     def _is_mine(self, file: FileEntry) -> bool:
         """Tell whether this rank reads a file; its own, so that loading finds it in memory."""

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint._nested_dict import set_element
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 
 from megatron_eks.programs.checkpoint import manifests, saved_tensors
-from megatron_eks.programs.checkpoint.manifests import FileEntry
+from megatron_eks.programs.checkpoint.manifest_format import FileEntry
 
 _SUMS = ".sums-"
 

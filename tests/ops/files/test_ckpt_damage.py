@@ -148,7 +148,8 @@ def test_verify_of_both_ends_reads_a_directory_that_was_never_sent(s3, run):
     out = io.StringIO()
     console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
     target = Target("job", directory=str(run), uri=URI)
-    assert listing.verify(target, Here(environment_for("us-east-1")), None, "table", console) == 4
+    here = Here(environment_for("us-east-1"))
+    assert listing.verify(target, here, console, name=None, output="table") == 4
     assert s3.names() == []
     rows = [line.split() for line in out.getvalue().splitlines()[1:]]
     assert [row[:2] for row in rows] == [

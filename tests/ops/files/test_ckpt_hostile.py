@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.programs import checkpoint_sync
-from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.checkpoint import manifest_format, manifests
 from tests.programs import saved
 from tests.programs.s3_world import URI, call
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.tools
 
 def manifest(name, files, /, **more):
     """Return a manifest whose id is right, whatever else is wrong with it."""
-    entries = [manifests.FileEntry(**file) for file in files]
-    made = manifests.Manifest(name, 0, tuple(entries))
+    entries = [manifest_format.FileEntry(**file) for file in files]
+    made = manifest_format.Manifest(name, 0, tuple(entries))
     fields = {"version": 1, "id": made.id, "name": name, "step": int(name[5:]), "files": files}
     return json.dumps({**fields, **more}).encode()
 
@@ -147,7 +147,7 @@ def test_what_no_run_could_load_is_not_fetched(meks, s3, tmp_path, files, said):
             ChecksumAlgorithm="SHA256",
         )
     s3.put("iter_0000100/manifest.json", made.text())
-    s3.put("latest", manifests.Latest("iter_0000100", 100).text())
+    s3.put("latest", manifest_format.Latest("iter_0000100", 100).text())
     far = tmp_path / "far"
     done = meks("ckpt", "pull", URI, "--local", far)
     assert (done.returncode, done.stdout) == (4, "")

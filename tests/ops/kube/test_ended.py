@@ -3,6 +3,8 @@
 import pytest
 
 from megatron_eks.ops.jobs import ended
+from megatron_eks.ops.jobs.diagnosis import said_of_nodes
+from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank
 
 AT = "2026-11-22T10:00:00Z"
@@ -57,4 +59,43 @@ def test_what_the_record_says_itself_is_no_line_of_the_program():
     """A diagnosis sees what ranks have printed, and their ends as those of pods."""
     assert ended.printed([f"[ 0] {START}", "[ 0] record of a run", "[10] x"]) == [
         *("[ 0] record of a run", "[10] x"),
+    ]
+
+
+def pod(node, made, phase):
+    """Return a pod of a rank as its record keeps it."""
+    return {
+        "metadata": {"name": "j", "uid": made, "creationTimestamp": f"2026-11-22T{made}:00Z"},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize(
+    ("newest", "before", "around_its_end"),
+    [
+        (pod("b", "10:00", "Running"), ["a 09:00", "a 10:05", "b 10:05", "b 11:00"], []),
+        (pod("b", "10:00", "Failed"), ["a 09:00", "a 10:05"], ["b 10:05", "b 11:00"]),
+        (pod("", "10:00", "Pending"), ["a 09:00"], ["a 10:05"]),
+        (pod("a", "10:00", "Running"), ["a 09:00", "a 10:05", "a 11:00"], []),
+    ],
+    ids=["it runs elsewhere", "and fails there", "it waits", "it runs on the same node"],
+)
+def test_what_was_said_of_the_nodes_of_earlier_pods_is_known(newest, before, around_its_end):
+    """An earlier pod's node explains its end, which is before all that the newest pod printed."""
+    known = [pod("a", "08:00", "Running"), newest]
+    events = [
+        {
+            "involvedObject": {"kind": "Node", "name": node},
+            "reason": "NodeNotReady",
+            "lastTimestamp": f"2026-11-22T{at}:00Z",
+        }
+        for node in "ab"
+        for at in ("07:00", "09:00", "10:05", "11:00")
+    ]
+    said = said_of_nodes(Rank(1, pods.state(newest), newest), known, events)
+    lines = [[line.removeprefix("[1] node ") for line in each] for each in said]
+    assert lines == [
+        [f"{node}: NodeNotReady at {at}:" for node, at in map(str.split, each)]
+        for each in (before, around_its_end)
     ]
