@@ -45,6 +45,8 @@ def begin(folder, *arguments, **options):
             "PYTHONPATH": str(ROOT),
             "KUBECONFIG": str(folder / "kubeconfig"),
             "HOME": str(folder),
+            # Python 3.11 would leave half a .pyc where a file may not be larger than that.
+            "PYTHONDONTWRITEBYTECODE": "1",
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
