@@ -70,7 +70,7 @@ test-all: lint test-tools slips ## Run the long tests too: before a release.
 
 # What tests need beside the packages.
 .PHONY: test-tools
-test-tools: programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane
+test-tools: programs shells .venv-checkov/.installed control-plane
 
 # Completion, and what the set-up Job runs, are tried in real shells. As root, or by sudo, with apt.
 shells:
@@ -123,7 +123,6 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 	$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) --no-deps --python-version 3.12 \
 		--custom-compile-command "make lock" -c .venv/megatron.txt -o requirements-bridge.txt requirements-bridge.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
-	$(NPM) --prefix tests/javascript install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: --no-binary python-etcd \
 		--config-file uv.toml --custom-compile-command "make lock" requirements.in -o requirements.txt
@@ -185,10 +184,6 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 .venv-checkov/.installed: requirements-checkov.txt | .venv/.dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-checkov
 	$(UV_SYNC) --python .venv-checkov/bin/python requirements-checkov.txt
-	@touch $@
-
-tests/javascript/node_modules/.installed: tests/javascript/package-lock.json | .venv/.runtime
-	$(NPM) --prefix tests/javascript ci
 	@touch $@
 
 node_modules/.installed: package-lock.json | .venv/.runtime

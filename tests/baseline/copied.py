@@ -21,7 +21,6 @@ _INSTALLED = (
     ".venv-checkov",
     ".venv-programs",
     "node_modules",
-    "tests/javascript/node_modules",
 )
 # What nearly every test imports, and what is no plugin of pytest: those must be imported by it.
 _WARM = ("pydantic", "yaml", "jsonschema", "botocore.session", "unittest.mock", "asyncio")

@@ -163,25 +163,6 @@ def test_a_failure_rolls_back_and_says_why(world):
     assert stack["Stacks"][0]["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
 
 
-def test_the_sdk_for_javascript_sees_the_same(world):
-    """Other people's client lists the cluster and the file system, and reads a refusal."""
-    done = run(
-        world.aws, REGION, world.home, "node", str(ROOT / "tests" / "javascript" / "list.js")
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert "p4d" in told["groups"]["techpulse"]
-    outputs = json.loads((world.home / "outputs.json").read_text())["techpulse-Storage"]
-    assert told["fileSystems"] == [
-        {
-            "id": outputs["LustreId"],
-            "mount": outputs["LustreMountName"],
-            "state": "AVAILABLE",
-        }
-    ]
-    assert told["refusal"] == "ResourceNotFoundException"
-
-
 def test_the_end_leaves_what_is_to_be_kept(world):
     """The file system is kept, and stands in the way of its network, as in AWS."""
     done = world.cdk("destroy", "--all", "--force")
