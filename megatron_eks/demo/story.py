@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.demo import corpus, curve, jobs
 from megatron_eks.demo.place import REGION, DemoError, Place
 from megatron_eks.kubernetes.client import Object, wait_for
@@ -19,7 +20,6 @@ from megatron_eks.localcloud.kubernetes.state import shared_files
 from megatron_eks.project import ROOT
 
 _PYTHON = ROOT / ".venv-programs" / "bin" / "python"
-_OURS = "megatron_eks.programs"
 _TRACKER = "latest_checkpointed_iteration.txt"
 _NAME, _ROLE = "techpulse", "Admin"
 
@@ -86,7 +86,7 @@ class Story:
         corpus.write_tokenizer(tokenizer)
         words = ("--input", data / "documents.jsonl", "--output-prefix", data / "documents")
         more = ("--tokenizer", tokenizer, "--append-eod")
-        self._prepare = self.place.begin(_PYTHON, "-m", f"{_OURS}.prepare_data", *words, *more)
+        self._prepare = self.place.begin(_PYTHON, "-m", f"{PACKAGE}.prepare_data", *words, *more)
 
     def deploy(self) -> None:
         """Deploy all stacks with the cdk command line."""
@@ -212,7 +212,7 @@ class Story:
 
     def _sync(self, verb: str) -> dict[str, str]:
         """Run checkpoint_sync for both jobs at once, and return what it said for each."""
-        sync = (_PYTHON, "-m", f"{_OURS}.checkpoint_sync", verb)
+        sync = (_PYTHON, "-m", f"{PACKAGE}.checkpoint_sync", verb)
         begun = {
             name: self.place.begin(
                 *sync, self._folder("checkpoints", name), f"s3://{jobs.BUCKET}/{name}"
@@ -242,7 +242,7 @@ class Story:
         def stopped() -> list[int]:
             if not between():
                 return []
-            found = self.place.ranks(pod, f"{_OURS}.train_megatron")
+            found = self.place.ranks(pod, f"{PACKAGE}.train_megatron")
             # Looked at once more where it stands: it might have saved again meanwhile, and have
             # computed nothing since that is computed twice.
             _signal(found, signal.SIGSTOP)
