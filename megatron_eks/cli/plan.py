@@ -183,12 +183,13 @@ def check(
 
 @command(PLAN)
 def explain(code: Annotated[str, args.CODES], /, *, output: args.Output = "table") -> int:
-    """Say what a code means, why, and what to do.
+    """Say what a code means, why, and what to do; or print a page that a message names.
 
     meks explain MEKS-0502
     meks explain 0502 -o json
+    meks explain docs/images.md
 
-    :param code: such as MEKS-0502, or 0502
+    :param code: such as MEKS-0502, or 0502; or a page
     """
     from megatron_eks.ops.explain import run
 

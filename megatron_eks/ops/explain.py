@@ -1,4 +1,4 @@
-"""`meks explain CODE`, and docs/rules.md; run by `make generate`, tested fresh."""
+"""`meks explain WHAT`, and docs/rules.md; run by `make generate`, tested fresh."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,8 @@ from megatron_eks.config.errors import closest
 from megatron_eks.config.explanations import explanations, removed
 from megatron_eks.ops.output import formatted
 
-RULES = Path(__file__).parents[2] / "docs" / "rules.md"
+_PACKAGE = Path(__file__).parents[1]
+RULES = _PACKAGE / "docs" / "rules.md"
 
 _DONE, _REFUSED = 0, 2
 _PARTS = {
@@ -26,14 +27,17 @@ _BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"
 
 
 def run(code: str, output: str, stdout: TextIO) -> int:
-    """Print the meaning of a code; return the exit code."""
+    """Print the meaning of a code, or a page that a message names; return the exit code."""
+    if code in (pages := [f"docs/{page.name}" for page in RULES.parent.glob("*.md")]):
+        stdout.write((_PACKAGE / code).read_text(encoding="utf-8"))
+        return _DONE
     wanted = f"MEKS-{code.upper().removeprefix('MEKS').removeprefix('-'):0>4}"
     meaning = explanations().get(wanted)
     if meaning is None and wanted in removed():
         stdout.write(f"{wanted} was removed, because {removed()[wanted]}\n")
         return _DONE
     if meaning is None:
-        meant = closest(wanted, list(explanations()))
+        meant = closest(code, pages) or closest(wanted, list(explanations()))
         hint = f"did you mean {meant}? " if meant else ""
         sys.stderr.write(f"unknown code {code!r}; {hint}docs/rules.md lists all of them\n")
         return _REFUSED

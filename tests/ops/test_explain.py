@@ -43,6 +43,15 @@ def test_explain(name):
     assert lines[0] == "code    MEKS-0502"
 
 
+def test_a_page_is_printed(capsys):
+    """Messages name pages, and an installed package has no checkout beside it."""
+    out = io.StringIO()
+    assert explain.run("docs/images.md", "table", out) == 0
+    assert out.getvalue() == (ROOT / "docs" / "images.md").read_text()
+    assert explain.run("docs/image.md", "table", io.StringIO()) == 2
+    assert "did you mean docs/images.md?" in capsys.readouterr().err
+
+
 def test_an_unknown_code_is_refused(capsys):
     """The list of all codes is named."""
     assert explain.run("0599", "table", io.StringIO()) == 2
