@@ -21,7 +21,7 @@ _MUST: tuple[Row, ...] = (
 )
 _CREATOR = "AccessConfig BootstrapClusterCreatorAdminPermissions"
 _SHOULD: tuple[Row, ...] = (
-    (_CREATOR, (NO,), "whoever creates the cluster stays its administrator, unseen"),
+    (_CREATOR, (NO,), "whoever creates the cluster stays its administrator, unlisted"),
     ("KubeApiServerConfig EventTtl", (), "what a pod waited for is forgotten within the hour"),
     ("DeletionProtection", (YES,), "one wrong command deletes the cluster under its jobs"),
     ("UpgradePolicy SupportType", ("STANDARD",), "extended support costs six times as much"),
@@ -37,7 +37,7 @@ _SETTINGS, _BEFORE_NODES = Rule.ADDON_SETTINGS, ("vpc-cni", "kube-proxy", "eks-p
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
-_MISSED = "nodes stay NotReady or broken, or pods lack names, credentials or volumes"
+_MISSED = "nodes stay NotReady or broken, or pods lack DNS, credentials or volumes"
 _UNBOUND = "bound to no service account: its pods get no credentials"
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
 _FLOWS = "vpc-flow-logs.amazonaws.com"
@@ -140,15 +140,15 @@ def role_trust(templates: Templates) -> Iterator[Finding]:
             remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
             yield role.properties.finding(code, _UNBOUND, remedy)
     for role, service, user in _uses(templates):
-        written, why = str(role[_TRUST].raw), "what uses the role gets no rights"
+        written, why = str(role[_TRUST].raw), "what uses the role gets no permissions"
         actions = ("sts:AssumeRole", "sts:TagSession")[: 1 + (service == _PODS)]
         wanted = [Need(code, why, actions, (), service)]
         if service in {_BUILD, _FLOWS} and "aws:SourceArn" not in written:
             own = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
-            wanted.append(Need(code, "others reach it", actions, (), service, own, level=warning))
+            wanted.append(Need(code, "others may use it", actions, (), service, own, level=warning))
         own_rights = _policies(role, templates) and service == _PODS and user != role
         for tag, name in _TAGS.items() if own_rights else ():
-            cluster, why = templates.target(user[name]), "it gets no rights, or pods of others do"
+            cluster, why = templates.target(user[name]), "it gets no permissions, or other pods do"
             test = ("StringEquals", tag, templates.text(cluster["Name"] if cluster else user[name]))
             level = Level.ERROR if tag in written else warning
             wanted.append(Need(code, why, actions, (), service, (test,), level=level))

@@ -33,12 +33,12 @@ _SAFE, _ENV, _ARGS = f"{_BOX}securityContext ", f"{_BOX}env name=", f"{_BOX}args
 _TYPES = f"{_POD}affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution "
 _TYPES += "nodeSelectorTerms 0 matchExpressions 0 "
 _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay empty"
-_NO_EFA, _ELSEWHERE = "the plugin cannot open the EFA devices", "it runs on no node, or on others"
+_NO_EFA, _ELSEWHERE = "the plugin cannot open EFA devices", "it runs on the wrong nodes, or none"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
-_TWICE, _NO_START = "two do the work of one, in each other's way", "the operator does not start"
-_NO_RECORD = "no pod's end is kept"
+_TWICE, _NO_START = "two replicas get in each other's way", "the operator does not start"
+_NO_RECORD = "nothing records how pods end"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
-_GOES_ON = "jobs that the operator would refuse are taken, or none is"
+_GOES_ON = "jobs that the operator would refuse are accepted, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
 
 
@@ -49,26 +49,26 @@ def _same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
 def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) -> list[Row]:
     paths, mount = (path, path.rstrip("/")), f"{_BOX}volumeMounts name={name}"
     return [
-        (f"{_POD}volumes name={name} hostPath path", paths, "it is not what the plugin looks for"),
-        (f"{_POD}volumes name={name} hostPath type", (kind,), "the pod waits for it, or makes it"),
-        (f"{mount} mountPath", paths, "kubelet and plugin do not meet"),
-        (f"{mount} readOnly", read_only or (None,), "a plugin writes its socket"),
+        (f"{_POD}volumes name={name} hostPath path", paths, "the plugin looks elsewhere"),
+        (f"{_POD}volumes name={name} hostPath type", (kind,), "pods wait for it, or create it"),
+        (f"{mount} mountPath", paths, "the kubelet and the plugin do not meet"),
+        (f"{mount} readOnly", read_only or (None,), "the plugin writes its socket there"),
     ]
 
 
 def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
-    why = "one that hangs is not started again, or is asked too early"
+    why = "one that hangs is not restarted, or is probed too early"
     asked = [f"{_BOX}{probe}Probe httpGet " for probe in probes]
     return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
 
 
 _ONE: tuple[Row, ...] = (
     *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
-    ("spec template metadata annotations megatron-eks/template", (), "an old one stays in use"),
+    ("spec template metadata annotations megatron-eks/template", (), "pods keep an old template"),
     _MEMORY,
 )
 _EVERY: tuple[Row, ...] = (
-    (f"{_POD}priorityClassName", ("system-node-critical",), "others push it off the node"),
+    (f"{_POD}priorityClassName", ("system-node-critical",), "other pods evict it"),
     (f"{_POD}tolerations key=nvidia.com/gpu effect", ("NoSchedule", None), _ELSEWHERE),
     (f"{_POD}tolerations key=nvidia.com/gpu operator", ("Exists",), _ELSEWHERE),
 )
@@ -84,7 +84,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_mounted(*_SOCKETS, "Directory"),
         (f"{_BOX}command", (["nvidia-device-plugin"],), "the container starts no plugin"),
         (f"{_ENV}NVIDIA_VISIBLE_DEVICES value", ("all",), "the plugin sees no GPU"),
-        (f"{_ENV}NVIDIA_DRIVER_CAPABILITIES value", ("compute,utility",), "it asks no driver"),
+        (f"{_ENV}NVIDIA_DRIVER_CAPABILITIES value", ("compute,utility",), "it gets no driver"),
     ),
     _EFA: (
         *_EVERY,
@@ -109,7 +109,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}volumeMounts name=counters mountPath", (_METRICS_FOLDER,), _NO_LIST),
         (f"{_BOX}ports 0 containerPort", (9400,), "the exporter listens at 9400"),
         *_asked("/health", "metrics", "startup", "liveness", "readiness"),
-        (f"{_BOX}startupProbe failureThreshold", (), "it is ended while the driver loads"),
+        (f"{_BOX}startupProbe failureThreshold", (), "it is killed while the driver loads"),
         (f"{_BOX}startupProbe periodSeconds", (), "many tries at 10 s hide one that is dead"),
     ),
     "ConfigMap dcgm-exporter": (("data counters.csv", (), _NO_LIST),),
@@ -165,12 +165,12 @@ _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get l
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
 _ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
 _OF_OPERATOR = (
-    (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no job, and ends none"),
+    (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no jobs, and ends none"),
     (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
     (_JOBS, "kubeflow.org", "pytorchjobs/finalizers", "update", "no pod gets an owner"),
-    (_JOBS, "", "pods", _MAKE, "it makes no pods"),
+    (_JOBS, "", "pods", _MAKE, "it creates no pods"),
     (_JOBS, "", "services", _MAKE, "ranks have no names"),
-    (_JOBS, "", "events", "create patch", "nobody reads why a job failed"),
+    (_JOBS, "", "events", "create patch", "nobody learns why a job failed"),
     (_JOBS, "autoscaling", "horizontalpodautoscalers", f"{_MAKE} update", "elastic jobs block it"),
     (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
     (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
@@ -193,7 +193,7 @@ def components(manifests: Manifests) -> Iterator[Finding]:
         beside = _NEEDED if len(manifests.objects) > 1 else ()
         for kind, name in ((kind, name) for owner, kind, name in beside if owner == part):
             missing, place = manifests.named(kind, name, each.namespace) is None, each["metadata"]
-            found = f"no {kind} {name}: it does not start, or nobody asks it"
+            found = f"no {kind} {name}: it does not start, or is never asked"
             yield from report(code, (missing, place["name"], found, "apply it too"))
 
 
@@ -209,10 +209,10 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
     for part, pod in running:
         image, name = pod.main["image"], pod.owner["metadata"]["name"]
         version, of_plugin = _release(image.text), code if part in offered else Rule.MONITOR
-        found = "no release, or older than the one that was tried: 0.5.9 breaks p6 nodes"
+        found = "not a release, or older than the tested one: 0.5.9 breaks p6 nodes"
         old = (version < _release(_PINNED[part]), image, found, f"use {_PINNED[part]}")
         yield from report(of_plugin, old, level=Level.WARNING if version else Level.ERROR)
-        found = f"two of {part}: the kubelet takes the devices of the last one"
+        found = f"a second {part}: the kubelet takes the devices of the last one"
         yield from report(code, (plugins.count(part) > 1, name, found, "keep one of the two"))
         for each in type_values(pod.owner) if part == _EFA else ():
             lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
@@ -232,7 +232,7 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
     pods = [each for each in manifests.pods if not alone and _part(each.owner) in _RIGHTS]
     spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of("PyTorchJob")})
     for pod in pods:
-        row = (f"{_ARGS}--namespace", (*spaces,), "it overlooks the jobs, or may not look")
+        row = (f"{_ARGS}--namespace", (*spaces,), "it watches another namespace, or may not")
         yield from pod.owner.body.must_hold(Rule.OPERATOR, (row,))
         yield from _lacking_rights(manifests, pod)
     for hook in manifests.of(_HOOK):
@@ -240,7 +240,7 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
         target = manifests.named("Service", service["name"].text, service["namespace"].text)
         ports = target["spec"]["ports"] if target else service
         right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
-        found = "no Service with port 443 is there: with failurePolicy Fail no job is taken"
+        found = "no such Service with port 443: with failurePolicy Fail, no job is accepted"
         wrong, remedy = pods and not right, "name the operator's Service; port 443"
         yield from report(Rule.WEBHOOK, (wrong, ports, found, remedy))
 

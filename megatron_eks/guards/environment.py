@@ -98,14 +98,14 @@ def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Iterator[
 @manifest_guard
 def secrets(manifests: Manifests) -> Iterator[Finding]:
     """Keep secrets out of manifests, which end in Git (EKS Best Practices, "Secrets")."""
-    code, found = Rule.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
-    remedy = "mount a Secret that kubectl made as a file, and revoke this one"
+    code, found = Rule.SECRET_IN_MANIFEST, "a secret in plain text: it ends up in Git and in logs"
+    remedy = "create a Secret with kubectl, mount it as a file, and revoke this one"
     for each in manifests.objects:
         for value in (part for part in each.parts if _is_token(part.text)):
             yield value.finding(code, found, remedy)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             said = f"base64 hides nothing: {found}"
-            yield from report(code, (each[key], each[key], said, "make it by kubectl"))
+            yield from report(code, (each[key], each[key], said, "create it with kubectl"))
     for name, value in _told(manifests):
         text = f'{name}="{value.text}"'
         named = [e[1] for e in _SAID.finditer(text) if is_secret(_SNAKE.sub("_", e[1]), e[2])]
@@ -137,14 +137,14 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
             yield place.finding(Rule.TRAINING_FLAG, f"{found}: the program stops", remedy)
         for before, word in pairwise(pod.main["args"]):
             again = before.text == word.text and before.path != word.path
-            found = f"{word.text} stands there twice: the program stops, or reads one as a value"
+            found = f"{word.text} appears twice: the program stops, or reads one as a value"
             yield from report(Rule.TRAINING_FLAG, (again, word, found, "keep one"))
             for each in pod.spec["volumes"] if before.text == "--config" else ():
                 name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
                 kept = manifests.named("ConfigMap", name, pod.owner.namespace)
                 if kept and name.startswith(f"{pod.owner.name}-") and not kept["data"][file].text:
                     found = f"no {file}: the program stops at its start"
-                    yield kept["data"].finding(Rule.MISSING_OBJECT, found, "write it there")
+                    yield kept["data"].finding(Rule.MISSING_OBJECT, found, "add it there")
 
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
@@ -159,7 +159,7 @@ def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
             yield words[at], f"no program {name!r} in the images", f"name {PACKAGE}.{close}"
         return
     if words[at - 1].text != "-m":
-        yield words[at - 1], f"{name} is started as a file, and is a module", "put -m before it"
+        yield words[at - 1], f"{name} is started as a file, but is a module", "put -m before it"
     starts = "torchrun" if name.startswith("train_") or name == "allreduce_bench" else "python3"
     again = "python3" in [each.text for each in words[1:at]]
     if words[0].text not in {starts, "sh", "bash"} or again:

@@ -79,8 +79,8 @@ def way_out(templates: Templates) -> Iterator[Finding]:
         alone = subnet in private and not ways - {"GatewayId"} and (ways or nat)
         closed = public and "GatewayId" not in ways
         for way in [*["NAT"] * bool(alone), *["internet"] * closed] if table or not place else ():
-            found = f"{subnet.name} has no way out by the {way} gateway: what is in it waits"
-            remedy = f"name a route table whose route to 0.0.0.0/0 has the {way} gateway"
+            found = f"{subnet.name} has no route to the {way} gateway: nothing in it gets out"
+            remedy = f"name a route table whose route to 0.0.0.0/0 is the {way} gateway"
             yield (place or subnet.properties).finding(_PART, found, remedy)
 
 
@@ -92,10 +92,10 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     known = sorted(templates.of("EC2::VPCEndpoint"), key=lambda each: bool(each["RouteTableIds"]))
     there = {_service(templates, each): each["RouteTableIds"] for each in known}
     for name in sorted(_WITHOUT_NAT - there.keys()) if tables and not out else ():
-        found = f"no NAT gateway, and no endpoint for {name}: nodes or pods wait for it"
+        found = f"no NAT gateway, and no endpoint for {name}: nodes or pods cannot reach it"
         remedy = f"add an interface endpoint for com.amazonaws.REGION.{name}, or a NAT gateway"
         yield tables[0].properties.finding(_PART, found, remedy)
-    loss = "image layers and checkpoints are billed by NAT" if out else "no image is pulled"
+    loss = "image layers and checkpoints are billed as NAT traffic" if out else "no image is pulled"
     for table in tables:
         if "s3" not in there or table not in templates.targets(there["s3"]):
             place, level = there.get("s3", table.properties), Level.WARNING if out else Level.ERROR
@@ -128,7 +128,7 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         shut = [e for e in near if not any(not e or not a or e.subnet_of(a) for a in admitted)]
         if (shut or not admitted) and len(known) == len(listed(each["SecurityGroupIds"])):
             place = own[0].body if own else each["SecurityGroupIds"]
-            found = "no rule admits TCP 443 from all private subnets: calls to endpoints wait"
+            found = "no rule admits TCP 443 from all private subnets: calls to it time out"
             yield place.finding(code, found, "admit tcp 443 from the VPC's range")
 
 

@@ -24,60 +24,60 @@ _METADATA: tuple[Row, ...] = (
     (f"{_OPTIONS} HttpPutResponseHopLimit", (1,), _TAKEN),
     (f"{_OPTIONS} HttpEndpoint", ("enabled", None), "no node joins"),
 )
-_ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
+_ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it; images fill its 20 GiB")
 _VOLUME: tuple[Row, ...] = (
-    ("Encrypted", (YES,), "who takes the disk reads its tokens"),
-    ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
-    ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
+    ("Encrypted", (YES,), "whoever gets the disk reads the tokens on it"),
+    ("DeleteOnTermination", (YES,), "it outlives its node and goes on costing money"),
+    ("VolumeType", ("gp3", "gp2", "io2", "io1"), "other types boot slowly, or not at all"),
 )
 _ROOM = 50  # GiB for images of CUDA and Megatron; the AMI has 20
 _UNUSABLE = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
 _GRANT = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
-_NO_DRIVER = "it has no driver of the GPUs, or does not boot"
-_BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
-_OTHER = "the template is for another group: nodes start with the wrong type"
-_STALE = "changes of the launch template never reach a node"
-_SAID = "EKS refuses it beside a launch template, which says it"
+_NO_DRIVER = "it lacks the GPU driver, or does not boot"
+_BARE = "no launch template: nodes start without EFA and with a 20 GiB disk"
+_OTHER = "it is another group's template: nodes start with the wrong type"
+_STALE = "changes to the launch template never reach a node"
+_SAID = "EKS refuses it beside a launch template, which already says it"
 _REFUSED = [(key, (None,), _SAID) for key in ("DiskSize", "RemoteAccess", "InstanceTypes")]
 _REPAIR: list[Row] = [
     ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
     ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
 ]
-_RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
+_RESIZED = "CloudFormation sends it with a later change, and resizes a pool in use"
 # EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
 _LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
 _TWO = 2  # CoreDNS and the operator stay when one node is replaced
 _SIZES = [(key, (right,), _RESIZED) for key, right in _LIMITS]
-_SETTLE = "pods without GPUs settle on the pool's nodes, or its own stay Pending"
+_SETTLE = "pods without GPUs land on the pool's nodes, or its own pods stay Pending"
 _TAINT: tuple[Row, ...] = (
     ("Key", ("nvidia.com/gpu",), _SETTLE),
     ("Value", ("true",), _SETTLE),
     ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
 )
-_UNSELECTED = "NodegroupName is another: jobs that select the pool stay Pending"
-_NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm reads none of it, and no node joins"
+_UNSELECTED = "NodegroupName differs: jobs that select the pool stay Pending"
+_NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm ignores it, and no node joins"
 _MIME = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
 _HEAD: Row = ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD)
 _KIND: Row = ("kind", ("NodeConfig",), _UNREAD)
-_ADDRESSES = "pods wait for addresses, or the node takes fewer than it has"
+_ADDRESSES = "pods wait for addresses, or the node runs fewer pods than it could"
 _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
-_ZONES = "not one subnet: EFA does not cross zones, and the pool's nodes do"
-_NAMELESS = "not one of id and group of reservations: no node starts"
+_ZONES = "not exactly one subnet: EFA does not cross zones, and the nodes would"
+_NAMELESS = "it needs either a reservation or a group of them: no node starts"
 _ONLY = (None, "capacity-reservations-only")
-_CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
-_FAR = "neither a reservation nor a placement group: nodes start far apart"
+_CLUSTER: Row = ("Strategy", ("cluster", None), "the EFA nodes of a job are placed far apart")
+_FAR = "neither a reservation nor a placement group: nodes are placed far apart"
 _APART = "a reservation made outside this group has no capacity in it"
-_NO_CLUSTER = "without the cluster's group the node reaches no control plane, and never joins"
-_NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
-_GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
-_BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 takes none beside NetworkInterfaces' own")
+_NO_CLUSTER = "without the cluster's group the node cannot reach the control plane or join"
+_NO_NODES = "without the nodes' group, EFA and Lustre traffic is dropped and NCCL hangs"
+_GROUPS = "name both the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
+_BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 refuses it: NetworkInterfaces name their own")
 # One interface for IP and EFA is the older form of two: both are right, on the first card.
 _FIRST, _SECOND = "card 0 device 0", "card 0 device 1"
 _DELETED: Row = ("DeleteOnTermination", (YES,), "it outlives its node")
-_ITSELF = "rule for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
+_ITSELF = "rule for all traffic within the group: EFA traffic is dropped, and NCCL hangs"
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ def machines(templates: Templates) -> Iterator[Finding]:
     for volumes in [e.data["BlockDeviceMappings"] for e in node_groups(templates) if e.template]:
         root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
         size = root["Ebs"]["VolumeSize"]
-        found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < _ROOM
+        found, small = f"{written(size.raw)}: images fill the disk", (size.number or 0) < _ROOM
         yield from root.must_hold(Rule.ROOT_VOLUME, [_ROOT])
-        yield from report(Rule.ROOT_VOLUME, (small, size, found, f"use {2 * _ROOM} or more"))
+        yield from report(Rule.ROOT_VOLUME, (small, size, found, f"set it to {2 * _ROOM} or more"))
         for disk in [each["Ebs"] for each in volumes]:
             yield from disk.must_hold(Rule.ROOT_VOLUME, _VOLUME)
             key = templates.target(disk["KmsKeyId"])
@@ -136,7 +136,7 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
         )
         yield from each.group.properties.must_hold(Rule.MANAGED_NODES, _REFUSED if typed else ())
         unknown = name and each.has_gpus and not each.instance
-        found = f"{written(typed.raw)} is no type of a pool: no node starts, or without EFA"
+        found = f"{written(typed.raw)} is not a known type: no node starts, or without EFA"
         remedy = choices(each.type_name, INSTANCES)
         yield from report(Rule.INSTANCE_TYPE_NAME, (unknown, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
@@ -153,7 +153,7 @@ def pools(templates: Templates) -> Iterator[Finding]:
         yield from constants([group], Rule.MANAGED_NODES, _REPAIR, Level.WARNING)
         if not is_pool:
             few, wanted, most = (sizes[key].number or 0 for key, _ in _LIMITS)
-            lone, remedy = not _TWO <= few <= wanted <= most, "give all three one number above 1"
+            lone, remedy = not _TWO <= few <= wanted <= most, "set all three to one number above 1"
             yield from report(Rule.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
             yield from taints.must_be(Rule.START_ORDER, None, why="add-ons stay Pending")
             continue
@@ -161,7 +161,7 @@ def pools(templates: Templates) -> Iterator[Finding]:
         for taint in list(taints) or [taints[0]]:
             yield from taint.must_hold(Rule.SHARED_GPU_NODES, _TAINT)
         many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
-        yield from report(Rule.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's one"))
+        yield from report(Rule.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's own"))
         label, name = group["Labels"][_LABEL], group["NodegroupName"]
         other, remedy = not name or name.raw != label.raw, "give both the pool's name"
         yield from report(Rule.MANAGED_NODES, (other, label, _UNSELECTED, remedy))
@@ -198,20 +198,20 @@ def capacity(templates: Templates) -> Iterator[Finding]:
         name, arn = target["CapacityReservationId"], target["CapacityReservationResourceGroupArn"]
         block = kind.text == "CAPACITY_BLOCK" or market.text == "capacity-block"
         for matters, value, right, why in (
-            (block, kind, ("CAPACITY_BLOCK",), "the template asks for a block"),
-            (block, market, ("capacity-block",), "the nodes of a block start in this market only"),
-            (not block, market, (None,), "CapacityType says it, and alone"),
+            (block, kind, ("CAPACITY_BLOCK",), "the template asks for a Capacity Block"),
+            (block, market, ("capacity-block",), "nodes of a block start in this market only"),
+            (not block, market, (None,), "CapacityType alone says it"),
             (target and not block, kind, ("ON_DEMAND", None), "the reservation stays idle"),
             (target, mode, _ONLY, "EC2 refuses it with a target"),
         ):
             yield from value.must_be(Rule.CAPACITY_RESERVATION, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
-        row = (nameless, target, _NAMELESS, f"give {name.name} alone")
+        row = (nameless, target, _NAMELESS, f"set {name.name} alone")
         yield from report(Rule.CAPACITY_RESERVATION, row)
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
         far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")
-        apart = (group and bought, placed, _APART, "remove one, unless it was made there")
+        apart = (group and bought, placed, _APART, "remove one, unless it was made in the group")
         yield from report(Rule.PLACEMENT, far, apart, level=Level.WARNING)
 
 
@@ -242,8 +242,8 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
         kinds = {slot: ", ".join(e.text or "interface" for e in here[slot]) for slot in slots}
         for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
-            found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
-            remedy = f"leave {wanted.get(slot, 'nothing')} there; the layout is {len(wanted)} long"
+            found = f"{kinds[slot] or 'none'} at {slot}: NCCL loses bandwidth, or no node starts"
+            remedy = f"put {wanted.get(slot, 'none')} there; the type has {len(wanted)} in all"
             yield [nics, *here[slot]][-1].finding(Rule.EFA_INTERFACES, found, remedy, level)
 
 
@@ -257,7 +257,7 @@ def self_rules(templates: Templates) -> Iterator[Finding]:
             own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
             none = ALL_TRAFFIC not in [each.ports for each in own]
             place = own[0].body["IpProtocol"] if own else group.body
-            remedy = f"write AWS::EC2::SecurityGroup{side}, IpProtocol '-1', {far} this group"
+            remedy = f"add AWS::EC2::SecurityGroup{side}: IpProtocol '-1', {far} this group"
             yield from report(Rule.EFA_SELF_RULES, (none, place, f"no {side} {_ITSELF}", remedy))
 
 

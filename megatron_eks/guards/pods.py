@@ -22,14 +22,14 @@ _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
 _SOON, _SHORTEST_GRACE = range(301), 60  # seconds
 _PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
-_PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "a missing or old image is up to chance"),)
+_PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "the image may be missing or old"),)
 _POD = (
-    ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables"),
+    ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables to it"),
     ("priorityClassName", (), "the pod waits behind checks, and is evicted first"),
 )
 _MAIN = (
     ("terminationMessagePolicy", ("FallbackToLogsOnError",), "nobody learns why it ended"),
-    ("command", (), "the image starts what it likes"),
+    ("command", (), "the image decides what it starts"),
 )
 _WEIGHT = (Level.WARNING, Level.ERROR)
 _WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB
@@ -63,16 +63,16 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
         yield from report(
             Rule.NODE_ROOM,
             (not types, limits, f"{found}: {_PENDING}", "ask for what a node of the pool has"),
-            (busy, cores, f"{cores.raw} of {most} cores: {_PENDING}", "leave some to the system"),
+            (busy, cores, f"{cores.raw} of {most} cores: {_PENDING}", "leave some for the system"),
             (full, memory, f"{memory.raw} is too much: {_PENDING}", f"ask for less than {room}Mi"),
         )
         wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE
-        found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has so many"
+        found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has that many"
         yield from report(Rule.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and len(pod.owner.pods) > 1 and has_efa)
-        found = "no EFA devices: NCCL takes TCP on one network card, and huge pages serve nobody"
-        yield from report(Rule.EFA_NOT_REQUESTED, (alone and not efa, efa, found, "ask for them"))
+        found = "no EFA devices: NCCL falls back to TCP on one card, and huge pages are wasted"
+        yield from report(Rule.EFA_NOT_REQUESTED, (alone and not efa, efa, found, f"request {EFA}"))
 
 
 def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
@@ -84,8 +84,8 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
-        found = f"{each.raw!r} is no quantity, or no whole device: {_REFUSED}"
-        yield from report(Rule.BAD_QUANTITY, (each and bad, each, found, "write such as 8 or 8Gi"))
+        found = f"{each.raw!r} is no quantity, or not whole devices: {_REFUSED}"
+        yield from report(Rule.BAD_QUANTITY, (each and bad, each, found, "write 8, or 8Gi"))
     code = Rule.EXTENDED_RESOURCES if device else Rule.REQUEST_ABOVE_LIMIT
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
@@ -93,8 +93,8 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
     lost = job and name == "memory" and (not limit or 2 * (want or most) < most)
     yield from warn(
         code if device else Rule.NODE_ROOM,
-        (not asked, asked, f"no request of {name}: nodes are overfilled", "ask for what it uses"),
-        (lost, limit, "no limit, or far above the request: a full node ends any pod", "set it"),
+        (not asked, asked, f"no request for {name}: nodes get overfull", "request what it uses"),
+        (lost, limit, "no limit, or far above the request: a full node kills any pod", "set it"),
     )
 
 
@@ -108,14 +108,14 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
             if memory := volume["emptyDir"]["medium"].text == "Memory":
                 in_memory.add(volume["name"].text)
             wrong = not size.quantity or (memory and most and size.quantity >= most)
-            found = f"{size.raw or 'no'} sizeLimit: a full one ends the container, or its node"
+            found = f"{size.raw or 'no'} sizeLimit: when full, it ends the container or the node"
             code, level = Rule.TMPFS_ABOVE_MEMORY if memory else Rule.NODE_ROOM, _WEIGHT[memory]
-            yield from report(code, (wrong, size, found, "set it, such as 10Gi"), level=level)
+            yield from report(code, (wrong, size, found, "set one, such as 10Gi"), level=level)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
-        found = f"{_SHM} is no memory volume: NCCL and data loaders end with a bus error"
+        found = f"{_SHM} is not in memory: NCCL and data loaders die with a bus error"
         wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
-        yield from report(Rule.SHARED_MEMORY, (wrong, shm, found, "use an emptyDir, medium Memory"))
+        yield from report(Rule.SHARED_MEMORY, (wrong, shm, found, "use emptyDir, medium Memory"))
 
 
 @manifest_guard
@@ -124,18 +124,18 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][_POOL]
         asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
-        found = f"no toleration of {GPU}: the pod stays Pending on the pool's tainted nodes"
-        lost, remedy = (asks or pool) and not tolerates, f"add it: key {GPU}, NoSchedule"
+        found = f"no toleration for {GPU}: the pod stays Pending on the pool's tainted nodes"
+        lost, remedy = (asks or pool) and not tolerates, f"add one: key {GPU}, effect NoSchedule"
         yield from report(Rule.UNTOLERATED, (lost, listed, found, remedy))
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
             soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
             right = "NoExecute" in [each["effect"].text for each in soon]
-            found = f"no toleration of {name} for seconds: ranks wait for a pod on a lost node"
-            row = (not right, listed, found, "add it: NoExecute, tolerationSeconds 30")
+            found = f"no short toleration for {name}: ranks wait long for a pod on a lost node"
+            row = (not right, listed, found, "add one: effect NoExecute, tolerationSeconds 30")
             yield from report(Rule.TOLERATION, row, level=_WEIGHT[bool(own)])
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
-        found = f"no node selector {_POOL}: the pod may start in any pool, beside other types"
+        found = f"no node selector {_POOL}: the pod may start in any pool, on other types"
         named, level = (lost, pool, found, "add the pool's name"), _WEIGHT[bool(asks)]
         yield from report(Rule.NODE_SELECTOR, named, level=level)
 
@@ -147,7 +147,7 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
         for container in pod.containers:
             image = container["image"]
             if not _PINNED.fullmatch(image.text):
-                found = f"{written(image.raw)} is no fixed image: ranks may run different programs"
+                found = f"{written(image.raw)} is not pinned: ranks may run different programs"
                 yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
             yield from container.must_hold(Rule.MANIFEST_VALUE, _PULL, Level.WARNING)
         if pod.of_job:
@@ -190,9 +190,9 @@ def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
     for name, limit in quota["spec"]["hard"].items():
         asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
         amount = pods * (1 if name == "pods" else asked)
-        found = f"{amount} of {name}, and quota {quota.name} ends at {limit.raw}: pods are not made"
+        found = f"{amount} of {name}, but quota {quota.name} allows {limit.raw}: no pod is created"
         wrong = limit.quantity is not None and amount > limit.quantity
-        row = (wrong, job["spec"], found, f"use fewer nodes, or set {name} to {amount}")
+        row = (wrong, job["spec"], found, f"use fewer nodes, or raise {name} to {amount}")
         yield from report(Rule.ABOVE_QUOTA, row)
 
 
@@ -206,7 +206,7 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         levels = _LEVELS[_LEVELS.index(given) if given in _LEVELS else 0 :]
         allowed = (_LEVELS[1 + jobs :], levels, levels)
         for mode, right in zip(_MODES, allowed, strict=True):
-            why, code = "the namespace admits or reports other pods", Rule.NAMESPACE_LEVEL
+            why, code = "the namespace admits, or warns about, the wrong pods", Rule.NAMESPACE_LEVEL
             yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
     for pod in manifests.pods:
         namespace = manifests.named("Namespace", pod.owner.namespace)
@@ -214,7 +214,7 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         # The file of one job alone: the project's namespace of jobs is restricted.
         alone = not namespace and pod.main["name"].text == "pytorch" and pod.of_job
         enforced, level = ("restricted", Level.WARNING) if alone else (given, Level.ERROR)
-        said = f"namespace {pod.owner.namespace} enforces {enforced}, and no pod is made"
+        said = f"namespace {pod.owner.namespace} enforces {enforced}, and no pod is created"
         slips = _above(pod, strict=enforced == "restricted") if enforced in _LEVELS[1:] else []
         for place, remedy in slips:
             found = f"{place.name} is {written(place.raw)}: {said}"
@@ -252,7 +252,7 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         for container in pod.containers:
             root, user, group = (pod.setting(container, key) for key in _USER)
             unproved = root.raw is True and not user.number
-            found = f"runAsNonRoot and runAsUser {written(user.raw)}: the container does not start"
+            found = f"runAsNonRoot, but runAsUser {written(user.raw)}: the container does not start"
             yield from report(Rule.REFUSED_IN_POD, (unproved, user, found, f"set it to {POD_UID}"))
             found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
             lost = user.number and group.number is None
@@ -264,7 +264,7 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         if account.text in bound:
             yield from token.must_be(Rule.RIGHTS, YES, why="it cannot call the API server")
         elif kind != "Deployment":
-            why, level = "it is there to be stolen", Level.WARNING
+            why, level = "a token nobody needs can be stolen", Level.WARNING
             yield from token.must_be(Rule.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
         given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
         if given and not account and pod.main["name"].text == "pytorch":

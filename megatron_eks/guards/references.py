@@ -22,7 +22,7 @@ _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
 _APP, _CLUSTER = "app.kubernetes.io/name", f"metadata annotations {CLUSTER_ANNOTATION}"
 _NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
 _NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
-_PREVIEW, _WORDS = "`meks apply` takes a placeholder for an address", {"args", "command"}
+_PREVIEW, _WORDS = "`meks apply` takes a placeholder for a real address", {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
@@ -46,7 +46,7 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
             lost = manifests.lacks(kind, value.text, space) or (kept is None and beside)
             missing = value and lost and value.text not in _BUILT_IN
             names = " or ".join(e.name for e in known if e.namespace in {"", space})
-            found = f"no {kind} {value.text!r}: the pods are not made, or wait for it"
+            found = f"no {kind} {value.text!r}: the pods are not created, or wait for it"
             remedy = f"use {names}" if names else f"add the {kind}"
             yield from report(Rule.MISSING_OBJECT, (missing, value, found, remedy))
     for each in manifests.of("ServiceAccount"):
@@ -60,7 +60,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
     marks = [each.body.at(_CLUSTER) for each in manifests.objects if each.kind != "Pod"]
     usual = Counter(each.text for each in marks if each).most_common(1)
     for mark, (name, _) in ((mark, each) for each in usual for mark in marks):
-        yield from mark.must_be(Code.OWNED_BY_ANOTHER, name, why="`meks apply` takes no other's")
+        yield from mark.must_be(Code.OWNED_BY_ANOTHER, name, why="`meks apply` refuses it")
     made = [each.name for each in manifests.of("Namespace")]
     for each in manifests.objects:
         place = each["metadata"]["namespace"]
@@ -89,16 +89,16 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
         wanted = selector if service else selector["matchLabels"]
         pairs = {(key, str(value.raw)) for key, value in wanted.items()}
         chosen = [e for e in pods if pairs and pairs <= {(k, str(v)) for k, v in e.labels.items()}]
-        lost, found = manifests.pods and not chosen, "no pod has these labels: it finds nobody"
-        yield from report(Rule.SELECTOR, (lost, wanted, found, "write labels of pods"))
+        lost, found = manifests.pods and not chosen, "no pod has these labels: it selects nothing"
+        yield from report(Rule.SELECTOR, (lost, wanted, found, "use labels that the pods have"))
         app, own = [e.labels.get(_APP) for e in chosen], each["metadata"]["labels"][_APP]
-        why, level = "commands that look for it miss it", Level.WARNING
+        why, level = "commands that look for this label miss it", Level.WARNING
         yield from own.must_be(Rule.POD_LABEL, *app, why=why, level=level) if app else ()
         known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
         ports = [port[key].raw for port in known for key in ("name", "containerPort")]
         for port in each["spec"]["ports"]:
             target = port["targetPort"] or port["port"]
-            wrong, found = known and target.raw not in ports, f"no port {target.raw!r} of the pods"
+            wrong, found = known and target.raw not in ports, f"pods have no port {target.raw!r}"
             yield from report(Rule.SERVICE, (wrong, target, found, f"use one of {ports}"))
 
 
@@ -176,11 +176,11 @@ def forms(manifests: Manifests) -> Iterator[Finding]:
 
 
 def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, str]]:
-    found = f"a rule without {peers.name!r} admits every address, {_METADATA_SERVICE} too"
+    found = f"a rule without {peers.name!r} admits every address, even {_METADATA_SERVICE}"
     yield not peers.raw, peers, found, "name the peers"
     every = not rule["ports"].raw and not all("job-name" in str(each.raw) for each in peers)
     yield every, rule["ports"], "no ports: the rule admits all of them", "name port and protocol"
-    found = f"the ranges have {_METADATA_SERVICE}, where the node's credentials are"
+    found = f"the ranges include {_METADATA_SERVICE}, where the node's credentials are"
     yield _reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16"
     for port in rule["ports"]:
         found = "no port, or no protocol: every port, or TCP alone, passes"
@@ -191,7 +191,7 @@ def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, s
         named = [value.raw for each in (spaces, pods) for _, value in each.items()]
         wrong = not peer["ipBlock"] and (spaces.raw == {} or not any(named))
         place = spaces if spaces.raw == {} else pods
-        yield wrong, place, "more pods than one kind are meant", "name them by their labels"
+        yield wrong, place, "it selects more than one kind of pod", "name them by their labels"
 
 
 @manifest_guard

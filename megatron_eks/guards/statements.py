@@ -77,7 +77,7 @@ def needs(templates: Templates, documents: list[Value], need: Need) -> Iterator[
         for test, key, value in need.when:
             remedy += f" with {test} {key}: {value.split('|')[0]}"
         verb = "allows" if need.effect == "Allow" else "denies"
-        found = f"no statement {verb} {need.actions[0]} as is needed: {need.why}"
+        found = f"no statement {verb} {need.actions[0]} as needed: {need.why}"
         yield place.finding(need.code, found, remedy, need.level)
 
 
@@ -119,7 +119,7 @@ def wiring(templates: Templates) -> Iterator[Finding]:
         raw = part.raw if isinstance(part.raw, list) else []
         again = [at for at, each in enumerate(raw) if each in raw[:at]]
         for at in again if not part.name.startswith("Fn::") else ():
-            found = f"the same as an element of {part.name} before it: AWS refuses one"
+            found = f"it stands in {part.name} twice: AWS may refuse it"
             yield part[at].finding(Rule.TWICE, found, "remove one of the two", Level.WARNING)
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"

@@ -24,7 +24,7 @@ _PUBLIC = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "Restrict
 _CLOSED = tuple((f"PublicAccessBlockConfiguration {each}", (True,), _OPEN) for each in _PUBLIC)
 _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
 _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
-_ENCRYPTED = ((_ALGORITHM, ("aws:kms", "aws:kms:dsse", "AES256"), "nothing says how"),)
+_ENCRYPTED = ((_ALGORITHM, ("aws:kms", "aws:kms:dsse", "AES256"), "nothing says how to encrypt"),)
 _VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
 _TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
 _KEPT = ("Retain", "RetainExceptOnCreate")
@@ -43,10 +43,10 @@ _ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
 _DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket", "ECR::Repository")
 _FIXED, _MOVABLE = "IMMUTABLE_WITH_EXCLUSION", "ImageTagMutabilityExclusionFilter"
 _IMAGES = (
-    ("ImageTagMutability", (_FIXED, "IMMUTABLE"), "a tag moves under a job that restarts"),
+    ("ImageTagMutability", (_FIXED, "IMMUTABLE"), "a tag can move under a job that restarts"),
     (f"{_MOVABLE}s 0 {_MOVABLE}Value", ("latest", None), "a job restarts with another image"),
     ("EmptyOnDelete", (NO, None), "the images of running jobs go with the stack"),
-    ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "no key of this account"),
+    ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "it is not a key of yours"),
 )
 _BUILD = (
     ("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),
@@ -88,7 +88,7 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
             ("FileSystemTypeVersion", (pins.LUSTRE_VERSION,), "nodes of AL2023 cannot mount it"),
             (f"{settings} PerUnitStorageThroughput", rates, why),
             (f"{settings} EfaEnabled", (None, False, True)[: 2 if scratch else 3], why),
-            (f"{settings} MetadataConfiguration Mode", modes, f"{why}, or EFA is not to be had"),
+            (f"{settings} MetadataConfiguration Mode", modes, f"{why}, or EFA cannot be used"),
         )
         yield from constants([system], code, rows)
         size, rate = system["StorageCapacity"], system[settings]["PerUnitStorageThroughput"]
@@ -101,7 +101,7 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
         subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
         own = [_zone(each, templates) for each in listed(subnets)]
         if zones and (len(own) != 1 or own[0] not in zones):
-            found = "not one subnet in a zone of GPU pools: reads and checkpoints cross zones"
+            found = "not exactly one subnet, in a GPU pool's zone: reads and saves cross zones"
             yield subnets.finding(Rule.SUBNETS, found, "name that of a GPU pool", level)
 
 
@@ -136,14 +136,14 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
             if rule.ports not in _BLOCKS:
                 level = Level.ERROR if rule.way in lacking else Level.WARNING
                 found = f"it opens {body['IpProtocol'].raw} {body['FromPort'].raw} to "
-                found += f"{body['ToPort'].raw}, not {what}: mounts hang, or Lustre needs less"
+                found += f"{body['ToPort'].raw}, not {what}: mounts hang, or too much is open"
                 yield body.finding(code, found, f"open {what}, and no more", level)
             if name not in {*groups, *waits.texts} and rule.resource.file == system.file:
                 found = f"it does not wait for {name}: FSx finds its ports closed, and fails"
                 yield waits.finding(code, found, f"add {name} to DependsOn")
         lacking -= {each.way for each in near if each.ports not in _BLOCKS}
         for group, side, peer in sorted(lacking):
-            found = f"{group} lacks {side.lower()} of {what} for {peer}: mounts hang"
+            found = f"{group} has no {side.lower()} rule for {what} with {peer}: mounts hang"
             place = groups[group][f"SecurityGroup{side}"] if group in groups else own
             yield place.finding(code, found, f"add it to SecurityGroup{side} of {group}")
 
@@ -178,12 +178,12 @@ def closed_and_kept(templates: Templates) -> Iterator[Finding]:
         read = any(prefix.startswith(e) or e.startswith(prefix) for e in ("data/", "checkpoints/"))
         for when in (rule["ExpirationInDays"], rule["ExpirationDate"], *away) if read else ():
             level = Level.WARNING if rule["TagFilters"] else Level.ERROR
-            found = f"{when.name} {when.raw} takes away what a restart or a running job reads"
+            found = f"{when.name} {when.raw} deletes what a restart or a running job reads"
             remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
             yield from report(Rule.EXPIRES, (when, when, found, remedy), level=level)
     for each in templates.of("ECR::Repository"):
         for rule in each["LifecyclePolicy"]["LifecyclePolicyText"].parsed["rules"]:
-            chosen, why = rule["selection"], "jobs miss their images"
+            chosen, why = rule["selection"], "images that jobs use are deleted"
             patterns = {*chosen["tagPrefixList"].texts, *chosen["tagPatternList"].texts}
             states = ("untagged", "tagged")[: 1 + bool(patterns - {"*", ""})]
             yield from chosen["tagStatus"].must_be(Rule.EXPIRES, *states, why=why)
@@ -197,7 +197,7 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
         policies = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
         policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
         on, code = (arn, f"{arn}/*"), Rule.BUCKET_SETTINGS
-        why = f"data of {bucket.name} can pass openly"
+        why = f"data of {bucket.name} can travel unencrypted"
         for test in _TLS:
             need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
             yield from needs(templates, policies, need)
@@ -221,7 +221,7 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
             arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
             test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
             actions = tuple(f"kms:{each}" for each in _LOG_USE)
-            why = f"log group {group.name} is not made"
+            why = f"log group {group.name} is not created"
             yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
 
 
@@ -239,5 +239,5 @@ def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
             yield from each.body.must_hold(Rule.LUSTRE_RETAINED, row, Level.WARNING)
         for key in templates.of("KMS::Key") if deleted.raw in _KEPT else ():
             if each in templates.users(key):
-                why = f"{each.name} stays, unreadable"
+                why = f"{each.name} stays, and nobody can read it"
                 yield from key.body[_POLICIES[0]].must_be(Rule.KEY_LOST, *_KEPT, why=why)

@@ -22,7 +22,7 @@ _PATH = re.compile(r"/[\w.-]+(/[\w.%-]+)*/?")
 _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|directory|target).*")
 _OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7](?: (?:take|make|pass)(?: /\S+)+)+"
 _OWNED = f"write {POD_UID}:{POD_UID} 0770 take ..."
-_ROOT, _RUNS = "only root may give a directory to somebody", ["sh", "-euc"]
+_ROOT, _RUNS = "only root can change the owner of a directory", ["sh", "-euc"]
 _TMP = "/tmp"  # noqa: S108 -- in the pod
 _SHARED: tuple[Row, ...] = (
     ("accessModes", (["ReadWriteMany"],), "ranks on several nodes cannot mount it"),
@@ -55,7 +55,7 @@ def mounts(manifests: Manifests) -> Iterator[Finding]:
             yield from twice(Rule.DUPLICATE_IN_POD, once)
         for name, path in ((e["name"], e["mountPath"]) for mounts in listed for e in mounts):
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
-            row = (not path.text.startswith("/"), path, "no absolute path", "begin with a slash")
+            row = (not path.text.startswith("/"), path, "not absolute", "begin with a slash")
             yield from report(Rule.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
         yield from _files(pod) if pod.of_job else ()
 
@@ -68,11 +68,11 @@ def _files(pod: Pod) -> Iterator[Finding]:
     for place, path, kept, written in needs:
         over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
         only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
-        found = f"nothing is mounted at {path}: it is not found, or goes with the pod"
+        found = f"nothing is mounted at {path}: it is not found, or is lost with the pod"
         row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
         only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
         yield from report(Rule.LOST_OUTPUT, row, only_read)
-        found = f"{path} is in an emptyDir: it goes with the pod, and no other rank sees it"
+        found = f"{path} is in an emptyDir: it is lost with the pod, and no other rank sees it"
         yield from report(Rule.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
 
 
@@ -97,7 +97,7 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
     yield from twice(_FITS, [each["spec"]["csi"]["volumeHandle"] for each in listed])
     for volume in listed:
         spec, handle = volume["spec"], volume["spec"]["csi"]["volumeHandle"]
-        kept, why = spec["persistentVolumeReclaimPolicy"], "the files go with the claim"
+        kept, why = spec["persistentVolumeReclaimPolicy"], "the files are deleted with the claim"
         yield from kept.must_be(Rule.RECLAIMED, "Retain", None, why=why)
         yield from spec.must_hold(_FITS, _VOLUME)
         name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
@@ -106,7 +106,7 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
         found = f"{volume.name} and its claim do not name each other: the claim stays Pending"
         other = claims and place.raw != volume.name
         yield from report(_FITS, (other, place, found, "name the claim here, the volume there"))
-        right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system"
+        right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system id"
         yield from report(_FITS, (not right, handle, found, "write fs-... as AWS shows it"))
         if right and spec["csi"]["driver"].text == _FSX:
             yield from _lustre(spec, right[1])

@@ -65,7 +65,7 @@ def test_endpoints_are_the_way_out_without_nat():
         resources[name] = {"Type": "AWS::EC2::VPCEndpoint", "Properties": service}
     found = [each.found for each in check_templates({"Network": {"Resources": resources}})]
     assert [each for each in found if "no NAT gateway" in each] == [
-        "no NAT gateway, and no endpoint for eks-auth: nodes or pods wait for it"
+        "no NAT gateway, and no endpoint for eks-auth: nodes or pods cannot reach it"
     ]
 
 
