@@ -109,7 +109,7 @@ def machines(templates: Templates) -> Iterator[Finding]:
     for volumes in [e.data["BlockDeviceMappings"] for e in node_groups(templates) if e.template]:
         root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
         size = root["Ebs"]["VolumeSize"]
-        found, small = f"{written(size.raw)}: images fill the disk", (size.number or 0) < _ROOM
+        found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < _ROOM
         yield from root.must_hold(Rule.ROOT_VOLUME, [_ROOT])
         yield from report(Rule.ROOT_VOLUME, (small, size, found, f"set it to {2 * _ROOM} or more"))
         for disk in [each["Ebs"] for each in volumes]:
@@ -242,8 +242,8 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
         kinds = {slot: ", ".join(e.text or "interface" for e in here[slot]) for slot in slots}
         for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
-            found = f"{kinds[slot] or 'none'} at {slot}: NCCL loses bandwidth, or no node starts"
-            remedy = f"put {wanted.get(slot, 'none')} there; the type has {len(wanted)} in all"
+            found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
+            remedy = f"put {wanted.get(slot, 'nothing')} there; the type has {len(wanted)} in all"
             yield [nics, *here[slot]][-1].finding(Rule.EFA_INTERFACES, found, remedy, level)
 
 
