@@ -60,7 +60,7 @@ def moment(text: str) -> datetime | str:
     with suppress(ValueError):
         if (found := datetime.fromisoformat(text)).tzinfo:
             return found
-    raise ValueError(f"{text!r} is no time with its zone, such as 2026-12-01T11:30Z")
+    raise ValueError(f"{text!r} is not a time with its zone, such as 2026-12-01T11:30Z")
 
 
 def _cluster_file(context: "CompletionContext") -> Path:
@@ -100,21 +100,21 @@ Cluster = Annotated[
         env_var="CLUSTER_CONFIG",
         metavar="FILE",
         show_default=True,
-        help="the cluster file; its jobs stand in jobs/ beside it",
+        help="the cluster file; its jobs are in jobs/ beside it",
     ),
 ]
 Format = Literal["table", "json", "yaml"]
 Output = Annotated[
     Format,
-    Parameter(("--output", "-o"), help="a table or text, or the same as data", metavar="FORMAT"),
+    Parameter(("--output", "-o"), help="table, json or yaml", metavar="FORMAT"),
 ]
-Yes = Annotated[bool, Parameter(help="answer every question with yes")]
+Yes = Annotated[bool, Parameter(help="answer yes to every question")]
 N = Annotated[int | None, read_by(count, metavar="N")]
 File = Annotated[Path | None, Parameter(metavar="FILE")]
 Name = Annotated[str | None, Parameter(metavar="NAME")]
 Arn = Annotated[str | None, Parameter(metavar="ARN")]
 Preview = Annotated[
-    bool, Parameter(help="take placeholders too, on a cluster of `meks local up` alone")
+    bool, Parameter(help="accept placeholders, on a cluster of `meks local up` only")
 ]
 Timeout = Annotated[
     float,

@@ -13,7 +13,7 @@ _NOTHING = "nothing was changed"
 ckpt = group(
     DATA,
     "ckpt",
-    """List, compare, copy and remove checkpoints, on /shared, in S3, and here.
+    """List, verify, copy and remove checkpoints on /shared, in S3 and on this machine.
 
     meks ckpt ls megatron-cpt-techpulse
     meks ckpt verify s3://BUCKET/runs/techpulse
@@ -47,7 +47,7 @@ Dir = Annotated[str | None, Parameter(metavar="DIR")]
 def list_checkpoints(
     what: What, /, *, reach: args.Reach = args.HERE, output: args.Output = "table"
 ) -> int:
-    """Say which checkpoints are whole, which are not, and what a restart would take.
+    """List checkpoints: which are whole, and which one a restart would take.
 
     meks ckpt ls megatron-cpt-techpulse     on /shared and in S3
     meks ckpt ls /shared/checkpoints/techpulse-cpt
@@ -69,7 +69,7 @@ def verify_checkpoints(
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
-    """Compare checkpoints with their checksums; ends with 4 if one is damaged.
+    """Compare checkpoints with their checksums; exit with 4 if one is damaged.
 
     meks ckpt verify megatron-cpt-techpulse   /shared and S3, all of them
     meks ckpt verify s3://BUCKET/runs/techpulse --iteration 500
@@ -92,7 +92,7 @@ def pull(
     iteration: Iteration = None,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Fetch a checkpoint from S3 to /shared, or to a directory of this machine.
+    """Fetch a checkpoint from S3 to /shared, or to a directory on this machine.
 
     meks ckpt pull megatron-cpt-techpulse          to the job's directory
     meks ckpt pull s3://BUCKET/runs/a /shared/checkpoints/a --iteration 500
@@ -100,8 +100,8 @@ def pull(
 
     :param what: a job with checkpoint.s3_uri, or a URI
     :param to: below /shared; default: the job's
-    :param local: a directory of this machine instead
-    :param iteration: this one, and not the newest
+    :param local: a directory on this machine instead
+    :param iteration: this one instead of the newest
     """
     from megatron_eks.ops.data import transfers
     from megatron_eks.ops.data.target import act, to_pull
@@ -127,7 +127,7 @@ def push_checkpoints(
     iteration: Annotated[Iteration, Parameter(group=args.ONE_OF)] = None,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Send whole checkpoints to S3; what is there already is not sent again.
+    """Upload whole checkpoints to S3, skipping what is already there.
 
     meks ckpt push megatron-cpt-techpulse          the newest, to its s3_uri
     meks ckpt push /shared/checkpoints/a s3://BUCKET/runs/a --all
@@ -168,7 +168,7 @@ def prune(
     meks ckpt prune s3://BUCKET/runs/techpulse --keep-last 1
 
     :param keep_last: whole ones to keep
-    :param dry_run: show it, and remove nothing
+    :param dry_run: only show what would be removed
     """
     from megatron_eks.ops.data import transfers
     from megatron_eks.ops.data.target import act

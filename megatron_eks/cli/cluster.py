@@ -24,9 +24,9 @@ def preflight(
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
-    """Check account and cluster, read only: every finding at once, with its remedy.
+    """Check the account and the cluster, changing nothing; name every problem at once.
 
-    meks preflight                before a deployment; after one the cluster too
+    meks preflight                before a deployment; afterwards the cluster too
     meks preflight aws            permissions, quotas, capacity, network, storage
     meks preflight cluster        nodes, devices, platform; needs no AWS
     meks preflight -o json | jq '.checks[] | select(.verdict == "failed")'
@@ -46,13 +46,13 @@ def deploy(
     yes: args.Yes = False,
     cluster: args.Cluster = args.DEFAULT,
 ) -> int:
-    """Make or change the stacks of a cluster; no GPU node starts or ends by that.
+    """Create or update the stacks of a cluster; no GPU node starts or stops.
 
-    meks deploy                  all stacks, each change shown and asked for
+    meks deploy                  all stacks; shows each change and asks
     meks deploy Storage --yes    one stack, without questions
 
     :param stacks: such as Storage or techpulse-Storage
-    :param import_existing_resources: take over what an earlier cluster of this name left
+    :param import_existing_resources: adopt what an earlier cluster of this name left behind
     :param replace_data: allow changes that need a new, empty file system, bucket or repository
     """
     import tempfile
@@ -75,14 +75,14 @@ def cdk(
     *words: Annotated[str, Parameter("COMMAND", allow_leading_hyphen=True)],
     cluster: args.Cluster = args.DEFAULT,
 ) -> int:
-    """Run the CDK's command line, in the version that this project is made for.
+    """Run the CDK's command line in the version that this project pins.
 
-    Installed without a checkout, it is fetched when it is first needed.
+    Outside a checkout it is downloaded on first use.
 
     meks cdk diff
     meks cdk deploy --all --outputs-file outputs.json
 
-    :param words: what `cdk` takes
+    :param words: arguments for `cdk`
     """
     from megatron_eks.ops.aws.cdk import run
 
@@ -91,7 +91,7 @@ def cdk(
 
 @command(CLUSTER)
 def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "table") -> int:
-    """Write what AWS chose, and the digests of built images, to outputs.json.
+    """Write the ids that AWS chose, and the digests of built images, to outputs.json.
 
     meks outputs
     meks outputs -o json | jq -r '.[].BucketName // empty'
@@ -121,9 +121,9 @@ def build(
 
     :param images: default: both
     :param test_level: what images must pass; default: the cluster file's
-    :param tag_strategy: the tag beside that of the content; default: the cluster file's
-    :param retries: starts again after failures that may pass, of a registry or a machine
-    :param no_wait: start, and come back at once
+    :param tag_strategy: a tag beside the content's; default: the cluster file's
+    :param retries: how often to retry after a passing failure of a registry or a machine
+    :param no_wait: start the builds and return at once
     :param local: docker or podman on this machine
     """
     from megatron_eks.ops.cluster import build, local_build
@@ -138,7 +138,7 @@ def build(
 def kubeconfig(
     *, kubeconfig: args.File = None, role_arn: args.Arn = None, cluster: args.Cluster = args.DEFAULT
 ) -> int:
-    """Write how to reach the cluster into a kubeconfig, without any secret.
+    """Add the cluster to a kubeconfig, without any secret.
 
     meks kubeconfig
     meks kubeconfig --kubeconfig ./kubeconfig --role-arn none
@@ -160,13 +160,13 @@ def token(
     region: Annotated[str, Parameter(metavar="REGION")],
     role_arn: args.Arn = None,
 ) -> int:
-    """Print a token for an EKS cluster, as that kubeconfig asks for it.
+    """Print a token for an EKS cluster; the kubeconfig runs this command.
 
     meks token --cluster-name techpulse --region us-east-2
 
     :param cluster_name: of the cluster in EKS
     :param region: of the cluster
-    :param role_arn: the role to take before
+    :param role_arn: a role to assume first
     """
     import boto3
 
@@ -188,14 +188,14 @@ def apply(
     timeout: args.Timeout = 10,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Bring manifests into the cluster, in order; show what changes, ask, wait.
+    """Apply manifests in order: show what changes, ask, and wait.
 
     meks apply                     the platform; leftovers are removed
     meks apply --diff              only show what would change
     meks apply dist/validation     the checks of each pool
 
     :param paths: manifests or folders of them; default: dist/platform beside the cluster file
-    :param diff: show what would change, and end
+    :param diff: only show what would change
     """
     from megatron_eks.ops.cluster.apply import Options, run
     from megatron_eks.project import MANIFESTS
@@ -225,9 +225,9 @@ def scale(
     yes: args.Yes = False,
     cluster: args.Cluster = args.DEFAULT,
 ) -> int:
-    """Take GPU nodes and wait until their GPUs can be used, or give them back.
+    """Start GPU nodes and wait until their GPUs are usable, or give nodes back.
 
-    meks scale p4d 2                 two nodes, at their price from now on
+    meks scale p4d 2                 two nodes, billed from now on
     meks scale p5 8 --at start       when the pool's Capacity Block starts
     meks scale p4d 0 --when-idle     when the last job's pod has ended
 
@@ -252,13 +252,13 @@ def scale(
 def cost(
     job: args.SomeJob = None, /, *, reach: args.Reach = args.HERE, output: args.Output = "table"
 ) -> int:
-    """Say what runs now and costs, since when, for which job, and what for none.
+    """Show what runs now, what it costs, since when and for which job.
 
     meks cost                            nodes, storage, network, every job
     meks cost megatron-cpt-techpulse     so far, and to its end
     meks cost -o json | jq .usd_per_hour
 
-    :param job: only this one of the jobs
+    :param job: only this job
     """
     from megatron_eks.ops.cluster.billing import run
 
@@ -274,7 +274,7 @@ def cleanup(
     yes: args.Yes = False,
     cluster: args.Cluster = args.DEFAULT,
 ) -> int:
-    """Delete a cluster in order, and say what remains; data stay unless named.
+    """Delete a cluster in order and say what remains; data stays unless named.
 
     meks cleanup
     meks cleanup --delete-storage    file systems, buckets, keys and network too

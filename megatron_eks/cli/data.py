@@ -16,7 +16,7 @@ _NOTHING = "nothing was changed"
 data = group(
     DATA,
     "data",
-    """Bring data to the cluster's bucket and to /shared, and verify data sets.
+    """Copy data to the cluster's bucket and to /shared, and verify data sets.
 
     meks data push ./corpus
     meks data fetch s3://BUCKET/data/corpus/ /shared/data/corpus
@@ -26,7 +26,7 @@ data = group(
 secret = group(
     DATA,
     "secret",
-    """Keep the tokens of jobs in the cluster: set, ls and rm. No value is ever shown.
+    """Manage the jobs' tokens in the cluster; no value is ever shown.
 
     meks secret set hugging-face                 asks for it, without echo
     meks secret set hugging-face --key token < FILE
@@ -48,7 +48,7 @@ def push_data(
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
-    """Send files and folders to S3; what is there with the same bytes stays.
+    """Upload files and folders to S3; unchanged ones are skipped.
 
     meks data push ./corpus                      to s3://BUCKET/data/corpus
     meks data push a.jsonl b.jsonl s3://BUCKET/data/techpulse
@@ -68,12 +68,12 @@ def push_data(
 def fetch_data(
     uri: Uri, directory: Annotated[str, Parameter("DIR")], /, *, reach: args.Reach = args.HERE
 ) -> int:
-    """Bring an object of S3, or all below a prefix, to /shared.
+    """Copy an S3 object, or everything below a prefix, to /shared.
 
     meks data fetch s3://BUCKET/data/corpus/ /shared/data/corpus
 
     :param uri: an object, or a prefix with a slash
-    :param directory: below /shared; it appears when it is whole
+    :param directory: below /shared; it appears once it is complete
     """
     from megatron_eks.ops.data.sets import fetch, shared_claim
     from megatron_eks.project import load_project
@@ -92,10 +92,10 @@ def verify_data(
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
-    """Read a prepared data set back; ends with 4 if it is not what was written.
+    """Read a prepared data set back; exit with 4 if it differs from what was written.
 
     meks data verify /shared/data/techpulse_text_document
-    meks data verify ./techpulse_text_document     of this machine
+    meks data verify ./techpulse_text_document     on this machine
 
     :param prefix: the data set, without .bin and .idx
     :param tokenizer: the one that training will use
@@ -116,12 +116,12 @@ def set_secret(
     key: Annotated[str, Parameter(metavar="KEY", show_default=True)] = "token",
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Store what standard input holds, or what is typed, under one key of a Secret.
+    """Store a value, from standard input or typed, under a key of a Secret.
 
     meks secret set hugging-face
     meks secret set hugging-face < FILE
 
-    :param name: what job files have under token_secret
+    :param name: as job files name it under token_secret
     :param key: which jobs read
     """
     from megatron_eks.ops.data.secrets import set_value
@@ -131,7 +131,7 @@ def set_secret(
 
 @command(secret, name="ls")
 def list_secrets(*, reach: args.Reach = args.HERE, output: args.Output = "table") -> int:
-    """List names, keys, age since the last change, and the jobs that name each.
+    """List names, keys, time since the last change, and the jobs that use each.
 
     meks secret ls
     """

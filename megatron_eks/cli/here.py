@@ -24,10 +24,10 @@ def local(
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
-    """Run a Kubernetes control plane and an AWS on this machine, without any account.
+    """Run a Kubernetes control plane and a local AWS on this machine, without an account.
 
-    `up` starts one; the first time builds it, in about six minutes. `down` stops it, `status`
-    describes it, and `limits` lists what its AWS does not check.
+    `up` starts them, and the first time builds them, in about six minutes. `down` stops them,
+    `status` describes them, and `limits` lists what the local AWS does not check.
 
     meks local up                    all nodes simulated
     meks local up --nodes 2          two of each pool run their pods as processes
@@ -52,10 +52,10 @@ def support_bundle(
     output: Annotated[args.Format, Parameter("-o", metavar="FORMAT")] = "table",
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Collect what somebody else needs to help, without secrets, in one file.
+    """Collect what others need to help you in one file, without secrets.
 
     Values are shown only of names that this project sets; what looks like a secret is taken out
-    of logs, and account ids, mail and public IP addresses everywhere.
+    of logs, and account ids, email addresses and public IP addresses everywhere.
 
     meks support-bundle
     meks support-bundle megatron-cpt-techpulse --output case-1234.tar.gz
@@ -80,13 +80,13 @@ def support_bundle(
 
 @command(HERE)
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
-    """Print what lets your shell complete commands, options, jobs and pools.
+    """Print a completion script: commands, options, jobs and pools.
 
     source <(meks completion bash)                        in ~/.bashrc
     meks completion zsh > ~/.zfunc/_meks                  a folder of $fpath
     meks completion fish > ~/.config/fish/completions/meks.fish
 
-    :param shell: the one that you use
+    :param shell: your shell
     """
     script = app.generate_completion(shell=shell)
     # zsh loads a function from the file of its name, and ours is the one that it looks for.

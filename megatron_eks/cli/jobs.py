@@ -1,4 +1,4 @@
-"""The panel Jobs: start jobs, watch them, and help those that do not do well."""
+"""The panel Jobs: start jobs, watch them, and find out what is wrong with them."""
 
 import re
 import sys
@@ -32,7 +32,7 @@ def submit(
     timeout: args.Timeout = 14 * 24 * 60,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Start a job, once: the same command again finds it.
+    """Start a job; the same command again finds it and starts no second one.
 
     meks submit megatron-cpt-techpulse --follow
     meks submit jobs/fsdp-llama-2-7b.yaml --nodes 1 --set training.max_steps=20
@@ -76,8 +76,8 @@ def status(
             consume_multiple=(0, 1),
             validator=Number(gte=1, lte=24 * 3600),
             metavar="[SECONDS]",
-            help="look again and again, until the job ends; Ctrl-C leaves it be "
-            f"(default: every {_WATCH_SECONDS:g}); with -o json a line a change",
+            help="refresh until the job ends; Ctrl-C does not stop the job "
+            f"(default: every {_WATCH_SECONDS:g}); with -o json one line per change",
         ),
     ] = None,
     reach: args.Reach = args.HERE,
@@ -92,7 +92,7 @@ def status(
     meks status -o json | jq .jobs
 
     :param job: default: the cluster
-    :param nodes: by node: state, ranks, use and memory of their GPUs, traffic over EFA
+    :param nodes: by node: state, ranks, GPU use and memory, EFA traffic
     """
     from megatron_eks.ops.jobs.records import see
 
@@ -118,7 +118,7 @@ def logs(
         args.read_by(
             compiled,
             metavar="REGEX",
-            help=f"only lines in which it is found (in their first {LONGEST:,} characters)",
+            help=f"only lines that match (in their first {LONGEST:,} characters)",
         ),
     ] = None,
     previous: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
@@ -129,7 +129,7 @@ def logs(
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
-    """Print what the ranks of a job write, each line with its rank.
+    """Print the output of a job's ranks, each line with its rank.
 
     meks logs megatron-cpt-techpulse --follow
     meks logs megatron-cpt-techpulse --rank 1 --tail 50
@@ -140,11 +140,11 @@ def logs(
 
     :param job: of jobs/
     :param rank: only of this rank
-    :param follow: go on until the job ends; Ctrl-C leaves it be
+    :param follow: keep printing until the job ends; Ctrl-C does not stop the job
     :param tail: the last N lines of each rank
     :param since: such as 90s, 10m, 2h or 1d
     :param previous: of the containers before the last restart
-    :param explain: not the lines, but what ended the job, and what to do
+    :param explain: say what ended the job and what to do, instead of the lines
     :param files: explain a log saved anywhere, - for standard input; may be repeated
     """
     if explain and (grep or follow):
@@ -180,7 +180,7 @@ def shell(
 ) -> int:
     """Open a shell in a rank's container, or run one command there.
 
-    The exit code is the command's; with --all-ranks 1 if it failed in a rank.
+    The exit code is the command's; with --all-ranks, 1 if it failed in any rank.
 
     meks shell megatron-cpt-techpulse
     meks shell megatron-cpt-techpulse --rank 1 -- nvidia-smi

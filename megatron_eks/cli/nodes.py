@@ -20,9 +20,9 @@ def verify(
     timeout: args.Timeout = 30,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Run the checks of each pool on its nodes; exit code 4 below a pass mark.
+    """Run each pool's checks on its nodes; exit with 4 below a pass mark.
 
-    meks verify                       all checks of all pools, in some 10 minutes
+    meks verify                       all checks of all pools, about 10 minutes
     meks verify p4d --check all-reduce -o json > report.json
     meks verify --job megatron-cpt-techpulse      the checklist of a running job
 
@@ -58,7 +58,7 @@ def nodes(
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
-    """Show the nodes, name those that fail, keep jobs away from them.
+    """Show the nodes, find failing ones, and keep jobs off them.
 
     meks nodes                      all of them
     meks nodes p4d -o json          of a pool
@@ -103,10 +103,10 @@ def fix(
     timeout: args.Timeout = 2,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Apply the remedy of a finding inside the cluster: shown, asked for, checked.
+    """Apply the remedy of a finding inside the cluster: show it, ask, and check the result.
 
     meks fix MEKS-0845            put the taint back on GPU nodes
-    meks fix 0842                 start the GPU plugin again where GPUs lack
+    meks fix 0842                 restart the GPU plugin where GPUs are missing
 
     :param code: as `meks preflight` prints it
     """

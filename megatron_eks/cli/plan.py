@@ -30,7 +30,7 @@ def init(
     yes: args.Yes = False,
     cluster: args.Cluster = args.DEFAULT,
 ) -> int:
-    """Write a cluster file for your account; each question has an answer proposed.
+    """Write a cluster file for your account; every question proposes an answer.
 
     meks init
     meks init --region us-east-2 --instance-type g5.8xlarge --yes
@@ -39,12 +39,12 @@ def init(
     :param name: of the cluster
     :param instance_type: of the GPU nodes: p4d.24xlarge
     :param zone: of the GPU nodes
-    :param max_nodes: the most GPU nodes ever
+    :param max_nodes: the most GPU nodes at any time
     :param capacity: on_demand (default), spot, or the id of a reservation or Capacity Block
     :param lustre_gib: of the file system
     :param admin_role_arn: who administers it; default: your role
     :param public_cidr: who reaches it; default: your address, as checkip.amazonaws.com sees it
-    :param force: overwrite a file that is there
+    :param force: overwrite an existing file
     """
     from megatron_eks.ops.aws import identity
     from megatron_eks.ops.aws.session import open_session, region_of
@@ -81,10 +81,10 @@ def validate(
 
     meks validate                 the cluster file and all its jobs
     meks validate jobs/fsdp-llama-2-7b.yaml
-    meks validate --live          and what jobs change of the run before
+    meks validate --live          also compare each job with its last run
 
     :param files: cluster or job files; default: all of the project
-    :param live: ask the cluster too, what each job changes of the run before it
+    :param live: also ask the cluster what each job changes since its last run
     """
     from megatron_eks.ops.planning.validate import run
 
@@ -110,21 +110,21 @@ def plan(
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
-    """Print whether jobs fit, how long they take, and what all of it costs.
+    """Show whether jobs fit, how long they take, and what everything costs.
 
     meks plan
     meks plan megatron-cpt-techpulse      memory, speed, cost and saves of a job
     meks plan -o json | jq .cost
     meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
 
-    :param job: all that is known of this one
-    :param everything: network, storage, images and each price of the cluster
-    :param search: the fastest layouts that fit, of one Megatron job or of all
-    :param write: with --search JOB: the job with the best layout
-    :param png: with --search JOB: memory against step time
+    :param job: everything known about this job
+    :param everything: the cluster's network, storage, images and prices
+    :param search: the fastest layouts that fit, for one Megatron job or all
+    :param write: with --search JOB: where to write the job with the best layout
+    :param png: with --search JOB: where to plot memory against step time
     """
     if everything and (job or search is not None):
-        raise CycloptsError(msg="--all is of the cluster: leave out JOB and --search")
+        raise CycloptsError(msg="--all is about the cluster: leave out JOB and --search")
     if search is not None:
         from megatron_eks.ops.planning.search import run as run_search
 
@@ -141,7 +141,7 @@ def plan(
 def synth(*, cluster: args.Cluster = args.DEFAULT) -> int:
     """Write the CloudFormation templates and the Kubernetes manifests.
 
-    They go to cdk.out/ and dist/ beside the cluster file, as `make synth` has it in a checkout.
+    They go to cdk.out/ and dist/ beside the cluster file, as `make synth` does in a checkout.
 
     meks synth
     meks synth --cluster lab/cluster.yaml
@@ -183,7 +183,7 @@ def check(
 
 @command(PLAN)
 def explain(code: Annotated[str, args.CODES], /, *, output: args.Output = "table") -> int:
-    """Say what a code means, why, and what to do; or print a page that a message names.
+    """Explain a code: what it means, why, and what to do; or print a page of the docs.
 
     meks explain MEKS-0502
     meks explain 0502 -o json

@@ -86,7 +86,7 @@ def test_numbers_and_times_are_checked_when_they_are_read(run):
     assert "'two' is not a number" in err
     code, _, err = run("scale", "--at", "2026-12-01T11:30")
     assert code == 2
-    assert "is no time with its zone, such as 2026-12-01T11:30Z" in err
+    assert "is not a time with its zone, such as 2026-12-01T11:30Z" in err
 
 
 def meks(*arguments, cwd, environment):
