@@ -18,6 +18,9 @@ PROGRAM_OPTIONS = {
     "--shards= --shard-index= --merge --verify= --global-batch-size= --sequence-length= "
     "--train-iters= --split=",
     "storage_bench": "--directory=! --size-gib= --seconds= --processes= --pass-mb-s=",
+    "torchrun_node": "--code= --directory= --checkpoints= --complete-marker= --keep-last= "
+    "--s3-uri=",
+    "torchrun_rank": f"--directory= --script= --module= --distributed-timeout-minutes= {_START}",
     "train_bridge": f"--recipe=! --config=! {_START}",
     "train_ddp": _TRAINER,
     "train_fsdp": _TRAINER,
