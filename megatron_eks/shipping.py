@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from megatron_eks.build_context import context_files
+from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, has_errors, warning
 from megatron_eks.config.errors import Path as Place
@@ -29,7 +30,7 @@ from megatron_eks.plan.jobs.code_files import (
     own_patterns,
     patterns,
 )
-from megatron_eks.plan.jobs.job import ARCHIVE, PROGRAMS
+from megatron_eks.plan.jobs.job import ARCHIVE
 from megatron_eks.plan.jobs.torchrun import code_folder
 
 _SCRIPT: Place = ("program", "script")
@@ -64,7 +65,7 @@ def ship(job: AnyJob, folder: Path, root: Path) -> Shipped:
 
     An image of the user's gets the programs; ours have them.
     """
-    files = {PROGRAMS: programs(root)} if is_digest(job.image) else {}
+    files = {ZIP: programs(root)} if is_digest(job.image) else {}
     name = code_folder(job) if isinstance(job, TorchrunJob) else None
     if name is None or not isinstance(job, TorchrunJob):
         return Shipped((), files)

@@ -6,6 +6,9 @@
 PACKAGE = "megatron_eks.programs"
 """What `python3 -m` and `torchrun -m` find in the images."""
 
+ZIP = "programs.zip"
+"""The programs among the files of a job whose image is the user's: `python3 ZIP PROGRAM`."""
+
 _START = "--expect-efa= --expect-gpu-direct --heartbeats= --watch="
 _TRAINER = f"--config=! --device= --compile= --distributed-timeout-minutes= {_START}"
 PROGRAM_OPTIONS = {

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS, ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.guards.codes import Rule
@@ -150,6 +150,7 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     words = [*pod.main["command"], *pod.main["args"]]
     # `python3 -m RECORD DIRECTORY DAYS` stands before what is started, then what finds a run id.
+    words = words[5 * ([each.text.endswith(f"/{ZIP}") for each in words[1:2]] == [True]) :]
     for name, count in (("record", 5), ("etcd_run_id", 3)):
         words = words[count * (f"{PACKAGE}.{name}" in [each.text for each in words[2:3]]) :]
     texts = [each.text for each in words]

@@ -25,9 +25,6 @@ ETCD_RUN_ID = "etcd_run_id"
 ARCHIVE = "code.tar.gz"
 """The folder of a program of the user's, among the files of its job."""
 
-PROGRAMS = "programs.zip"
-"""The programs, among the files of a job whose image is the user's."""
-
 CONFIG_DIRECTORY = "/etc/megatron-eks"
 """Where the files of a job are mounted."""
 

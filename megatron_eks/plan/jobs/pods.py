@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -16,7 +16,6 @@ from megatron_eks.plan.jobs.job import (
     CONFIG_DIRECTORY,
     ETCD_RUN_ID,
     MASTER_PORT,
-    PROGRAMS,
     RECORD,
     TRAINING_APP,
     JobPlan,
@@ -214,7 +213,7 @@ def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
     """Start a program so that what it prints outlives its pod, for as long as the job may."""
     keep = log_directory(job, cluster), str(job.runtime.keep_days)
     # What starts below it finds the zip's programs by -m as well.
-    zipped = f"{CONFIG_DIRECTORY}/{PROGRAMS}", RECORD
+    zipped = f"{CONFIG_DIRECTORY}/{ZIP}", RECORD
     start = zipped if is_digest(job.image) else _module(RECORD)
     return ("python3", *start, *keep, *words)
 

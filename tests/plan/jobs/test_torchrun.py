@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.plan.jobs.job import ARCHIVE, PROGRAMS, JobPlan
+from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan
 from megatron_eks.project import ROOT, check_files, load_project
 from tests import examples
 
@@ -245,14 +246,14 @@ def test_a_folder_too_large_for_a_job_is_refused(folder):
 def test_an_image_of_the_user_s_gets_the_programs(folder):
     """As one zip, the same for every job, that starts the record; ours have them."""
     job = planned(folder, image=OWN)
-    assert job.command[:3] == ("python3", f"/etc/megatron-eks/{PROGRAMS}", "record")
-    content = job.files[PROGRAMS]
+    assert job.command[:3] == ("python3", f"/etc/megatron-eks/{ZIP}", "record")
+    content = job.files[ZIP]
     assert isinstance(content, bytes)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         names = set(archive.namelist())
     assert {"__main__.py", "megatron_eks/programs/record.py"} <= names
     assert sum(len(each) for each in job.files.values()) < 2**20
-    assert PROGRAMS not in planned(folder, image="fsdp").files
+    assert ZIP not in planned(folder, image="fsdp").files
 
 
 def test_a_link_out_of_the_folder_is_no_code(folder):
