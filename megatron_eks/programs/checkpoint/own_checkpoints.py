@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from megatron_eks.programs import inside, program
@@ -62,8 +62,8 @@ def send(store: Store, path: Path, marker: str) -> None:
             store.upload(file, key, part_bytes(size))
 
 
-def prune_far(store: Store, marker: str, keep_last: int) -> None:
-    """Remove what is complete in S3 and older than the newest copies."""
+def prune_far(store: Store, marker: str, newest: Collection[str], keep_last: int) -> None:
+    """Remove what is complete in S3 and older than the newest copies, which have these names."""
     every = store.objects("")
     ages = {
         name: each.age_seconds
@@ -71,7 +71,7 @@ def prune_far(store: Store, marker: str, keep_last: int) -> None:
         for name, slash, rest in [each.key.partition("/")]
         if slash and rest == marker and _NAME.fullmatch(name)
     }
-    old = sorted(ages, key=lambda name: ages[name])[keep_last:]
+    old = sorted(ages, key=lambda name: (name not in newest, ages[name]))[keep_last:]
     store.delete([each.key for each in every if each.key.partition("/")[0] in old])
 
 
@@ -111,7 +111,7 @@ class Keeper:
                 send(store, path, self._marker)
                 self._sent.add(path.name)
             if self._keep_last:
-                prune_far(store, self._marker, self._keep_last)
+                prune_far(store, self._marker, [each.name for each in newest], self._keep_last)
         except StopError as problem:
             told = Copies(str(self._uri), "failing", str(problem))
         told.say()
