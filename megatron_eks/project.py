@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -29,6 +29,7 @@ from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import check_job, plan_job
 from megatron_eks.plan.jobs.validation import plan_validation
 from megatron_eks.plan.jobs.weights import check_sources
+from megatron_eks.shipping import Shipped, ship
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout, or where this package is installed."""
@@ -72,6 +73,8 @@ class Files:
     config: ClusterConfig | None
     jobs: tuple[tuple[Document, AnyJob], ...]
     findings: tuple[Finding, ...]
+    shipped: Mapping[str, Shipped]
+    """What travels with a job, by its name."""
 
 
 def load_project(cluster_file: Path, today: date) -> Project:
@@ -104,7 +107,9 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     if has_errors(findings):
         raise ConfigError(findings)
     cluster = cluster.with_digests(outputs.digests)
-    jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
+    jobs = tuple(
+        plan_job(job, cluster, outputs.images, files.shipped[job.name].files) for job in wanted
+    )
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
     cluster_option = "" if shown == OUTPUTS else f" --cluster {_shown(cluster_file)}"
@@ -169,8 +174,10 @@ def check_documents(
         if job is not None:
             findings += job_document.locate(neighbours.check(job, job_document.file))
             parsed.append((job_document, job))
+    shipped = {job.name: ship(job, Path(each.file).parent, ROOT) for each, job in parsed}
     for job_document, job in parsed:
         found = [*_check(job, config, [other for _, other in parsed], today)]
+        found += shipped[job.name].findings
         if config is not None and not has_errors(found):
             found += check(job, config)
         findings += job_document.locate(found)
@@ -179,8 +186,7 @@ def check_documents(
     documents = {each.file: each for each, _ in parsed}
     for file, finding in check_together([(job, each.file) for each, job in parsed], config):
         findings += documents[file].locate([finding])
-    parsed_files = [each for each, _ in parsed] + ([document] if config is not None else [])
-    for each in parsed_files:
+    for each in (*documents.values(), *([document] if config is not None else [])):
         # What another check has said of the same place, it has said better.
         said = {finding.path for finding in findings if finding.file == each.file}
         findings += each.locate(odd for odd in odd_paths(each.value) if odd.path not in said)
@@ -188,7 +194,7 @@ def check_documents(
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
     judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
-    return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)))
+    return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)), shipped)
 
 
 def refuse_folder_of_another(project: Project, output: Path | None = None) -> None:

@@ -17,7 +17,7 @@ from megatron_eks.charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.charts.training.objects import file_mounts, file_volumes
+from megatron_eks.charts.training.objects import Entries, file_mounts, file_volumes
 from megatron_eks.charts.training.policy_wait import policy_wait
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -70,7 +70,11 @@ def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
     )
     spec = _spec(shape)
     (container,) = spec["containers"]
-    env = [{"name": name, "value": value} for name, value in job.env.items()]
+    env: Entries = [{"name": name, "value": value} for name, value in job.env.items()]
+    env += [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+        for name, each in job.secret_env.items()
+    ]
     own = {
         "image": job.image.uri,
         "command": list(job.command),

@@ -6,6 +6,9 @@
 PACKAGE = "megatron_eks.programs"
 """What `python3 -m` and `torchrun -m` find in the images."""
 
+ZIP = "programs.zip"
+"""The programs among the files of a job whose image is the user's: `python3 ZIP PROGRAM`."""
+
 _START = "--expect-efa= --expect-gpu-direct --heartbeats= --watch="
 _TRAINER = f"--config=! --device= --compile= --distributed-timeout-minutes= {_START}"
 PROGRAM_OPTIONS = {
@@ -18,6 +21,9 @@ PROGRAM_OPTIONS = {
     "--shards= --shard-index= --merge --verify= --global-batch-size= --sequence-length= "
     "--train-iters= --split=",
     "storage_bench": "--directory=! --size-gib= --seconds= --processes= --pass-mb-s=",
+    "torchrun_node": "--code= --directory= --checkpoints= --complete-marker= --keep-last= "
+    "--s3-uri=",
+    "torchrun_rank": f"--directory= --script= --module= --distributed-timeout-minutes= {_START}",
     "train_bridge": f"--recipe=! --config=! {_START}",
     "train_ddp": _TRAINER,
     "train_fsdp": _TRAINER,

@@ -15,14 +15,19 @@ from megatron_eks.config.model import (
     Recipe,
     S3Uri,
     SchemaVersion,
+    SecretKeyName,
     Text,
 )
 from megatron_eks.config.training import (
+    AnyTraining,
     Checkpoint,
+    Code,
     FsdpData,
     FsdpTraining,
     MegatronData,
     MegatronTraining,
+    OwnCheckpoint,
+    OwnProgram,
     Parallelism,
 )
 
@@ -34,11 +39,24 @@ class Elastic(Model):
     max_nodes: Positive
 
 
+class SecretKey(Model):
+    """One key of a Kubernetes Secret."""
+
+    secret: DnsName
+    key: SecretKeyName
+
+
 class Runtime(Model):
     """How the pods of a job run."""
 
     env: dict[str, str] = Field(default_factory=dict)
     """Further variables of the pods; each is judged by name."""
+    secret_env: dict[str, SecretKey] = Field(default_factory=dict)
+    """Variables whose values Kubernetes takes from Secrets, such as WANDB_API_KEY."""
+    cpu: Positive | None = None
+    """Cores that a pod requests. Default: its share of the node."""
+    memory_gib: Positive | None = None
+    """Most memory of a pod, /dev/shm included. Default: its share of the node."""
     shm_gib: Positive | None = None
     """Size of /dev/shm; it counts against the pod's memory. Default: 128, or the GPUs' share."""
     distributed_timeout_minutes: int = Field(default=10, ge=1, le=1440)
@@ -139,6 +157,22 @@ class DdpJob(TorchRun):
     kind: Literal["ddp"]
 
 
+class TorchrunJob(GpuJob):
+    """Any program of yours, started by torchrun once for each GPU."""
+
+    kind: Literal["torchrun"]
+    image: Text = "fsdp"
+    program: OwnProgram
+    code: Code = Code()
+    model: AnyModel | None = None
+    """With `training`: memory, speed and cost are predicted."""
+    parallelism: Parallelism = Parallelism()
+    """Of the prediction, where `training` has Megatron's keys."""
+    training: AnyTraining | None = None
+    """What a step works on, in the keys of kind megatron, or of fsdp; for predictions alone."""
+    checkpoint: OwnCheckpoint | None = None
+
+
 class DataPrepJob(Job):
     """Turns JSONL into Megatron's indexed format."""
 
@@ -198,6 +232,7 @@ AnyJob = (
     | MegatronBridgeJob
     | FsdpJob
     | DdpJob
+    | TorchrunJob
     | DataPrepJob
     | FetchJob
     | ConvertCheckpointJob

@@ -58,6 +58,11 @@ _PART = r"\.?[^./\s\x00-\x1f\x7f-\x9f][^/\s\x00-\x1f\x7f-\x9f]*"
 _S3_URI = rf"^s3://[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9](/{_PART})*/?$"
 _PLACE = rf"^([a-z0-9]+://|/)?{_PART}([ /]{_PART})*/?$"
 _PROGRAM = r"^/?\.?[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*/?$"
+# A file or folder below another one: no part of it is `..`, which would lead out.
+RELATIVE_PATH = rf"^(\.|{_PART}([ /]{_PART})*)$"
+_FILE_NAME = rf"^{_PART}$"
+_MODULE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+_ENTRY = r"^[A-Za-z0-9._-]{1,253}$"
 RECIPE = r"^[a-z][a-z0-9_]*$"
 _EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 
@@ -107,6 +112,13 @@ FORMATS: dict[str, str] = {
     _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
     _PLACE: "use a name, a path or s3://BUCKET/KEY, without '.', '..' and '//' as parts of it",
     _PROGRAM: "use the name or path of one program, without arguments",
+    RELATIVE_PATH: (
+        "use a path below the job file's folder, such as src/train.py: no '..', and no '/' at its "
+        "beginning or end"
+    ),
+    _FILE_NAME: "use the name of a file, without a folder",
+    _MODULE: "use the dotted name of a module, as after `python -m`",
+    _ENTRY: "use a key of the Secret: letters, digits, '-', '_' and '.'",
     RECIPE: "use the name of one recipe: lowercase letters, digits and '_'",
     _EMAIL: "use an address such as team@example.com",
 }
@@ -157,6 +169,10 @@ AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]
 Place = Annotated[str, Field(pattern=_PLACE)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
 Program = Annotated[str, Field(pattern=_PROGRAM)]
+RelativePath = Annotated[str, Field(pattern=RELATIVE_PATH)]
+FileName = Annotated[str, Field(pattern=_FILE_NAME)]
+ModuleName = Annotated[str, Field(pattern=_MODULE)]
+SecretKeyName = Annotated[str, Field(pattern=_ENTRY)]
 Recipe = Annotated[str, Field(pattern=RECIPE)]
 Email = Annotated[str, Field(pattern=_EMAIL)]
 Text = Annotated[str, Field(min_length=1)]

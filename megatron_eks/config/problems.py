@@ -24,7 +24,7 @@ from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.hints import names, shapes, slips
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
-from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
+from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS, RELATIVE_PATH
 from megatron_eks.config.whole_file import odd_part
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
@@ -39,7 +39,7 @@ def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] 
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
     place = document.places.get(path)
-    if path[:2] == ("runtime", "env"):
+    if path[:2] in {("runtime", "env"), ("runtime", "secret_env")}:
         detail = {**detail, "input": _without_values(detail["input"])}
         place = place._replace(raw=_without_values(place.raw)) if place else None
     finding = _wrong_value(path, detail, place, model)
@@ -118,7 +118,7 @@ def _wrong_value(
 
 def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     shown = _shown(given)
-    if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
+    if pattern not in {ABSOLUTE_PATH, RELATIVE_PATH} and (odd := odd_part(given)):
         return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
     if later := names.not_yet(given, pattern):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)
@@ -152,6 +152,8 @@ def _wrong_type(
     remedy = shapes.of_shape(kind, value, path, block_at(model, path)) or remedy
     if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
         remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
+    elif path[:2] == ("runtime", "secret_env"):
+        remedy = "write NAME: {secret: ..., key: ...}, the names of a Kubernetes Secret and its key"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):

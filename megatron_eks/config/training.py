@@ -2,10 +2,19 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from megatron_eks.config.architecture import Fraction, Natural, Positive
-from megatron_eks.config.model import AbsolutePath, Model, Place, S3Uri
+from megatron_eks.config.model import (
+    AbsolutePath,
+    FileName,
+    Model,
+    ModuleName,
+    Place,
+    RelativePath,
+    S3Uri,
+    Text,
+)
 
 # Tokens of a corpus: more than the programs' counters of 32 bits hold.
 Positive64 = Annotated[int, Field(ge=1, le=10**15)]
@@ -137,6 +146,21 @@ class FsdpTraining(Model):
     log_interval: Positive = 1
 
 
+_OF_MEGATRON = MegatronTraining.model_fields.keys() - FsdpTraining.model_fields.keys()
+
+
+def _whose(value: object) -> str:
+    """Tell whose keys a block has."""
+    keys = type(value).model_fields if isinstance(value, BaseModel) else value
+    return "megatron" if isinstance(keys, dict) and _OF_MEGATRON & keys.keys() else "fsdp"
+
+
+AnyTraining = Annotated[
+    Annotated[MegatronTraining, Tag("megatron")] | Annotated[FsdpTraining, Tag("fsdp")],
+    Discriminator(_whose),
+]
+
+
 class FsdpData(Model):
     """What FSDP and DDP train on."""
 
@@ -149,3 +173,38 @@ class FsdpData(Model):
     corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
     """What the data set holds: for the number of epochs."""
     num_workers: Natural = 2
+
+
+class OwnProgram(Model):
+    """What each rank runs: exactly one of script, module and command."""
+
+    script: RelativePath | None = None
+    """A Python file below the job file's folder; its folder goes to the pods with it."""
+    module: ModuleName | None = None
+    """What `python -m` finds in the image, or in the folder of `code`."""
+    command: tuple[Text, ...] | None = Field(default=None, min_length=1)
+    """A program of the image and its arguments."""
+    args: tuple[str, ...] = ()
+    """Arguments of the script or module."""
+
+
+class Code(Model):
+    """The folder that goes to the pods, without an image build."""
+
+    path: RelativePath | None = None
+    """Below the job file's folder, `.` for all of it. Default: the script's folder."""
+    exclude: tuple[Text, ...] = ()
+    """What stays here, in the patterns of .gitignore, beside what .gitignore itself names."""
+
+
+class OwnCheckpoint(Model):
+    """Where a program of yours saves, so that its checkpoints are looked after."""
+
+    directory: AbsolutePath
+    """Each checkpoint is a folder in it, whose name ends in its step: checkpoint-500."""
+    complete_marker: FileName
+    """The file that a save writes last, such as .metadata or trainer_state.json."""
+    keep_last: Positive | None = None
+    """Older complete checkpoints are deleted. Default: the program's own business."""
+    s3_uri: S3Uri | None = None
+    """Where complete checkpoints are copied to as well: a prefix of this job's own."""

@@ -80,7 +80,7 @@ def tokens(value: Json, path: Path = ()) -> Iterator[Finding]:
 
 
 # Texts of the user's own, which need not be paths; folders among the variables are judged by name.
-_FREE = frozenset({"build_args", "env", "labels", "tags"})
+_FREE = frozenset({"args", "build_args", "command", "env", "labels", "tags"})
 
 _ROOTS = ("/", "s3://")
 # Also behind the sign of an option, and in a list of paths.

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
-from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
+from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS, ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.guards.codes import Rule
@@ -150,8 +150,12 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     words = [*pod.main["command"], *pod.main["args"]]
     # `python3 -m RECORD DIRECTORY DAYS` stands before what is started, then what finds a run id.
+    words = words[5 * ([each.text.endswith(f"/{ZIP}") for each in words[1:2]] == [True]) :]
     for name, count in (("record", 5), ("etcd_run_id", 3)):
         words = words[count * (f"{PACKAGE}.{name}" in [each.text for each in words[2:3]]) :]
+    texts = [each.text for each in words]
+    if f"{PACKAGE}.torchrun_node" in texts[2:3] and "--" in texts:
+        words = words[texts.index("--") + 1 :]
     at = next((n for n, e in enumerate(words) if e.text.startswith(_OURS)), len(words))
     name = words[at].text.removeprefix(f"{PACKAGE}.") if words[at:] else ""
     if name not in PROGRAM_OPTIONS:
@@ -160,7 +164,8 @@ def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
         return
     if words[at - 1].text != "-m":
         yield words[at - 1], f"{name} is started as a file, but is a module", "put -m before it"
-    starts = "torchrun" if name.startswith("train_") or name == "allreduce_bench" else "python3"
+    ranks = name.startswith(("train_", "torchrun_")) or name == "allreduce_bench"
+    starts = "torchrun" if ranks else "python3"
     again = "python3" in [each.text for each in words[1:at]]
     if words[0].text not in {starts, "sh", "bash"} or again:
         yield words[0], f"{words[0].raw!r} starts {name}", f"start it with {starts} alone"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
@@ -163,7 +163,10 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Rule.POD_LABEL, rows)
         words, logs = pod.main["command"], f"/[^ ]+/logs/{job.name} [1-9][0-9]*"
-        kept = words.texts[:3] == _RECORD and re.fullmatch(logs, " ".join(words.texts[3:5]))
+        zipped = ["python3", f"/etc/megatron-eks/{ZIP}", "record"]
+        kept = words.texts[:3] in (_RECORD, zipped) and re.fullmatch(
+            logs, " ".join(words.texts[3:5])
+        )
         found = f"not {' '.join(_RECORD)} /shared/logs/JOB DAYS first: nobody learns why it ended"
         yield from warn(Rule.IDLE, (ours and not kept, words, found, "begin the command so"))
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]

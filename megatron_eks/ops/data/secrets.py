@@ -125,7 +125,9 @@ def remove(client: Client, project: Project, name: str, console: Console) -> int
 
 def uses(project: Project) -> list[Use]:
     """Return which job files name which key of which Secret."""
-    return [Use(job.name, each.secret, each.key) for job in project.jobs for each in job.secrets]
+    return [
+        Use(job.name, each.secret, each.key) for job in project.jobs for each in job.secret_entries
+    ]
 
 
 def _check_words(name: str, key: str) -> None:

@@ -7,7 +7,7 @@ from megatron_eks.config.messages import paragraph
 from megatron_eks.ops.output import count, table, usd
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
-from megatron_eks.plan.jobs.job import JobPlan, Training
+from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan, Training
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.goodput import Goodput
 from megatron_eks.predict.layout import Layout
@@ -36,7 +36,7 @@ def _outcome(job: JobPlan, plan: ClusterPlan) -> tuple[str, ...]:
         share = found.memory_bytes / found.capacity_bytes
         return f"{share:.0%}", "", "", _duration(found.seconds), ""
     if job.training is None:
-        return ("",) * 5
+        return ("unknown" if job.estimated else "",) * 5
     memory, speed, cost = job.training.memory, job.training.speed, job_cost(job, plan)
     return (
         f"{memory.per_gpu_bytes / memory.capacity_bytes:.0%}",
@@ -59,6 +59,10 @@ def job_details(job: JobPlan, plan: ClusterPlan) -> Iterator[str]:
     yield ""
     yield from labelled("Image", job.image.uri)
     yield from labelled("Each pod", _pod(job.resources))
+    if size := len(job.files.get(ARCHIVE, "")):
+        yield from labelled("Code", f"{-(-size // 1024)} KiB, packed, in the job's own file")
+    if job.estimated:
+        yield from labelled("Predicted", job.estimated)
     if (found := job.conversion) is not None:
         used, whole = _gib(found.memory_bytes), _gib(found.capacity_bytes)
         yield from labelled("Model", f"{_short(found.parameters)} parameters")

@@ -136,6 +136,7 @@ def job_as_json(job: JobPlan, plan: ClusterPlan) -> Json:
         "gpus": job.gpus,
         "image": job.image.uri,
         **(_training(job.training) if job.training else {}),
+        **({"estimated": job.estimated} if job.estimated else {}),
         **({"conversion": dict(asdict(job.conversion))} if job.conversion else {}),
         **({"cost": dict(asdict(cost))} if cost else {}),
         "resources": dict(asdict(job.resources)),

@@ -9,7 +9,7 @@ from ipaddress import AddressValueError, IPv4Address
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
-from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, TrainingJob
+from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, TorchrunJob, TrainingJob
 
 S3 = "s3://"
 PUSHED_DATA = "data"
@@ -112,8 +112,9 @@ def s3_inputs(job: Job) -> Iterator[tuple[Path, str]]:
 
 def s3_outputs(job: Job) -> Iterator[tuple[Path, str]]:
     """Yield the URIs that a job writes below, each with its place in the file."""
-    if isinstance(job, TrainingJob) and job.checkpoint.s3_uri is not None:
-        yield ("checkpoint", "s3_uri"), job.checkpoint.s3_uri
+    saved = job.checkpoint if isinstance(job, TrainingJob | TorchrunJob) else None
+    if saved is not None and saved.s3_uri is not None:
+        yield ("checkpoint", "s3_uri"), saved.s3_uri
 
 
 def split(uri: str) -> tuple[str, str]:

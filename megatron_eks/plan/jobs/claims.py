@@ -31,7 +31,7 @@ class Neighbours:
         if isinstance(job, TrainingJob):
             mine, others = others, mine
             yield from self._checkpoints(job)
-            yield from self._copies(job, file)
+        yield from self._copies(job, file)
         for path, place in outputs(job):
             if mine is self.outputs and place in mine:
                 found = f"{mine[place]} writes {place} too"
@@ -70,10 +70,9 @@ class Neighbours:
             yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, level)
         self.trained.setdefault(directory, job)
 
-    def _copies(self, job: TrainingJob, file: str) -> Iterator[Finding]:
+    def _copies(self, job: AnyJob, file: str) -> Iterator[Finding]:
         """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
-        for path, uri in s3_outputs(job):
-            directory = job.checkpoint.directory
+        for (path, uri), (_, directory) in zip(s3_outputs(job), outputs(job), strict=False):
             other, its_directory = self.copies.setdefault(uri.rstrip("/"), (file, directory))
             if its_directory != directory:
                 found = (

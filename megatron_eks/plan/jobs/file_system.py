@@ -21,6 +21,7 @@ from megatron_eks.config.job import (
     FetchJob,
     MegatronRun,
     TorchRun,
+    TorchrunJob,
     TrainingJob,
 )
 from megatron_eks.plan.cluster.data_access import check_policy
@@ -211,7 +212,7 @@ def outputs(job: AnyJob) -> Iterator[tuple[Path, str]]:
         yield ("directory",), job.directory
     elif isinstance(job, ConvertCheckpointJob):
         yield ("target",), job.target
-    elif isinstance(job, TrainingJob):
+    elif isinstance(job, TrainingJob | TorchrunJob) and job.checkpoint is not None:
         yield ("checkpoint", "directory"), job.checkpoint.directory
     elif isinstance(job, DataPrepJob):
         for index, place in enumerate(prepared(job)):

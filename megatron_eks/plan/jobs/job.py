@@ -22,6 +22,9 @@ RECORD = "record"
 ETCD_RUN_ID = "etcd_run_id"
 """The program that starts torchrun where nodes meet in etcd."""
 
+ARCHIVE = "code.tar.gz"
+"""The folder of a program of the user's, among the files of its job."""
+
 CONFIG_DIRECTORY = "/etc/megatron-eks"
 """Where the files of a job are mounted."""
 
@@ -40,11 +43,17 @@ Workload = Literal["pytorch_job", "indexed_job", "job"]
 
 
 @dataclass(frozen=True)
-class SecretFile:
-    """One key of a Kubernetes Secret, as a file."""
+class SecretEntry:
+    """One key of a Kubernetes Secret."""
 
     secret: str
     key: str
+
+
+@dataclass(frozen=True)
+class SecretFile(SecretEntry):
+    """One key of a Kubernetes Secret, as a file."""
+
     directory: str
 
     @property
@@ -116,15 +125,24 @@ class JobPlan:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     """Contents by file name, mounted in CONFIG_DIRECTORY."""
     secrets: tuple[SecretFile, ...] = ()
+    secret_env: Mapping[str, SecretEntry] = field(default_factory=dict)
+    """Variables whose values Kubernetes takes from Secrets."""
     rendezvous: Rendezvous | None = None
     """None: the rank of each node is known beforehand."""
     training: Training | None = None
+    estimated: str = ""
+    """Whose estimate stands for a program of the user's, or that there is none."""
     conversion: Conversion | None = None
 
     @property
     def processes_per_node(self) -> int:
         """One for each GPU; a pod without a GPU runs one program."""
         return max(1, self.resources.gpus)
+
+    @property
+    def secret_entries(self) -> tuple[SecretEntry, ...]:
+        """What has to be in the namespace before the pods."""
+        return (*self.secrets, *self.secret_env.values())
 
     @property
     def gpus(self) -> int:

@@ -206,11 +206,11 @@ _GIVEN = re.compile(r"WANDB_(API_KEY|MODE|DISABLED|IDENTITY_TOKEN_FILE|CONFIG_DI
 
 def check_tracker(job: MegatronRun) -> Iterator[Finding]:
     """Warn of a run that ends as it starts, because nobody answers the question for a key."""
-    if any(_GIVEN.fullmatch(name) for name in job.runtime.env):
+    if any(_GIVEN.fullmatch(name) for name in (*job.runtime.env, *job.runtime.secret_env)):
         return
     for path, name in _asked(job):
-        found = f"{name}: W&B asks for a key, no secret reaches a pod, and no terminal answers"
-        remedy = "set runtime.env.WANDB_MODE: offline, and upload its folder with `wandb sync`"
+        found = f"{name}: W&B asks for a key, and no terminal answers"
+        remedy = "name the Secret: runtime.secret_env: {WANDB_API_KEY: {secret: ..., key: ...}}"
         yield warning(Code.VARIABLE_MISSING, path, found, remedy)
 
 

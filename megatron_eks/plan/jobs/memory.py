@@ -8,7 +8,7 @@ from megatron_eks.config.cluster import GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import Elastic, MegatronRun, TorchRun
-from megatron_eks.plan.jobs.resources import gpus_per_node, memory_limit_mib
+from megatron_eks.plan.jobs.resources import gpus_per_node, job_memory_mib
 from megatron_eks.plan.jobs.training import changed, job_memory, sharded_memory
 from megatron_eks.predict.memory import GIB, MemoryEstimate
 
@@ -29,7 +29,7 @@ def check_host(
     `distributed/checkpoint/staging.py`, and Megatron-LM, `filesystem_async.py`.
     """
     gpus = gpus_per_node(job, instance)
-    limit = memory_limit_mib(instance, gpus) * MIB_PER_GIB**2
+    limit = job_memory_mib(job, instance) * MIB_PER_GIB**2
     staged = staged if job.checkpoint.async_save else 0
     processes = gpus * (_RANK_BYTES + job.data.num_workers * _WORKER_BYTES)
     surely, total = staged + offloaded, staged + offloaded + processes

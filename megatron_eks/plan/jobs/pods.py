@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.catalog.program_options import PACKAGE
+from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -20,6 +20,7 @@ from megatron_eks.plan.jobs.job import (
     TRAINING_APP,
     JobPlan,
     Rendezvous,
+    SecretEntry,
     SecretFile,
     Training,
     Workload,
@@ -31,6 +32,7 @@ from megatron_eks.plan.jobs.resources import (
     gpu_resources,
     gpus_per_node,
     job_gpus,
+    wished,
 )
 from megatron_eks.plan.jobs.training import job_layout, job_memory, job_speed, step_tokens, steps
 from megatron_eks.predict.goodput import goodput
@@ -53,6 +55,8 @@ class Program:
     env: Mapping[str, str]
     files: Mapping[str, str | bytes]
     secrets: tuple[SecretFile, ...] = ()
+    before: tuple[str, ...] = ()
+    """What starts torchrun, where something does."""
 
     @property
     def words(self) -> tuple[str, str]:
@@ -121,8 +125,9 @@ def ranks(
     gpus = gpus_per_node(job, pool.instance)
     allowed = job.runtime.gang_restarts if restarts is None else restarts
     meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
-    in_etcd = ("python3", *_module(ETCD_RUN_ID))
-    launcher = (*(in_etcd if job.runtime.rendezvous == "etcd" else ()), job.runtime.torchrun_path)
+    in_etcd: tuple[str, ...] = ("python3", *_module(ETCD_RUN_ID))
+    in_etcd = in_etcd if job.runtime.rendezvous == "etcd" else ()
+    launcher = (*program.before, *in_etcd, job.runtime.torchrun_path)
     checkpoint_bytes = training.checkpoint_bytes if training else 0
     shm_gib = job.runtime.shm_gib
     resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=shm_gib)
@@ -165,7 +170,7 @@ def task(
         command=_recorded(job, cluster, "python3", *program.words),
         args=program.args,
         env=_environment(program, cluster),
-        resources=resources,
+        resources=wished(resources, job.runtime),
         log_directory=log_directory(job, cluster),
         restarts_in_place=False,
         # Failed pods are counted, and one more than the limit ends the job.
@@ -175,6 +180,10 @@ def task(
         grace_seconds=GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,
+        secret_env={
+            name: SecretEntry(each.secret, each.key)
+            for name, each in sorted(job.runtime.secret_env.items())
+        },
     )
 
 
@@ -203,7 +212,10 @@ def plan_training(job: MegatronRun | TorchRun, cluster: ClusterPlan) -> Training
 def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
     """Start a program so that what it prints outlives its pod, for as long as the job may."""
     keep = log_directory(job, cluster), str(job.runtime.keep_days)
-    return ("python3", *_module(RECORD), *keep, *words)
+    # What starts below it finds the zip's programs by -m as well.
+    zipped = f"{CONFIG_DIRECTORY}/{ZIP}", RECORD
+    start = zipped if is_digest(job.image) else _module(RECORD)
+    return ("python3", *start, *keep, *words)
 
 
 def _module(program: str) -> tuple[str, str]:

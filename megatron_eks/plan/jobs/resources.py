@@ -1,6 +1,6 @@
 """What a pod gets of its node: all of it, its GPUs' share, or a part of a system node."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import (
     HUGEPAGES_REQUEST_MIB,
@@ -10,7 +10,7 @@ from megatron_eks.catalog.instances import (
     system_node_size,
 )
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
-from megatron_eks.config.job import GpuJob, Job
+from megatron_eks.config.job import GpuJob, Job, Runtime
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 # DaemonSets of a GPU node (CNI, kube-proxy, device plugins, CSI, monitoring), with room to spare.
@@ -95,6 +95,21 @@ def _default_shm_mib(instance: InstanceType, gpus: int) -> int:
     return min(_SHM_GIB * MIB_PER_GIB * gpus // instance.gpus, half)
 
 
+def wished(resources: Resources, runtime: Runtime) -> Resources:
+    """Give a pod the cores and the memory that its job file asks for, where it does."""
+    cpu = runtime.cpu * 1000 if runtime.cpu else resources.cpu_millis
+    memory = runtime.memory_gib * MIB_PER_GIB if runtime.memory_gib else resources.memory_mib
+    shm = resources.shm_mib if runtime.shm_gib else min(resources.shm_mib, memory // 2)
+    return replace(resources, cpu_millis=cpu, memory_mib=memory, shm_mib=shm)
+
+
+def job_memory_mib(job: GpuJob, instance: InstanceType) -> int:
+    """Return the memory of a job's pods."""
+    wish = job.runtime.memory_gib
+    gpus = min(gpus_per_node(job, instance), instance.gpus)
+    return wish * MIB_PER_GIB if wish else memory_limit_mib(instance, gpus)
+
+
 def cpu_resources(cpu_millis: int, memory_mib: int, scratch_gib: int = _SCRATCH_GIB) -> Resources:
     """Give a pod CPU and memory alone."""
     return Resources(
@@ -142,9 +157,9 @@ def gpu_instance(job: Job, cluster: ClusterConfig) -> InstanceType | None:
 
 def task_node(job: Job, cluster: ClusterPlan) -> Resources:
     """Return all that a pod without GPUs can have: of a GPU node, or half of a system node."""
-    if job.pool is None:
-        return system_resources(cluster.system_nodes.instance_type)
-    return whole_node(cluster.pool(job.pool).instance)
+    half = system_resources(cluster.system_nodes.instance_type)
+    whole = whole_node(cluster.pool(job.pool).instance) if job.pool else half
+    return wished(whole, job.runtime)
 
 
 def whole_node(instance: InstanceType) -> Resources:

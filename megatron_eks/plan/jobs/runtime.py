@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
+from megatron_eks.catalog.instances import (
+    INSTANCES,
+    MIB_PER_GIB,
+    InstanceType,
+    system_node_size,
+)
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
@@ -13,7 +18,13 @@ from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
-from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, memory_limit_mib
+from megatron_eks.plan.jobs.resources import (
+    cpu_limit_millis,
+    gpu_instance,
+    gpu_pool,
+    job_memory_mib,
+    memory_limit_mib,
+)
 from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
@@ -53,6 +64,25 @@ def _patience(job: GpuJob) -> Iterator[Finding]:
         yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
 
 
+def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Iterator[Finding]:
+    """Yield a pod that asks for more than its node has for pods: it would wait for ever."""
+    node = cluster.system_nodes.instance_type if instance is None else instance.name
+    if instance is not None:
+        gpus = instance.gpus
+        most = cpu_limit_millis(instance, gpus), memory_limit_mib(instance, gpus)
+    elif job.pool is None:
+        vcpus, memory = system_node_size(node)
+        most = vcpus * 1000 - 1000, memory - 2 * MIB_PER_GIB
+    else:
+        return
+    limits = {"cpu": (most[0] // 1000, "cores"), "memory_gib": (most[1] // MIB_PER_GIB, "GiB")}
+    for name, (limit, unit) in limits.items():
+        wish = getattr(job.runtime, name)
+        if wish is not None and wish > limit:
+            found = f"{wish}, and a {node} has {limit} {unit} for pods"
+            yield Finding(Code.POD_SIZE, ("runtime", name), found, f"use at most {limit}")
+
+
 def check_pool(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield a pool that the cluster does not have."""
     names = [known.name for known in cluster.gpu_pools]
@@ -87,7 +117,7 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
 def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     instance = INSTANCES[pool.instance_type]
     gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
-    limit_gib = memory_limit_mib(instance, gpus) // MIB_PER_GIB
+    limit_gib = job_memory_mib(job, instance) // MIB_PER_GIB
     if (job.runtime.shm_gib or 0) > limit_gib // 2:
         found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
         yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
@@ -214,7 +244,9 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield warning(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy)
     yield from _launcher(job, cluster)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
-    yield from check_variables(job, cluster, gpu_instance(job, cluster))
+    instance = gpu_instance(job, cluster)
+    yield from _size(job, cluster, instance)
+    yield from check_variables(job, cluster, instance)
 
 
 def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """Every kind of job: how it is checked, and how it is planned."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig
@@ -9,7 +10,15 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
-from megatron_eks.plan.jobs import convert, data_prep, fetch, megatron, nccl, pytorch
+from megatron_eks.plan.jobs import (
+    convert,
+    data_prep,
+    fetch,
+    megatron,
+    nccl,
+    pytorch,
+    torchrun,
+)
 from megatron_eks.plan.jobs.checkpoints import save_interval
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.models import model_shape
@@ -31,6 +40,7 @@ KINDS: Mapping[str, Kind] = {
     "megatron_bridge": Kind(megatron.check_bridge, megatron.plan_bridge),
     "fsdp": Kind(pytorch.check_fsdp, pytorch.plan_fsdp),
     "ddp": Kind(pytorch.check_ddp, pytorch.plan_ddp),
+    "torchrun": Kind(torchrun.check, torchrun.plan),
     "data_prep": Kind(data_prep.check, data_prep.plan),
     "fetch": Kind(fetch.check, fetch.plan),
     "convert_checkpoint": Kind(convert.check, convert.plan),
@@ -45,10 +55,16 @@ def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from check_exported(job, cluster)
 
 
-def plan_job(job: AnyJob, cluster: ClusterPlan, images: Images) -> JobPlan:
-    """Plan a job that has passed the checks."""
+def plan_job(
+    job: AnyJob,
+    cluster: ClusterPlan,
+    images: Images,
+    shipped: Mapping[str, bytes] = MappingProxyType({}),
+) -> JobPlan:
+    """Plan a job that has passed the checks, with the files that travel with it."""
     if isinstance(job, MegatronRun | TorchRun):
         instance, lustre = cluster.pool(job.pool).instance, cluster.storage.lustre
         interval = save_interval(job, model_shape(job.model), instance, lustre)
         job = changed(job, "checkpoint", interval=interval)
-    return KINDS[job.kind].plan(job, cluster, images)
+    plan = KINDS[job.kind].plan(job, cluster, images)
+    return replace(plan, files={**plan.files, **shipped}) if shipped else plan

@@ -72,21 +72,23 @@ _VERDICTS = {
 
 
 _BY_ROLE = "deactivate the key, and remove it: nodes and pods act by roles, and need none"
+# What needs no Secret either.
 _WITHOUT_SECRET = {
     "AWS_ACCESS_KEY_ID": _BY_ROLE,
     "AWS_SECRET_ACCESS_KEY": _BY_ROLE,
     "AWS_SESSION_TOKEN": "remove it: nodes and pods act by roles, and need none",
-    "WANDB_API_KEY": (
-        "revoke it, set WANDB_MODE: offline, and upload the folder of the run with `wandb sync`"
-    ),
 }
-"""What to do in a job file, whose keys mount no Secret but the token of Hugging Face."""
+_BY_REFERENCE = (
+    "put the value into a Kubernetes Secret (meks secret set), and write runtime.secret_env: "
+    "{{{name}: {{secret: ..., key: ...}}}}"
+)
 
 
 def check_variables(
     job: Job, cluster: ClusterConfig, instance: InstanceType | None
 ) -> Iterator[Finding]:
     """Yield what is wrong with `runtime.env`, on nodes of this type if it is known."""
+    yield from _secret_variables(job)
     context = _context(job, cluster, instance)
     for name, value in job.runtime.env.items():
         path: Path = ("runtime", "env", name)
@@ -128,7 +130,23 @@ def _in_clear(name: str, value: str) -> Policy:
     if name == "AWS_ACCESS_KEY_ID" and TOKEN.search(value):
         # Its form gives the key away: `config/whole_file.py` tells of it.
         return allowed("it is told of with the whole file")
-    return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, _WITHOUT_SECRET.get(name, IN_CLEAR.instead))
+    instead = _WITHOUT_SECRET.get(name, _BY_REFERENCE.format(name=name))
+    return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, instead)
+
+
+def _secret_variables(job: Job) -> Iterator[Finding]:
+    """Yield variables from Secrets that are none, or that something else sets."""
+    for name in job.runtime.secret_env:
+        path: Path = ("runtime", "secret_env", name)
+        if not _VARIABLE.fullmatch(name):
+            found, remedy = f"{name!r} is no variable name", "use letters, digits and '_'"
+        elif name in job.runtime.env:
+            found, remedy = f"{name} stands in runtime.env as well", "keep one of both"
+        elif name in PLANNED or name in IMAGE_VARIABLES:
+            found, remedy = f"{name} is set by the plan or the image, and is no secret", REMOVE
+        else:
+            continue
+        yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
 
 
 def _threads(job: GpuJob, instance: InstanceType) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.printable import guarded
 
 _INTERVAL_SECONDS = 60.0
-_DELETING = ".deleting-"
+DELETING = ".deleting-"
 _PR_SET_PDEATHSIG = 1
 _LOW_PRIORITY = 19
 # Beside a training, which needs the other cores for its data.
@@ -120,7 +120,7 @@ def _older(
 def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[str]:
     """Remove what is removable, and what an interrupted removal left; return the names."""
     removed = []
-    for leftover in root.glob(f"{_DELETING}*"):
+    for leftover in root.glob(f"{DELETING}*"):
         shutil.rmtree(leftover)
     for path in removable(root, keep_last, ckpt_format, known.judge):
         remove(path)
@@ -143,7 +143,7 @@ def replace(path: Path, new: Path) -> None:
 
 def _take_away(path: Path) -> Path:
     """Rename a checkpoint to what nothing takes for one, and return it."""
-    going = path.with_name(_DELETING + path.name)
+    going = path.with_name(DELETING + path.name)
     shutil.rmtree(going, ignore_errors=True)
     return path.rename(going)
 

@@ -47,6 +47,14 @@ _GANG = replace(
     _REAL, mounts=[*_REAL.mounts, Mount(str(_PROGRAMS / "megatron"), "/opt/megatron-lm")]
 )
 
+# What a user builds: PyTorch, and nothing of ours.
+_OWN = replace(
+    _REAL,
+    repository="mine",
+    mounts=[each for each in _REAL.mounts if not each.target.endswith("/megatron_eks")],
+    environment={**_REAL.environment, "PYTHONPATH": ""},
+)
+
 # A lost node is noticed within this; on EKS after 50 s.
 _GRACE_SECONDS = 6
 _HEARTBEAT_SECONDS = 1.5
@@ -160,6 +168,7 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
             megatron(runs.MEGATRON),
             _SMALL,
             _GANG,
+            _OWN,
             *stand_in_images(),
         ],
         back_off_seconds=_BACK_OFF_SECONDS,

@@ -12,6 +12,8 @@ SMALL = "small"
 
 MEGATRON = "real-megatron"
 """The image that `meks local up` has in the place of `megatron-training`."""
+OWN = f"registry.example.com/mine@sha256:{'0' * 64}"
+"""An image of a user's, with torch and without any program of this project."""
 GANG = "gang"
 """The image of the real start-up guard and watcher, and a Megatron in miniature."""
 

@@ -193,7 +193,9 @@ def _set_up(client: Client, live: Live) -> str | None:
 
 def _secrets(client: Client, project: Project) -> list[tuple[str, str, str]]:
     namespace = project.cluster.platform.namespace
-    wanted = [(job.name, each.secret, each.key) for job in project.jobs for each in job.secrets]
+    wanted = [
+        (job.name, each.secret, each.key) for job in project.jobs for each in job.secret_entries
+    ]
     found = {
         name: client.find("v1", "Secret", name, namespace) or {}
         for name in {secret for _, secret, _ in wanted}

@@ -1,0 +1,124 @@
+"""Prepares a node for a program of the user's, and starts its ranks.
+
+torchrun_node [OPTIONS] -- COMMAND [ARGUMENT...]
+
+Once in a pod, before its ranks: the image is looked at, the program's folder is unpacked, and the
+directories that environment variables name are made. COMMAND is torchrun's; signals go on to it,
+and its exit code is this one's. Beside it the first node looks after the program's checkpoints, and
+once more when it has ended (see checkpoint/own_checkpoints.py).
+
+Exit codes of the checks: 2 the image lacks something, 4 a check failed.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint import own_checkpoints
+from megatron_eks.programs.findings import Finding, Report, error, usage_error
+from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.record import rank_of
+from megatron_eks.programs.start import companions, preconditions
+from megatron_eks.programs.start.companion import Companion
+
+_NO_COMMAND = 127
+_BY_SIGNAL = 128
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+@guarded()
+def main(argv: Sequence[str], environment: "os._Environ[str]") -> int:
+    """Prepare, run the ranks and return their exit code."""
+    options = _parser().parse_args(argv)
+    report, saved = Report(), (options.checkpoints, options.complete_marker)
+    report.collect(_check_image(options))
+    if not report.exit_code and options.code is not None:
+        report.collect(_unpack(options.code, options.directory))
+    if not report.exit_code:
+        report.collect(preconditions.check_environment(environment))
+        if options.s3_uri and rank_of(environment) == 0 and not own_checkpoints.complete(*saved):
+            report.collect(companions.check_copies(options.checkpoints, options.s3_uri))
+    report.write_findings()
+    if report.exit_code:
+        report.write_summary({"program": "torchrun_node", "status": "refused"})
+        return report.exit_code
+    keeping = _keeping(options) if rank_of(environment) == 0 else []
+    try:
+        beside = (
+            Companion("checkpoints", [*keeping, f"--parent={os.getpid()}"]) if keeping else None
+        )
+    except OSError as problem:
+        beside = None
+        program.say(f"nobody looks after checkpoints meanwhile: {problem}")
+    code = _run(options.words)
+    if beside is not None:
+        beside.end().wait()
+    if keeping:
+        subprocess.run([*keeping, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- as above
+    return code
+
+
+def _keeping(options: argparse.Namespace) -> list[str]:
+    """Return what looks after checkpoints; nothing where the job file names none."""
+    if options.checkpoints is None:
+        return []
+    words = [f"--directory={options.checkpoints}", f"--complete-marker={options.complete_marker}"]
+    words += [f"--keep-last={options.keep_last}"] if options.keep_last else []
+    words += [f"--s3-uri={options.s3_uri}"] if options.s3_uri else []
+    return [sys.executable, "-m", "megatron_eks.programs.checkpoint.own_checkpoints", *words]
+
+
+def _check_image(options: argparse.Namespace) -> Iterator[Finding]:
+    """Look for what these programs need of an image, which may be the user's."""
+    if shutil.which(options.words[0]) is None:
+        found = "no such program in the image"
+        yield usage_error(options.words[0], found, "install torch, or set runtime.torchrun_path")
+    elif find_spec("torch") is None:
+        found = f"the image's {sys.executable} has no torch"
+        remedy = "put the Python that has it first in PATH, or install it there"
+        yield usage_error("torch", found, remedy)
+    if options.s3_uri is not None and find_spec("boto3") is None:
+        found = "the image has no boto3, which copies to S3 need"
+        yield usage_error("boto3", found, "install it, or remove checkpoint.s3_uri")
+
+
+def _unpack(archive: Path, directory: Path) -> Iterator[Finding]:
+    """Put the program's folder where its ranks start, whatever a start before left there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(directory, filter="data")
+    except tarfile.TarError as problem:
+        yield error(archive, str(problem), "submit the job again")
+
+
+def _run(command: Sequence[str]) -> int:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 -- as above
+    for number in _FORWARDED:
+        signal.signal(number, lambda received, _: process.send_signal(received))
+    code = process.wait()
+    return _BY_SIGNAL - code if code < 0 else code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    parser.add_argument("--code", type=Path, metavar="ARCHIVE", help="the folder, as .tar.gz")
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where it is unpacked")
+    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="where ranks save")
+    parser.add_argument("--complete-marker", metavar="NAME", help="what a save writes last")
+    parser.add_argument("--keep-last", type=program.count, metavar="N", help="checkpoints to keep")
+    parser.add_argument("--s3-uri", metavar="URI", help="where they are copied to")
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="what starts the ranks")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))
