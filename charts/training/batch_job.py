@@ -5,52 +5,51 @@ from collections.abc import Callable, Mapping
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.charts.training.objects import config_map, job_object, metadata, rank_policy
+from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.training.objects import (
+    backoff_limit,
+    config_map,
+    indexed,
+    job_object,
+    meet_at,
+    metadata,
+    rank_policy,
+)
 from megatron_eks.charts.training.pod import CONTAINER, job_pod
 from megatron_eks.charts.training.pytorchjob import add_pytorch_job
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Workload
 
-# On every pod of a Job (Kubernetes, "Well-Known Labels").
-_JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+_KIND = WORKLOADS["Job"]
 
 # Exit codes of our programs that another try would not change: usage, not found, check failed.
 _FINAL_EXIT_CODES = [2, 3, 4]
 
 
 def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
-    """Add a Job of one pod."""
-    _add_job(scope, job, platform, {})
-
-
-def add_indexed_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
-    """Add a Job whose pods know their index; ranks also find each other by name."""
-    several = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
-    if job.resources.gpus:
+    """Add a Job, whose pods know their index where there are several; ranks also have names."""
+    meeting: tuple[str, ...] = ()
+    named = {}
+    if job.gang:
         _add_service(scope, job, platform)
-        rank_policy(scope, job, platform, _JOB_NAME_LABEL)
-    _add_job(scope, job, platform, several)
-
-
-def _add_job(
-    scope: Construct, job: JobPlan, platform: PlatformPlan, several: dict[str, object]
-) -> None:
-    resource = job_object(scope, job, platform, api_version="batch/v1", kind="Job")
-    pod = job_pod(job, platform)
-    # The Service of that name gives each pod one of its own: JOB-INDEX.JOB.
-    named = {"subdomain": job.name} if several and job.resources.gpus else {}
-    restart = {"restartPolicy": "OnFailure" if job.restarts_in_place else "Never"}
+        rank_policy(scope, job, platform, _KIND)
+        # The Service of that name gives each pod one of its own: JOB-INDEX.JOB.
+        named = {"subdomain": job.name}
+        meeting = meet_at(job, f"{job.name}-0.{job.name}")
+    in_place = job.gang and job.restarts > 0
+    restart = {"restartPolicy": "OnFailure" if in_place else "Never"}
     spec = {
-        **several,
-        "backoffLimit": job.backoff_limit,
-        **({} if job.restarts_in_place else {"podFailurePolicy": _failures()}),
+        **(indexed(job) if job.gang or job.nodes > 1 else {}),
+        "backoffLimit": backoff_limit(job),
+        **({} if in_place else {"podFailurePolicy": _failures()}),
         "ttlSecondsAfterFinished": job.ttl_seconds,
         **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         "template": {
             "metadata": {"labels": {"app": job.app}},
-            "spec": {**pod, **named, **restart},
+            "spec": {**job_pod(job, platform, meeting), **named, **restart},
         },
     }
+    resource = job_object(scope, job, platform, _KIND)
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
 
 
@@ -78,14 +77,13 @@ def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None
         "clusterIP": "None",
         # Ranks look for index 0 while it starts.
         "publishNotReadyAddresses": True,
-        "selector": {_JOB_NAME_LABEL: job.name},
+        "selector": {_KIND.job_label: job.name},
     }
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
 
 
 _WORKLOADS: Mapping[Workload, Callable[[Construct, JobPlan, PlatformPlan], None]] = {
-    "pytorch_job": add_pytorch_job,
-    "indexed_job": add_indexed_job,
+    "pytorchjob": add_pytorch_job,
     "job": add_job,
 }
 

@@ -8,9 +8,10 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
+from megatron_eks.catalog.workloads import WorkloadKind
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.platform import PlatformPlan
-from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, JobPlan
+from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, MASTER_PORT, JobPlan
 
 
 def metadata(
@@ -29,21 +30,50 @@ def metadata(
 
 
 def job_object(
-    scope: Construct, job: JobPlan, platform: PlatformPlan, *, api_version: str, kind: str
+    scope: Construct, job: JobPlan, platform: PlatformPlan, kind: WorkloadKind
 ) -> cdk8s.ApiObject:
     """Return it with the job's name and labels, marked where the image is not known yet."""
     preview = {PREVIEW_ANNOTATION: "true"} if job.image.preview else {}
     return cdk8s.ApiObject(
         scope,
         "job",
-        api_version=api_version,
-        kind=kind,
+        api_version=kind.api_version,
+        kind=kind.kind,
         metadata=metadata(job.name, job, platform, **preview),
     )
 
 
-def rank_policy(scope: Construct, job: JobPlan, platform: PlatformPlan, label: str) -> None:
-    """Allow every port between pods with the job's name in a label; torch and NCCL pick theirs.
+def backoff_limit(job: JobPlan) -> int:
+    """Return how many failures, summed over all pods, end a job.
+
+    One restart of all ranks restarts every container, and a job has failed when their sum reaches
+    the limit (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job). Of pods
+    that fail alone, one more than the limit ends it.
+    """
+    return job.restarts * job.most_nodes + job.gang
+
+
+def indexed(job: JobPlan) -> dict[str, object]:
+    """Return what makes a Job start all pods at once and number them."""
+    return {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
+
+
+def meet_at(job: JobPlan, address: str) -> tuple[str, ...]:
+    """Tell torchrun what the training operator would: index 0 is the master, at an address.
+
+    Kubernetes replaces the variable, which it sets on each pod of an Indexed Job.
+    """
+    return (
+        f"--nnodes={job.nodes}",
+        f"--nproc-per-node={job.processes_per_node}",
+        "--node-rank=$(JOB_COMPLETION_INDEX)",
+        f"--master-addr={address}",
+        f"--master-port={MASTER_PORT}",
+    )
+
+
+def rank_policy(scope: Construct, job: JobPlan, platform: PlatformPlan, kind: WorkloadKind) -> None:
+    """Allow every port between the ranks of a job; torch and NCCL pick theirs.
 
     The platform's default deny keeps everything else away. It stands before the job, so that it is
     there before the first pod, and its prefix keeps it apart from the platform's own policies.
@@ -55,7 +85,7 @@ def rank_policy(scope: Construct, job: JobPlan, platform: PlatformPlan, label: s
         kind="NetworkPolicy",
         metadata=metadata(f"ranks-of-{job.name}", job, platform),
     )
-    ranks = {"matchLabels": {label: job.name}}
+    ranks = {"matchLabels": {kind.job_label: job.name}}
     peers = [{"podSelector": ranks}]
     spec = {
         "podSelector": ranks,

@@ -1,6 +1,6 @@
 """The pod of a job, the same on every rank."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -51,8 +51,8 @@ class _Shape:
     platform: PlatformPlan
 
 
-def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
-    """Return the specification of a job's pods.
+def job_pod(job: JobPlan, platform: PlatformPlan, meeting: Sequence[str] = ()) -> Template:
+    """Return the specification of a job's pods; `meeting` tells torchrun how ranks find each other.
 
     A typed template takes jsii about 5 ms to convert, most of it for the hundred arguments. Pods of
     one shape are therefore converted once, and the texts of the job are put in here.
@@ -77,7 +77,7 @@ def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
     ]
     own = {
         "image": job.image.uri,
-        "command": list(job.command),
+        "command": [*job.launcher, *meeting, *job.program],
         "args": list(job.args),
         **({"env": env} if env else {}),
     }

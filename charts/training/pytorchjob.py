@@ -5,13 +5,13 @@ from functools import cache
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.charts.training.objects import job_object, rank_policy
+from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.training.objects import backoff_limit, job_object, rank_policy
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Rendezvous
 
-# On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
-_JOB_NAME_LABEL = "training.kubeflow.org/job-name"
+_KIND = WORKLOADS["PyTorchJob"]
 _REPLICAS = "/spec/pytorchReplicaSpecs"
 
 # What the operator and torchrun call the second version of etcd's rendezvous.
@@ -20,8 +20,8 @@ _BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
 
 def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object, with a master where ranks are known beforehand."""
-    rank_policy(scope, job, platform, _JOB_NAME_LABEL)
-    resource = job_object(scope, job, platform, api_version="kubeflow.org/v1", kind="PyTorchJob")
+    rank_policy(scope, job, platform, _KIND)
+    resource = job_object(scope, job, platform, _KIND)
     workers = _worker(job.workers) if job.workers and not job.rendezvous else ()
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
 
@@ -32,7 +32,7 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
     replica = {
         "replicas": job.workers if job.rendezvous else 1,
         # A container that fails restarts in its pod, which keeps image, address and files.
-        "restartPolicy": "OnFailure" if job.restarts_in_place else "Never",
+        "restartPolicy": "OnFailure" if job.restarts else "Never",
         "template": {
             "metadata": {"labels": {"app": job.app, "role": role}},
             "spec": job_pod(job, platform),
@@ -44,7 +44,7 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
         "runPolicy": {
             # The default lets a failed job keep its GPUs; finished pods stay for their logs.
             "cleanPodPolicy": "Running",
-            "backoffLimit": job.backoff_limit,
+            "backoffLimit": backoff_limit(job),
             "ttlSecondsAfterFinished": job.ttl_seconds,
             **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         },

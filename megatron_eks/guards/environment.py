@@ -13,7 +13,7 @@ from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS, ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, node_types
 from megatron_eks.guards.values import Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
@@ -48,7 +48,7 @@ _OURS = PACKAGE.partition(".")[0]
 @manifest_guard
 def variables(manifests: Manifests) -> Iterator[Finding]:
     """Libraries read what they know, some values break a run, and ranks leave a trace (NCCL)."""
-    for pod in (each for each in manifests.pods if each.owner.kind in JOBS):
+    for pod in (each for each in manifests.pods if each.of_job):
         for container in (each for each in pod.containers if each["env"]):
             yield from twice(Rule.DUPLICATE_VARIABLE, [each["name"] for each in container["env"]])
             contexts = tuple(_contexts(manifests, pod, container))

@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.guards.values import Place, Value, inside
 
-JOBS = ("Job", "PyTorchJob")
-_REPLICAS = "pytorchReplicaSpecs"
-_TEMPLATE_KINDS = ("DaemonSet", "Deployment", "Job")
+_TEMPLATE_KINDS = ("DaemonSet", "Deployment")
 _CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
 _CLUSTER_WIDE |= {"PriorityClass", "ValidatingWebhookConfiguration"}
 
@@ -30,17 +29,18 @@ class Pod:
         """The labels; those that the training operator or the Job adds are among them."""
         given = self.metadata["labels"].raw
         labels = dict(given) if isinstance(given, dict) else {}
-        if self.replica:
-            labels["training.kubeflow.org/job-name"] = self.owner.name
+        if self.of_job:
+            labels[WORKLOADS[self.owner.kind].job_label] = self.owner.name
+        if self.owner.kind == "PyTorchJob":
             labels["training.kubeflow.org/replica-type"] = self.replica.lower()
         elif self.owner.kind == "Job":
-            labels["batch.kubernetes.io/job-name"] = labels["job-name"] = self.owner.name
+            labels["job-name"] = self.owner.name
         return labels
 
     @property
     def of_job(self) -> bool:
-        """Tell whether it belongs to a PyTorchJob or a Job."""
-        return self.owner.kind in JOBS
+        """Tell whether it belongs to a job."""
+        return self.owner.kind in WORKLOADS
 
     @cached_property
     def containers(self) -> list[Value]:
@@ -81,10 +81,14 @@ class Object:
         spec = self.body["spec"]
         if self.kind == "Pod":
             return [Pod(self, "", self.body["metadata"], spec)]
-        templates = [("", spec["template"])] if self.kind in _TEMPLATE_KINDS else []
-        if self.kind == "PyTorchJob":
-            templates = [(name, each["template"]) for name, each in spec[_REPLICAS].items()]
-        return [Pod(self, role, each["metadata"], each["spec"]) for role, each in templates]
+        holders = [("", spec)] if self.kind in (*_TEMPLATE_KINDS, *WORKLOADS) else []
+        for step in WORKLOADS[self.kind].templates if self.kind in WORKLOADS else ():
+            if step == "*":
+                holders = [below for _, each in holders for below in _below(each)]
+            else:
+                holders = [(name, each[step]) for name, each in holders]
+        pods = ((role, each["template"]) for role, each in holders)
+        return [Pod(self, role, each["metadata"], each["spec"]) for role, each in pods]
 
     @cached_property
     def parts(self) -> list[Value]:
@@ -95,6 +99,11 @@ class Object:
     def main_pod(self) -> Pod | None:
         """The pod of a PyTorchJob's master, or the only one."""
         return next((each for each in self.pods if each.replica in {"", "Master"}), None)
+
+
+def _below(value: Value) -> list[tuple[str, Value]]:
+    """Return what a mapping or a list holds."""
+    return [*value.items(), *(("", each) for each in value)]
 
 
 class Manifests:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.values import NO, Value, report
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -68,7 +69,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
         found = f"no namespace {place.text}: the object is refused, or goes to another"
         yield from report(Rule.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
-        text = str(each.body.raw) if each.kind in {"PersistentVolume", *JOBS} else ""
+        text = str(each.body.raw) if each.kind in {"PersistentVolume", *WORKLOADS} else ""
         if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
             mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW
             yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)

@@ -9,7 +9,7 @@ from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import JOBS, Manifests, Pod, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.values import Row, Value, report
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Rule.CLAIM_AND_VOLUME, Rule.DIRECTORY_OWNER
@@ -146,7 +146,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
         yield from report(_DIRECTORY, (not right, args, found, _OWNED))
-        for pod in (e for e in manifests.pods if words and e.owner.kind in JOBS):
+        for pod in (e for e in manifests.pods if words and e.of_job):
             at = mounted(pod, pod.main, _CLAIM)
             for key, wanted in (words.groupdict() if at and words else {}).items():
                 value = pod.setting(pod.main, key)

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import JOBS, Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU
 from megatron_eks.guards.values import YES, Row, Value, report, warn, written
 
@@ -118,7 +119,7 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
 @manifest_guard
 def ends(manifests: Manifests) -> Iterator[Finding]:
     """Try a job a few times, and not for mistakes that a try repeats (Kubernetes, "Jobs")."""
-    for job in manifests.of(*JOBS):
+    for job in manifests.of(*WORKLOADS):
         limits = job["spec"] if job.kind == "Job" else job["spec"]["runPolicy"]
         priority = job.main_pod.spec["priorityClassName"].text if job.main_pod else ""
         for name, least, usual, why in _LIMITS:
@@ -150,7 +151,7 @@ def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
 def job_parts(manifests: Manifests) -> Iterator[Finding]:
     """Label what belongs to a job (docs/commands.md), and wait for policies (EKS, "Limit Pod")."""
     parts = manifests.of("ConfigMap", "Service", "NetworkPolicy")
-    for job in manifests.of(*JOBS):
+    for job in manifests.of(*WORKLOADS):
         pod = job.main_pod
         if pod is None or not pod.spec:
             continue

@@ -184,3 +184,9 @@ def test_a_job_is_a_preview_until_its_image_has_a_digest(stacks, preview):
     marks = {"megatron-eks/preview": "true"} if preview else {}
     assert job["metadata"]["annotations"] == {"megatron-eks/cluster": "techpulse", **marks}
     assert container(job)["image"] == plan.image.uri
+
+
+@pytest.mark.parametrize(("restarts", "limit"), [(0, 1), (3, 7)])
+def test_backoff_limit_allows_the_gang_restarts(restarts, limit):
+    """Two pods restart with each gang restart; the operator fails the job when the sum arrives."""
+    assert render(restarts=restarts)["spec"]["runPolicy"]["backoffLimit"] == limit

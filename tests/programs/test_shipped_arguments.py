@@ -55,7 +55,7 @@ def plans(tmp_path_factory) -> dict[str, JobPlan]:
 
 def program(job: JobPlan) -> str:
     """Return the name of the program that a job runs."""
-    return job.command[-1].rpartition(".")[2]
+    return job.program[-1].rpartition(".")[2]
 
 
 def test_every_program_is_here(plans):

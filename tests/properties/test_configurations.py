@@ -203,5 +203,5 @@ def _check(document: Document, *, is_cluster: bool) -> list[Finding]:
         findings = [*findings, *document.locate(check_job(job, config))]
         if not has_errors(findings):
             outputs, _ = read_outputs(None, "c", {"megatron": "m:1", "fsdp": "f:1"})
-            assert plan_job(job, plan_cluster(config, TAGS), outputs.images).command
+            assert plan_job(job, plan_cluster(config, TAGS), outputs.images).program
     return findings

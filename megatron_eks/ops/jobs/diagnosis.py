@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import zip_longest
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.jobs import ended, logs
@@ -39,7 +40,7 @@ def of_record(
     """Explain what became of a job by what its ranks have printed before their pods went."""
     live = jobs.find(client, plan.platform.namespace, name)
     there = jobs.pods_of(client, live) if live else []
-    job = live or next(map(RunningJob, ended.kept(lines, jobs.KINDS)), None)
+    job = live or next(map(RunningJob, ended.kept(lines, WORKLOADS)), None)
     ranks = ended.ranks(job, jobs.ranks(live, there) if live else [], lines)
     found = [rank for rank in ranks if options.rank in {None, rank.number}]
     kept = ended.kept(lines, {"Pod", "Event"})

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.jobs import run_log
 from megatron_eks.ops.jobs.look import Logs, Look
@@ -91,7 +92,7 @@ def looked(found: Look, lines: Sequence[str]) -> Look:
 
 def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> Look:
     """Return a look at a job that Kubernetes does not know any more."""
-    job = next(map(RunningJob, kept(lines, jobs.KINDS)), RunningJob(_manifest(plan, namespace)))
+    job = next(map(RunningJob, kept(lines, WORKLOADS)), RunningJob(_manifest(plan, namespace)))
     there = [Rank(number, None, None) for number in range(plan.nodes)]
     if not job.ended:
         known = ranks(job, there, lines)

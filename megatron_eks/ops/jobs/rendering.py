@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
@@ -17,7 +18,6 @@ from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.ops.failure import Failure, no_such
 from megatron_eks.ops.jobs import overrides
-from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
@@ -45,7 +45,7 @@ class Rendered:
     """What a job consists of in the cluster."""
 
     workload: Object
-    """The PyTorchJob or Job."""
+    """The object that runs its pods."""
     beside: tuple[Object, ...]
     """What its pods mount, and the Service that they find each other by."""
     warnings: tuple[Finding, ...]
@@ -111,7 +111,7 @@ def _rendered(
     found: Sequence[Object], job: AnyJob, written: Json, warnings: tuple[Finding, ...]
 ) -> Rendered:
     text = json.dumps(found, sort_keys=True)
-    (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
+    (workload,) = (each for each in found if each["kind"] in WORKLOADS)
     annotations = workload["metadata"].setdefault("annotations", {})
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
     annotations[JOB_ANNOTATION] = json.dumps(written, sort_keys=True)

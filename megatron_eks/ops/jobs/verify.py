@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import ApiError, Client, Object
@@ -89,7 +90,7 @@ def _checks(access: Access, project: Project, options: Options) -> Iterator[_Che
                 continue
             rendered = objects.read([file])
             refuse_unfit(rendered, access, project, previews=options.previews)
-            (workload,) = (each for each in rendered if each["kind"] in jobs.KINDS)
+            (workload,) = (each for each in rendered if each["kind"] in WORKLOADS)
             beside = tuple(each for each in rendered if each is not workload)
             for each in rendered:
                 objects.find_own(access.client, each, project.cluster.name)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind, templates
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import closest
 from megatron_eks.kubernetes.client import Client, Object
@@ -12,16 +13,9 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.pods import PodState
 
-KINDS = {
-    "PyTorchJob": ("kubeflow.org/v1", "training.kubeflow.org/job-name"),
-    "Job": ("batch/v1", "batch.kubernetes.io/job-name"),
-}
-"""Version of each kind that runs a job, and the label of its pods."""
-
 CONTAINER = "pytorch"
 
-_ROLE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
-_COMPLETION = "batch.kubernetes.io/job-completion-index"
+_ROLE = "training.kubeflow.org/replica-type"
 
 # The operator's conditions, and those of a Job; the first that holds says the phase.
 _PHASES = {
@@ -46,7 +40,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A PyTorchJob or a Job."""
+    """A job's object, of any kind that runs jobs."""
 
     manifest: Object
 
@@ -54,6 +48,11 @@ class RunningJob:
     def kind(self) -> str:
         """The kind of the object."""
         return str(self.manifest["kind"])
+
+    @property
+    def workload(self) -> WorkloadKind:
+        """What there is to know of its kind."""
+        return WORKLOADS[self.kind]
 
     @property
     def name(self) -> str:
@@ -73,7 +72,7 @@ class RunningJob:
     @property
     def pods_label(self) -> str:
         """The selector of its pods."""
-        return f"{KINDS[self.kind][1]}={self.name}"
+        return f"{self.workload.job_label}={self.name}"
 
     @cached_property
     def pod_specs(self) -> list[tuple[int, Object]]:
@@ -120,11 +119,7 @@ class RunningJob:
 
 def pod_specs(manifest: Object) -> list[tuple[int, Object]]:
     """Return how many pods a job is to have of each specification."""
-    spec = manifest["spec"]
-    if manifest["kind"] == "PyTorchJob":
-        replicas = spec["pytorchReplicaSpecs"].values()
-        return [(each.get("replicas", 1), each["template"]["spec"]) for each in replicas]
-    return [(spec.get("parallelism", 1), spec["template"]["spec"])]
+    return [(count, template["spec"]) for count, template in templates(manifest)]
 
 
 class NoJob(Failure):
@@ -153,8 +148,8 @@ class NoJob(Failure):
 
 def find(client: Client, namespace: str, name: str) -> RunningJob | None:
     """Return the job of a name, whichever kind runs it."""
-    for kind, (version, _) in KINDS.items():
-        found = client.find(version, kind, name, namespace)
+    for each in WORKLOADS.values():
+        found = client.find(each.api_version, each.kind, name, namespace)
         if found is not None:
             return RunningJob(found)
     return None
@@ -171,17 +166,17 @@ def get(client: Client, namespace: str, name: str) -> RunningJob:
 def everything(client: Client, namespace: str) -> list[RunningJob]:
     """Return all jobs of a namespace, by name."""
     found = []
-    for kind, (version, _) in KINDS.items():
-        # Without the operator there is no such kind.
-        items = client.list(version, kind, namespace, missing_ok=True)
-        found += [RunningJob({**each, "apiVersion": version, "kind": kind}) for each in items]
+    for kind in WORKLOADS.values():
+        # Without its controller there is no such kind.
+        items = client.list(kind.api_version, kind.kind, namespace, missing_ok=True)
+        named = {"apiVersion": kind.api_version, "kind": kind.kind}
+        found += [RunningJob({**each, **named}) for each in items]
     return sorted(found, key=lambda job: job.name)
 
 
 def delete(client: Client, job: RunningJob) -> None:
     """Delete a job, and so its pods; one that is gone by now is no error."""
-    version = KINDS[job.kind][0]
-    client.delete(version, job.kind, job.name, job.namespace, missing_ok=True)
+    client.delete(job.workload.api_version, job.kind, job.name, job.namespace, missing_ok=True)
 
 
 def pods_of(client: Client, job: RunningJob) -> list[Object]:
@@ -192,8 +187,8 @@ def pods_of(client: Client, job: RunningJob) -> list[Object]:
 def job_of(pod: Object) -> tuple[str, str] | None:
     """Return kind and name of the job that a pod belongs to by its labels."""
     labels = pod["metadata"].get("labels") or {}
-    found = ((kind, labels[label]) for kind, (_, label) in KINDS.items() if label in labels)
-    return next(found, None)
+    kinds = (each for each in WORKLOADS.values() if each.job_label in labels)
+    return next(((each.kind, labels[each.job_label]) for each in kinds), None)
 
 
 def by_job(found: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
@@ -250,7 +245,7 @@ def rank_of(job: RunningJob, pod: Object) -> int | None:
     spec = job.manifest["spec"]
     if job.kind == "Job" and spec.get("completionMode") != "Indexed":
         return 0
-    index = labels.get(_INDEX if job.kind == "PyTorchJob" else _COMPLETION, "")
+    index = labels.get(job.workload.index_label, "")
     if not (index.isascii() and index.isdecimal()):
         return None
     has_master = "Master" in spec.get("pytorchReplicaSpecs", {})

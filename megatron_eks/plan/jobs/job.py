@@ -38,8 +38,8 @@ JOB_LABEL = "megatron-eks/job"
 # enough, because there one pod fills a node.
 MASTER_PORT = 23456
 
-Workload = Literal["pytorch_job", "indexed_job", "job"]
-"""Which resource runs the pods: the training operator's, an Indexed Job, a plain Job."""
+Workload = Literal["pytorchjob", "job"]
+"""What runs the pods: the training operator's PyTorchJob, or a Job."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,22 @@ class JobPlan:
     nodes: int
     """Pods that run together."""
     image: Image
-    command: tuple[str, ...]
+    launcher: tuple[str, ...]
+    """What starts the program: what keeps its output, then Python, or torchrun for ranks."""
+    program: tuple[str, ...]
+    """The program, as its launcher takes it; how ranks meet stands between the two."""
     args: tuple[str, ...]
     env: Mapping[str, str]
     resources: Resources
     log_directory: str
-    restarts_in_place: bool
-    """Whether a container that fails starts again in its pod; otherwise its pod has failed."""
-    backoff_limit: int
-    """Failures, summed over all pods, that end the job."""
+    restarts: int
+    """How often all pods may start again."""
     ttl_seconds: int
     grace_seconds: int
     """Time between SIGTERM and SIGKILL: long enough for a last checkpoint."""
     priority_class: str
+    gang: bool = False
+    """Whether the pods are ranks of one run, which meet, and of which none goes on alone."""
     deadline_seconds: int | None = None
     """How long it may take in all, the wait for nodes included."""
     host_network: bool = False
@@ -133,6 +136,11 @@ class JobPlan:
     estimated: str = ""
     """Whose estimate stands for a program of the user's, or that there is none."""
     conversion: Conversion | None = None
+
+    @property
+    def most_nodes(self) -> int:
+        """The pods that there may be at once."""
+        return self.rendezvous.max_nodes if self.rendezvous else self.nodes
 
     @property
     def processes_per_node(self) -> int:

@@ -15,7 +15,6 @@ from megatron_eks.plan.jobs.environment import shows_efa
 from megatron_eks.plan.jobs.job import (
     CONFIG_DIRECTORY,
     ETCD_RUN_ID,
-    MASTER_PORT,
     RECORD,
     TRAINING_APP,
     JobPlan,
@@ -112,7 +111,7 @@ def ranks(
     images: Images,
     program: Program,
     *,
-    workload: Workload = "pytorch_job",
+    workload: Workload = "pytorchjob",
     training: Training | None = None,
     restarts: int | None = None,
 ) -> JobPlan:
@@ -123,8 +122,6 @@ def ranks(
     """
     pool = cluster.pool(job.pool)
     gpus = gpus_per_node(job, pool.instance)
-    allowed = job.runtime.gang_restarts if restarts is None else restarts
-    meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
     in_etcd: tuple[str, ...] = ("python3", *_module(ETCD_RUN_ID))
     in_etcd = in_etcd if job.runtime.rendezvous == "etcd" else ()
     launcher = (*program.before, *in_etcd, job.runtime.torchrun_path)
@@ -135,12 +132,9 @@ def ranks(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
         workload=workload,
-        command=_recorded(job, cluster, *launcher, *meeting, *program.words),
-        restarts_in_place=allowed > 0,
-        # Restarts of all containers are summed, and the job fails when the sum reaches the limit
-        # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
-        # restart restarts every pod.
-        backoff_limit=allowed * _most_nodes(job) + 1,
+        launcher=_recorded(job, cluster, *launcher),
+        gang=True,
+        restarts=job.runtime.gang_restarts if restarts is None else restarts,
         grace_seconds=grace_seconds(checkpoint_bytes, cluster.storage.lustre),
         host_network=job.runtime.host_network,
         ipc_lock=job.runtime.ipc_lock,
@@ -163,18 +157,17 @@ def task(
         name=job.name,
         kind=job.kind,
         app=job.kind.replace("_", "-"),
-        workload="job" if pods == 1 else "indexed_job",
+        workload="job",
         pool=cluster.pool(job.pool) if job.pool else None,
         nodes=pods,
         image=job_image(job, images),
-        command=_recorded(job, cluster, "python3", *program.words),
+        launcher=_recorded(job, cluster, "python3"),
+        program=program.words,
         args=program.args,
         env=_environment(program, cluster),
         resources=wished(resources, job.runtime),
         log_directory=log_directory(job, cluster),
-        restarts_in_place=False,
-        # Failed pods are counted, and one more than the limit ends the job.
-        backoff_limit=job.runtime.gang_restarts * pods,
+        restarts=job.runtime.gang_restarts,
         ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
         priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
         grace_seconds=GRACE_FLOOR_SECONDS,
@@ -232,20 +225,6 @@ def _environment(program: Program, cluster: ClusterPlan) -> Mapping[str, str]:
     return dict(sorted((dict(cluster.platform.egress.pod_variables) | dict(program.env)).items()))
 
 
-def _meeting(job: GpuJob, gpus: int) -> tuple[str, ...]:
-    """Tell torchrun what the training operator would: index 0 is the master, found by its name.
-
-    Kubernetes replaces the variable, which it sets on each pod of an Indexed Job.
-    """
-    return (
-        f"--nnodes={job.nodes}",
-        f"--nproc-per-node={gpus}",
-        "--node-rank=$(JOB_COMPLETION_INDEX)",
-        f"--master-addr={job.name}-0.{job.name}",
-        f"--master-port={MASTER_PORT}",
-    )
-
-
 def _rendezvous(job: GpuJob) -> Rendezvous | None:
     runtime = job.runtime
     if runtime.rendezvous == "static":
@@ -254,13 +233,9 @@ def _rendezvous(job: GpuJob) -> Rendezvous | None:
     return Rendezvous(
         backend=runtime.rendezvous,
         min_nodes=elastic.min_nodes if elastic else job.nodes,
-        max_nodes=_most_nodes(job),
+        max_nodes=elastic.max_nodes if elastic else job.nodes,
         max_restarts=runtime.gang_restarts,
     )
-
-
-def _most_nodes(job: GpuJob) -> int:
-    return job.runtime.elastic.max_nodes if job.runtime.elastic else job.nodes
 
 
 SHARED_APP = "shared-files"
@@ -288,7 +263,7 @@ def plan_shared(cluster: ClusterPlan, images: Images, program: str, args: Sequen
     return replace(
         task(job, cluster, images, run, resources=resources),
         # Its command reads what it prints, and nobody looks for it later.
-        command=("python3", *run.words),
+        launcher=("python3",),
         deadline_seconds=_DEADLINE_SECONDS,
         grace_seconds=_GRACE_SECONDS,
         priority_class=VALIDATION_PRIORITY,

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.console import Console, SystemClock
@@ -68,9 +69,9 @@ class Shared:
 def shipped(name):
     """Return a job that a checkout starts with, of one process a pod, after what is beside it."""
     plan = rendered.training_job(name=name)
-    plan = replace(plan, nodes=1) if plan.workload == "pytorch_job" else plan
+    plan = replace(plan, nodes=1) if plan.workload == "pytorchjob" else plan
     objects = rendered.jobs(plan)
-    (job,) = (each for each in objects if each["kind"] in running.KINDS)
+    (job,) = (each for each in objects if each["kind"] in WORKLOADS)
     spec = job["spec"]
     # The operator fails a job at its first restart.
     spec.get("runPolicy", spec)["backoffLimit"] = 1 if "runPolicy" in spec else 0

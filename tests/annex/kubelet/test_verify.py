@@ -42,7 +42,7 @@ def checked(cluster, emitted, project):
     for name in made:
         found = running.find(cluster.client, _NAMESPACE, name)
         if found is not None:
-            version = running.KINDS[found.kind][0]
+            version = found.workload.api_version
             jobs.delete(cluster.client, {**found.manifest, "apiVersion": version})
 
 

@@ -1,7 +1,5 @@
 """What a job's pods get: arguments, environment, resources, restarts."""
 
-import pytest
-
 from megatron_eks.catalog.environment import POLICIES, Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.plan.jobs.job import MIB
@@ -52,12 +50,6 @@ def test_environment_is_what_the_policy_sets(job):
     assert env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
     assert env["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
     assert env["TRITON_CACHE_DIR"] == "/tmp/triton"  # noqa: S108 -- a path inside the pod
-
-
-@pytest.mark.parametrize(("restarts", "limit"), [(0, 1), (3, 7)])
-def test_backoff_limit_allows_the_gang_restarts(job, restarts, limit):
-    """Two pods restart with each gang restart; the operator fails the job when the sum arrives."""
-    assert job({"gang_restarts: 3": f"gang_restarts: {restarts}"}).backoff_limit == limit
 
 
 def test_memory_is_compared_with_the_pools_gpu(job):

@@ -71,10 +71,10 @@ def test_shards_are_pods_with_an_index(plan):
         "data-prep-techpulse",
         **{"image: megatron": "image: megatron\npool: p4d\nshards: 3\njson_keys: [title, text]"},
     )
-    assert (job.workload, job.nodes, job.gpus) == ("indexed_job", 3, 0)
-    assert job.command[5:] == ("python3", "-m", f"{PROGRAMS}.prepare_data")
+    assert (job.workload, job.nodes, job.gpus) == ("job", 3, 0)
+    assert (job.launcher[5:], job.program) == (("python3",), ("-m", f"{PROGRAMS}.prepare_data"))
     assert job.args.count("--json-key") == 2
-    assert job.backoff_limit == 9
+    assert (job.restarts, job.gang) == (3, False)
     assert job.resources.efa == 0
 
 
@@ -92,8 +92,7 @@ def test_all_reduce_is_measured_against_a_mark(plan, changes, mark):
     """A second try would not be faster, so there is none."""
     job = plan("nccl-test-p4d", **changes)
     assert job.args == ("--min-bytes", "8", "--max-bytes", "17179869184", *mark)
-    assert not job.restarts_in_place
-    assert job.backoff_limit == 1
+    assert (job.restarts, job.gang) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_elastic_ranks_meet_at_the_first_worker(plan):
     job = plan("fsdp-llama-2-7b", **{"sharding: full": elastic, "nodes: 2": "nodes: 1"})
     assert job.rendezvous is not None
     assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (1, 2)
-    assert (job.workers, job.backoff_limit) == (1, 7)
+    assert (job.workers, job.most_nodes) == (1, 2)
 
 
 def test_etcd_is_named_by_its_service(plan):
@@ -138,7 +137,7 @@ def test_etcd_is_named_by_its_service(plan):
     )
     assert job.rendezvous is not None
     assert job.rendezvous.backend == "etcd"
-    assert job.command[5:9] == ("python3", "-m", f"{PROGRAMS}.etcd_run_id", "torchrun")
+    assert job.launcher[5:] == ("python3", "-m", f"{PROGRAMS}.etcd_run_id", "torchrun")
     assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (2, 2)
 
 

@@ -157,8 +157,8 @@ def test_a_module_beside_the_script_only_warns(folder):
 def test_ranks_run_the_script_where_its_folder_is(folder):
     """After the record, what prepares the node, and torchrun."""
     job = planned(folder)
-    assert job.command[2] == "megatron_eks.programs.record"
-    assert job.command[5:] == (
+    assert job.launcher[2] == "megatron_eks.programs.record"
+    assert (*job.launcher[5:], *job.program) == (
         *("python3", "-m", "megatron_eks.programs.torchrun_node"),
         *("--code=/etc/megatron-eks/code.tar.gz", "--directory=/tmp/code"),
         *("--checkpoints=/shared/checkpoints/ddp", "--complete-marker=complete", "--keep-last=2"),
@@ -167,7 +167,7 @@ def test_ranks_run_the_script_where_its_folder_is(folder):
     assert job.args[-5:] == ("--directory=/tmp/code", "--script=train.py", "--", "--steps", "200")
     assert "--heartbeats" in job.args
     assert job.estimated == "unknown without model and training"
-    assert job.restarts_in_place
+    assert job.restarts
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_folder_too_large_for_a_job_is_refused(folder):
 def test_an_image_of_the_user_s_gets_the_programs(folder):
     """As one zip, the same for every job, that starts the record; ours have them."""
     job = planned(folder, image=OWN)
-    assert job.command[:3] == ("python3", f"/etc/megatron-eks/{ZIP}", "record")
+    assert job.launcher[:3] == ("python3", f"/etc/megatron-eks/{ZIP}", "record")
     content = job.files[ZIP]
     assert isinstance(content, bytes)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -1,0 +1,69 @@
+"""The kinds of Kubernetes objects that run the pods of a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class WorkloadKind:
+    """One kind: what it is called, and what its pods are found by."""
+
+    kind: str
+    api_version: str
+    plural: str
+    job_label: str
+    """On each pod: the name of its job."""
+    index_label: str
+    """On each pod: its number."""
+    templates: tuple[str, ...]
+    """Where below `spec` that stands which has a pod template; `*` for each of several."""
+    count: str
+    """Beside the template: how many pods it is for."""
+
+    @property
+    def group(self) -> str:
+        """Return the API group."""
+        return self.api_version.partition("/")[0]
+
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+# On all pods: kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1; Kubernetes, "Well-Known Labels".
+WORKLOADS = {
+    each.kind: each
+    for each in (
+        WorkloadKind(
+            kind="PyTorchJob",
+            api_version="kubeflow.org/v1",
+            plural="pytorchjobs",
+            job_label="training.kubeflow.org/job-name",
+            index_label="training.kubeflow.org/replica-index",
+            templates=("pytorchReplicaSpecs", "*"),
+            count="replicas",
+        ),
+        WorkloadKind(
+            kind="Job",
+            api_version="batch/v1",
+            plural="jobs",
+            job_label="batch.kubernetes.io/job-name",
+            index_label=_INDEX,
+            templates=(),
+            count="parallelism",
+        ),
+    )
+}
+"""By kind. A pod belongs to the first whose label it has."""
+
+
+def templates(manifest: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return how many pods an object is to have of each template."""
+    workload = WORKLOADS[manifest["kind"]]
+    found: list[Any] = [manifest["spec"]]
+    for step in workload.templates:
+        if step == "*":
+            several = (each.values() if isinstance(each, dict) else each for each in found)
+            found = [below for each in several for below in each]
+        else:
+            found = [each[step] for each in found]
+    return [(each.get(workload.count, 1), each["template"]) for each in found]
