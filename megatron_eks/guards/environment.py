@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product, takewhile
 
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
@@ -135,16 +135,29 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Rule.TRAINING_FLAG, f"{found}: the program stops", remedy)
-        for before, word in pairwise(pod.main["args"]):
+        args = [*pod.main["args"]]
+        if pod.main["command"].texts[-1:] == [f"{PACKAGE}.torchrun_rank"]:
+            # What comes behind is the user's program's, which may take a word twice.
+            args = [*takewhile(lambda each: each.text != "--", args)]
+        for before, word in pairwise(args):
             again = before.text == word.text and before.path != word.path
             found = f"{word.text} appears twice: the program stops, or reads one as a value"
             yield from report(Rule.TRAINING_FLAG, (again, word, found, "keep one"))
-            for each in pod.spec["volumes"] if before.text == "--config" else ():
-                name, file = each["configMap"]["name"].text, word.text.rpartition("/")[2]
-                kept = manifests.named("ConfigMap", name, pod.owner.namespace)
-                if kept and name.startswith(f"{pod.owner.name}-") and not kept["data"][file].text:
-                    found = f"no {file}: the program stops at its start"
-                    yield kept["data"].finding(Rule.MISSING_OBJECT, found, "add it there")
+        for each, (block, file) in product(pod.spec["volumes"], _files(pod)):
+            name = each["configMap"]["name"].text
+            kept = manifests.named("ConfigMap", name, pod.owner.namespace)
+            if kept and name.startswith(f"{pod.owner.name}-") and not kept[block][file].text:
+                found = f"no {file}: the program stops at its start"
+                yield kept[block].finding(Rule.MISSING_OBJECT, found, "add it there")
+
+
+def _files(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Yield what a pod reads of its job's ConfigMap, by the block that it is in."""
+    for before, word in pairwise((*pod.main["command"].texts, *pod.main["args"].texts)):
+        if before == "--config":
+            yield "data", word.rpartition("/")[2]
+        elif word.startswith("--code=") or word.endswith(f"/{ZIP}"):
+            yield "binaryData", word.rpartition("/")[2]
 
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
