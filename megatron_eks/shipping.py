@@ -20,6 +20,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, has_errors, warning
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.job import AnyJob, TorchrunJob
+from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.jobs.code_files import (
     LARGEST_FILE_BYTES,
@@ -31,7 +32,7 @@ from megatron_eks.plan.jobs.code_files import (
     patterns,
 )
 from megatron_eks.plan.jobs.job import ARCHIVE
-from megatron_eks.plan.jobs.torchrun import code_folder
+from megatron_eks.plan.jobs.torchrun import code_folder, script_within
 
 _SCRIPT: Place = ("program", "script")
 _MOST_NAMED = 5
@@ -176,14 +177,12 @@ def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
         found = f"{name} holds more than {MOST_FILES} files"
         yield Finding(Code.CODE_SIZE, where, found, "name a smaller folder by code.path")
         return
-    script = None
-    if job.program.script is not None:
-        script = job.program.script if name == "." else job.program.script[len(name) + 1 :]
-        if script not in read.files:
-            why = read.left.get(script, "its folder does")
-            found = f"{script} itself stays here ({why})"
-            remedy = f"add '!{script}' to code.exclude, or name it otherwise"
-            yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, remedy)
+    script = script_within(job)
+    if script is not None and script not in read.files:
+        why = read.left.get(script, "its folder does")
+        found = f"{script} itself stays here ({why})"
+        remedy = f"add '!{script}' to code.exclude, or name it otherwise"
+        yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, remedy)
     for file, path in read.files.items():
         yield from _content(file, path.read_bytes(), own=file == script)
     missed = [
@@ -229,6 +228,19 @@ def pack(files: Mapping[str, Path]) -> bytes:
             entry.mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
             tar.addfile(entry, io.BytesIO(content))
     return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+def unpack(job: AnyJob, shipped: Shipped, folder: Path) -> dict[str, Json]:
+    """Put a job's code into a folder beside its file, and return the blocks that say so."""
+    archive = shipped.files.get(ARCHIVE)
+    if archive is None or not isinstance(job, TorchrunJob):
+        return {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    own = job.program.model_dump(mode="json", exclude_none=True)
+    if (script := script_within(job)) is not None:
+        own["script"] = f"{folder.name}/{script}"
+    return {"program": own, "code": {"path": folder.name, "exclude": list(job.code.exclude)}}
 
 
 @cache
