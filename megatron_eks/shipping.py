@@ -20,6 +20,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, has_errors, warning
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.job import AnyJob, TorchrunJob
+from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.jobs.code_files import (
     LARGEST_FILE_BYTES,
@@ -31,7 +32,7 @@ from megatron_eks.plan.jobs.code_files import (
     patterns,
 )
 from megatron_eks.plan.jobs.job import ARCHIVE
-from megatron_eks.plan.jobs.torchrun import code_folder
+from megatron_eks.plan.jobs.torchrun import code_folder, script_within
 
 _SCRIPT: Place = ("program", "script")
 _MOST_NAMED = 5
@@ -72,11 +73,16 @@ def ship(job: AnyJob, folder: Path, root: Path) -> Shipped:
     where: Place = ("code", "path") if job.code.path is not None else _SCRIPT
     if found := list(_missing(job, folder, name, where)):
         return Shipped(tuple(found))
-    read = read_folder(folder / name, job.code.exclude)
-    findings = list(_judge(job, name, read))
-    if has_errors(findings):
-        return Shipped(tuple(findings))
-    archive = pack(read.files)
+    try:
+        read = read_folder(folder / name, job.code.exclude)
+        findings = list(_judge(job, name, read))
+        if has_errors(findings):
+            return Shipped(tuple(findings))
+        archive = pack(read.files)
+    except OSError as problem:
+        unread = f"{problem.filename} cannot be read: {problem.strerror}"
+        remedy = "make it readable, or exclude it"
+        return Shipped((Finding(Code.OWN_PROGRAM, where, unread, remedy),))
     if len(archive) > MOST_ARCHIVE_BYTES:
         found_size = (
             f"{len(archive) // 1024} KiB packed, and a job carries {MOST_ARCHIVE_BYTES // 1024}"
@@ -98,7 +104,7 @@ def _missing(job: TorchrunJob, folder: Path, name: str, where: Place) -> Iterato
     for path, place in wanted.items():
         beside = "the folder of the job file"
         is_file = path == _SCRIPT and job.program.script is not None
-        if not place.resolve().is_relative_to(folder.resolve()):
+        if not _real(place).is_relative_to(_real(folder)):
             found = f"{place.name} leads out of {beside}"
             yield Finding(Code.OWN_PROGRAM, path, found, "put the file itself there")
         elif not (place.is_file() if is_file else place.is_dir()):
@@ -116,7 +122,7 @@ def read_folder(root: Path, exclude: Sequence[str] = ()) -> Folder:
     Patterns of .gitignore hold below the folder that they stand in, of which the repository's may
     be further up.
     """
-    root = root.resolve()
+    root = _real(root)
     top = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
     above = [each for each in reversed(root.parents) if each.is_relative_to(top)]
     prefix = "" if root == top else f"{root.relative_to(top).as_posix()}/"
@@ -163,10 +169,15 @@ def _walk(
 def _odd(path: Path, root: Path) -> str | None:
     """Return why something is no file of the folder; links to its files are such."""
     if path.is_symlink():
-        target = path.resolve()
+        target = _real(path)
         if not target.is_file() or not target.is_relative_to(root):
             return "a link to elsewhere"
     return None if path.is_file() or path.is_dir() else "no regular file"
+
+
+def _real(path: Path) -> Path:
+    """Follow all links; a loop of them, which `Path.resolve` ends at, stays what it is."""
+    return Path(os.path.realpath(path))
 
 
 def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
@@ -176,14 +187,12 @@ def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
         found = f"{name} holds more than {MOST_FILES} files"
         yield Finding(Code.CODE_SIZE, where, found, "name a smaller folder by code.path")
         return
-    script = None
-    if job.program.script is not None:
-        script = job.program.script if name == "." else job.program.script[len(name) + 1 :]
-        if script not in read.files:
-            why = read.left.get(script, "its folder does")
-            found = f"{script} itself stays here ({why})"
-            remedy = f"add '!{script}' to code.exclude, or name it otherwise"
-            yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, remedy)
+    script = script_within(job)
+    if script is not None and script not in read.files:
+        why = read.left.get(script, "its folder does")
+        found = f"{script} itself stays here ({why})"
+        remedy = f"add '!{script}' to code.exclude, or name it otherwise"
+        yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, remedy)
     for file, path in read.files.items():
         yield from _content(file, path.read_bytes(), own=file == script)
     missed = [
@@ -209,7 +218,7 @@ def _content(name: str, content: bytes, *, own: bool) -> Iterator[Finding]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ast.parse(content, name)
-    except (SyntaxError, ValueError) as problem:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         line = getattr(problem, "lineno", None) or 1
         found = f"{name}:{line}: {getattr(problem, 'msg', problem)}"
         remedy = "correct it: every rank would end there"
@@ -229,6 +238,19 @@ def pack(files: Mapping[str, Path]) -> bytes:
             entry.mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
             tar.addfile(entry, io.BytesIO(content))
     return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+def unpack(job: AnyJob, shipped: Shipped, folder: Path) -> dict[str, Json]:
+    """Put a job's code into a folder beside its file, and return the blocks that say so."""
+    archive = shipped.files.get(ARCHIVE)
+    if archive is None or not isinstance(job, TorchrunJob):
+        return {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    own = job.program.model_dump(mode="json", exclude_none=True)
+    if (script := script_within(job)) is not None:
+        own["script"] = f"{folder.name}/{script}"
+    return {"program": own, "code": {"path": folder.name, "exclude": list(job.code.exclude)}}
 
 
 @cache

@@ -21,6 +21,7 @@ from megatron_eks.ops.jobs import overrides
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
+from megatron_eks.shipping import unpack
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
@@ -87,9 +88,12 @@ def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, st
         shutil.copy(cluster_file, folder / "cluster.yaml")
         if outputs.exists():
             (folder / OUTPUTS).write_text(_with_images(outputs.read_text(), images))
-        for number, (document, _) in enumerate(files.jobs):
+        for number, (document, each) in enumerate(files.jobs):
+            file = folder / "jobs" / f"{number:05}.yaml"
+            there = unpack(each, files.shipped[each.name], file.with_suffix(""))
+            value = {**document.value, **there} if isinstance(document.value, dict) else {}
             # Every JSON text is YAML, and keeps the types of its values.
-            (folder / "jobs" / f"{number:05}.yaml").write_text(json.dumps(document.value))
+            file.write_text(json.dumps(value))
         try:
             synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
         except SynthesisError as error:

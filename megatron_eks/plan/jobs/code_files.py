@@ -59,7 +59,7 @@ def patterns(lines: Iterable[str], why: str, base: str = "") -> Iterator[Pattern
     for line in lines:
         text = re.sub(r"(?<!\\)\s+$", "", line)
         if text and not text.startswith("#"):
-            yield Pattern(text.removeprefix("\\"), why, base)
+            yield Pattern(text, why, base)
 
 
 def decision(name: str, every: Sequence[Pattern], *, is_folder: bool) -> Pattern | None:
@@ -79,7 +79,10 @@ def _expression(pattern: str) -> re.Pattern[str]:
             token = found[0]
             out += _token(token)
             at += len(token)
-    return re.compile(out, re.DOTALL)
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error:  # such as [z-a], which names nothing for git either
+        return re.compile("(?!)")
 
 
 def _token(token: str) -> str:

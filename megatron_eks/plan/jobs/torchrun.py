@@ -123,6 +123,12 @@ def code_folder(job: TorchrunJob) -> str | None:
     return None if script is None else script.rpartition("/")[0] or "."
 
 
+def script_within(job: TorchrunJob) -> str | None:
+    """Return the script as seen from the folder that goes to the pods."""
+    folder, script = code_folder(job), job.program.script
+    return script if script is None or folder == "." else script.removeprefix(f"{folder}/")
+
+
 def plan(job: TorchrunJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; its code is added where its folder was read."""
     known = _known_kind(job)
@@ -148,7 +154,7 @@ def _words(job: TorchrunJob) -> Iterator[str]:
     if folder is not None:
         yield f"--directory={_UNPACKED}"
     if own.script is not None:
-        yield f"--script={own.script if folder == '.' else own.script.removeprefix(f'{folder}/')}"
+        yield f"--script={script_within(job)}"
     elif own.module is not None:
         yield f"--module={own.module}"
     yield "--"

@@ -4,7 +4,7 @@ import io
 import random
 import tarfile
 import zipfile
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,12 @@ import yaml
 
 from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.errors import ConfigError
+from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.ops.jobs.rendering import Wish, render
+from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan
 from megatron_eks.project import ROOT, check_files, load_project
+from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
 
 TODAY = date(2026, 11, 28)
@@ -265,3 +269,16 @@ def test_a_link_out_of_the_folder_is_no_code(folder):
     (folder / "jobs" / "ddp" / "train.py").symlink_to(ROOT / "app.py")
     with pytest.raises(ConfigError, match="leads out of"):
         planned(folder)
+
+
+@pytest.mark.parametrize("path", [None, "."])
+def test_submit_renders_the_same_job_as_synth(folder, path):
+    """Though it writes the job files, with what the command line set, into a folder of its own."""
+    edit(folder, code=path and {"path": path, "exclude": ["*.md"]})
+    synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
+    written = read_file(folder / "dist" / "jobs" / "ddp.k8s.yaml")
+    wish = Wish(folder / "cluster.yaml", "ddp", {}, datetime.now(tz=UTC).date())
+    rendered = render(wish, {}, Megatron(python=None))
+    for name in ("megatron-eks/spec-hash", "megatron-eks/job"):
+        del rendered.workload["metadata"]["annotations"][name]
+    assert [*rendered.beside, rendered.workload] == written
