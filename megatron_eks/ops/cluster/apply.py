@@ -45,10 +45,11 @@ class Change:
     """What applying does to one object."""
 
     verb: str
-    """create, change, adopt, remove, keep (it would go, but holds too much), or nothing."""
+    """create, change, adopt, remove, keep (it would go, but is needed), or nothing."""
     key: Key
     manifest: Object = field(repr=False)
     lines: tuple[str, ...] = ()
+    """What differs, or why it is kept."""
     nameless: bool = False
     """Whether it is there, and carries no cluster's name yet."""
 
@@ -201,10 +202,11 @@ def _change(client: Client, manifest: Object, new_namespaces: set[str], cluster:
 def _leftovers(client: Client, name: str, wanted: Sequence[Object]) -> list[Change]:
     emitted = {key(each) for each in wanted}
     return [
-        Change("keep" if prune.holds_data(each) else "remove", key(each), each)
+        Change("keep", key(each), each, (reason,)) if reason else Change("remove", key(each), each)
         for each in prune.owned(client, name)
         # What is going already, a namespace for minutes perhaps, is nobody's to remove or keep.
         if key(each) not in emitted and "deletionTimestamp" not in each["metadata"]
+        for reason in [prune.reason_to_keep(client, each)]
     ]
 
 
@@ -212,10 +214,8 @@ def show(changes: Sequence[Change], console: Console) -> None:
     """Write each change, and for an object that stays what differs in it."""
     for each in changes:
         if each.verb == "keep":
-            console.say(
-                f"note: {each.key} is no longer emitted and stays, because others may depend on "
-                "it; remove it yourself with kubectl delete"
-            )
+            (reason,) = each.lines
+            console.say(f"note: {each.key} is no longer emitted and stays, because {reason}")
         elif each.verb:
             console.write(f"{each.verb} {each.key}\n")
             console.write("".join(f"    {line}\n" for line in each.lines))

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 
 _AT_ONCE = 8
@@ -35,9 +36,18 @@ def owned(client: Client, cluster: str) -> list[Object]:
     return [each for each in found if _is_applied(each)]
 
 
-def holds_data(manifest: Object) -> bool:
-    """Say whether removing an object would remove more than itself."""
-    return manifest["kind"] in _HOLDS_DATA
+def reason_to_keep(client: Client, manifest: Object) -> str:
+    """Say why removing an object would take more than itself; nothing if it would not."""
+    if manifest["kind"] in _HOLDS_DATA:
+        return "others may depend on it; remove it yourself with kubectl delete"
+    if manifest["kind"] == "NetworkPolicy":
+        # Jobs bring their ranks' policy along, and those of an older release, without a cluster's
+        # name, did not: their ranks would not meet again after a restart.
+        there = jobs.everything(client, manifest["metadata"]["namespace"])
+        older = [each.name for each in there if not each.ended and not objects.owner(each.manifest)]
+        if older:
+            return f"ranks of {', '.join(older)} may meet through it; apply again when they ended"
+    return ""
 
 
 def kinds(client: Client) -> Iterator[tuple[str, str]]:

@@ -125,6 +125,26 @@ def test_what_others_depend_on_is_never_removed(run, platform, client):
     client.delete("v1", "Namespace", "extra")
 
 
+def test_a_policy_stays_while_jobs_of_an_older_release_may_need_it(run, platform, client):
+    """They brought no policy of their own, and have no cluster's name."""
+    place = {"name": "extra", "namespace": "megatron-workshop"}
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": spec}
+    add(platform, {**policy, "metadata": place})
+    run()
+    (platform / "90-extra.k8s.yaml").unlink()
+    pod = {"containers": [{"name": "one", "image": "one"}], "restartPolicy": "Never"}
+    job = {"suspend": True, "template": {"spec": pod}}
+    older = {"apiVersion": "batch/v1", "kind": "Job", "metadata": place, "spec": job}
+    client.apply(older)
+    assert (
+        "note: NetworkPolicy megatron-workshop/extra is no longer emitted and stays, beca"
+        in run()[2]
+    )
+    client.delete("batch/v1", "Job", "extra", "megatron-workshop")
+    assert run()[1] == "remove NetworkPolicy megatron-workshop/extra\n"
+
+
 def test_only_a_diff_changes_nothing(run, platform, client):
     """`--diff` ends where the question would be."""
     add(platform, _CONFIG_MAP)
