@@ -73,7 +73,10 @@ def _run(words: Sequence[str]) -> int:
     except ConfigError as error:
         from megatron_eks.ops.output import counted, write_findings  # noqa: PLC0415 -- slow
 
-        write_findings(error.findings, bound.arguments.get("output", "table"), sys.stdout)
+        output = bound.arguments.get("output", "table")
+        # What `meks local up` prints for people is evaluated by their shell.
+        evaluated = given[:1] == ["local"] and output == "table"
+        write_findings(error.findings, output, sys.stderr if evaluated else sys.stdout)
         sys.stderr.write(f"{counted(error.findings)}\n")
         return USAGE
     except Failure as error:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from megatron_eks.__main__ import main
 from megatron_eks.project import ROOT
-from tests import hostile
+from tests import command, hostile
 from tests.ops.test_cli import CLUSTER, JOB
 
 # The file system takes all but these in a name, and the shell no NUL.
@@ -129,3 +130,11 @@ def test_all_streams_are_closed(project, command):
     assert done.returncode in {1, 2, 3}
     assert {path.name for path in project.iterdir()} == {"cluster.yaml", "jobs"}
     assert (project / "cluster.yaml").read_text() == CLUSTER
+
+
+def test_findings_are_no_words_for_a_shell_to_run(tmp_path):
+    """What `meks local up` prints is evaluated."""
+    (tmp_path / "cluster.yaml").write_text("gpu_pools: two\n")
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = command.meks("local", "up", "--empty", cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout, "error MEKS-0102" in done.stderr) == (2, "", True)
