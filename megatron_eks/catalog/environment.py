@@ -279,5 +279,7 @@ IMAGE_VARIABLES: dict[str, str] = {
 }
 """Each with the reason."""
 
-OF_OUR_IMAGE = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"))
-"""What is refused beside the project's image alone; another image may need it."""
+OF_OUR_IMAGE = frozenset(
+    ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME", "NCCL_NET_PLUGIN")
+)
+"""What the project's image sets; another image may need another value."""

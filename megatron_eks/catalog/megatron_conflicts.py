@@ -100,7 +100,7 @@ CHOSEN = frozenset(
     {
         *("attention_backend", "manual_gc_interval"),
         *("moe_aux_loss_coeff", "moe_router_load_balancing_type"),
-        "override_opt_param_scheduler",
+        *("override_opt_param_scheduler", "recompute_modules"),
     }
 )
 """Settings of which the plan has a default, and a job the choice: nothing is planned with them."""

@@ -63,6 +63,12 @@ def test_sentences(snapshot):
     assert "\n".join(told[code] for code in sorted(told)) == snapshot
 
 
+def test_a_model_without_a_preset_can_be_written_out():
+    """A slip in a preset's name gets the preset alone."""
+    (far,) = findings(GOOD.replace("model: llama-3.1-8b", "model: qwen3-8b"))
+    assert "; or write its sizes under model (num_layers, hidden_size, ...) in" in far
+
+
 @pytest.mark.parametrize(
     ("parallelism", "expected"),
     [

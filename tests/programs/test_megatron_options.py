@@ -55,6 +55,14 @@ def test_it_says_what_the_plan_does_not(megatron, case):
 
 
 @pytest.mark.programs
+def test_its_options_are_told_as_the_keys_that_people_write(megatron):
+    """It knows no job file."""
+    more = "extra_args: [--lr-warmup-fraction, '0.01']"
+    (said,) = asked(megatron, GOOD.replace("  keep_days: 7", more))
+    assert said.endswith("; --lr-warmup-iters is training.warmup_iters")
+
+
+@pytest.mark.programs
 @pytest.mark.parametrize(
     "case",
     [case for case in test_option_pairs.CASES if case["said"] in {None, MEGATRON}],

@@ -1,6 +1,7 @@
 """Asks Megatron itself about what a job adds to its arguments, where Megatron is installed."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from megatron_eks.ops.programs import python_with
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.models import model_shape
+from megatron_eks.plan.jobs.options.argument_checks import KEYS
 from megatron_eks.plan.jobs.options.override_places import as_options
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
 from megatron_eks.plan.jobs.training import job_layout
@@ -25,6 +27,7 @@ from megatron_eks.project import GET_PROGRAMS
 
 _PROGRAM = Path(__file__).with_name("megatron_answers.py")
 _REMEDY = "change it, or remove it"
+_OPTION = re.compile(r"[a-z]+(?:-[a-z]+)+")
 
 
 @dataclass(frozen=True)
@@ -134,4 +137,7 @@ def _finding(job: MegatronRun, at: _Added, refusal: str) -> Finding:
     # An image of one's own may have another Megatron.
     level = Level.WARNING if is_digest(job.image) else Level.ERROR
     found = f"{at.name}Megatron {VERSION} says {refusal.removeprefix('megatron: error: ')!r}"
-    return Finding(code, at.place, found, _REMEDY, level)
+    # Megatron knows its options alone, and people write keys.
+    options = (f"--{word}" for word in _OPTION.findall(refusal.replace("_", "-")))
+    keys = [f"{option} is {KEYS[option]}" for option in dict.fromkeys(options) if option in KEYS]
+    return Finding(code, at.place, found, "; ".join((_REMEDY, *keys)), level)

@@ -45,7 +45,8 @@ def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding
         remedy = "write elsewhere: what reads one of them would find the other's files"
         yield warning(Code.SHARED_PATH, ("target",), found, remedy)
     if job.model not in PRESETS:
-        yield unknown_preset(("model",), job.model)
+        problem = unknown_preset(("model",), job.model)
+        yield replace(problem, found=f"{problem.found}: others are not supported yet")
         return
     yield from _architecture(job)
     yield from _memory(job, cluster)

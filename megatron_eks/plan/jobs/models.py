@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, replace
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Path, choices, closest, warning
 from megatron_eks.config.job import AnyJob, FetchJob, TrainingJob
 
 # Organizations and releases that Hugging Face's names have around a preset's.
@@ -73,7 +73,7 @@ def check_model(model: str | ModelSpec) -> Iterator[Finding]:
         path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
         if name not in PRESETS:
             problem = unknown_preset(path, name)
-            if "/" in name and not preset_of_name(name):
+            if not preset_of_name(name) and ("/" in name or not closest(name, PRESETS)):
                 sizes = "or write its sizes under model (num_layers, hidden_size, ...) in its place"
                 problem = replace(problem, remedy=f"{problem.remedy}; {sizes}")
             yield problem
