@@ -139,7 +139,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m benchmarks.report
 
 clean: ## Remove what the other targets wrote, except the installed tools.
-	rm -rf cdk.out dist examples/*/cdk.out examples/*/dist build .coverage* \
+	rm -rf cdk.out dist .cdk8s examples/*/cdk.out examples/*/dist build .coverage* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path './.venv*' -prune -o -path ./node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,6 +1,7 @@
 """Entry point of cdk8s: `cdk8s synth`, or `python -m charts` without npm."""
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -14,7 +15,7 @@ from megatron_eks import node
 _cdk8s = node.load_in_background(partial(import_module, "cdk8s_plus_27.k8s"))
 
 # ruff: noqa: E402 -- Node is started before the imports that take as long as its start
-from megatron_eks import rendering
+from megatron_eks import DEFAULT_CLUSTER, rendering
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.project import MANIFESTS, Project
@@ -24,6 +25,10 @@ _cdk8s.join()
 import cdk8s
 
 from megatron_eks.charts import composition
+
+# `output` in cdk8s.yaml. cdk8s removes it before it starts us: where it is a link, a refusal leaves
+# the manifests as they were.
+_LINK = ".cdk8s"
 
 FOLDERS = ("platform", "validation", "jobs")
 
@@ -59,6 +64,12 @@ def _builds(project: Project) -> dict[str, Build]:
 
 
 if __name__ == "__main__":
+    is_linked = os.environ.get("CDK8S_OUTDIR") == _LINK
+    if is_linked:
+        del os.environ["CDK8S_OUTDIR"]
     status = rendering.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS))
+    if is_linked and not status:
+        file = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
+        Path(_LINK).symlink_to(file.with_name(MANIFESTS).resolve())
     gc.freeze()  # or Python looks through all of them once more before it ends
     sys.exit(status)

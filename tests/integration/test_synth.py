@@ -108,17 +108,14 @@ def test_the_entry_points_take_no_arguments(tmp_path):
     assert not written.exists()
 
 
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [(("cdk", "synth", "-q"), "cdk.out"), (("cdk8s", "synth", "--check-upgrade=false"), "dist")],
-)
-def test_another_clusters_output_never_takes_the_place_of_the_folders(tmp_path, command, name):
-    """The command lines know their own folder only; the remedy is the command to type."""
-    file = tmp_path / "cluster.yaml"
-    file.write_text((ROOT / "cluster.yaml").read_text().replace("name: techpulse", "name: other"))
-    # In a copy of the checkout: cdk8s empties its folder before it starts us.
+def test_another_clusters_output_never_takes_the_place_of_the_folders(tmp_path):
+    """The command lines know their own folder only: cdk's is refused, and cdk8s's is a link."""
+    file, text = tmp_path / "cluster.yaml", (ROOT / "cluster.yaml").read_text()
+    file.write_text(text.replace("name: techpulse", "name: other"))
     here = tmp_path / "checkout"
-    here.mkdir()
+    mine = here / "dist" / "jobs" / "mine.k8s.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
     for each in (
         "cluster.yaml",
         "cdk.json",
@@ -129,11 +126,17 @@ def test_another_clusters_output_never_takes_the_place_of_the_folders(tmp_path, 
         ".venv",
     ):
         (here / each).symlink_to(ROOT / each)
-    done = run(tmp_path, "env", "-C", str(here), *command, CLUSTER_CONFIG=str(file))
+    done = run(tmp_path, "env", "-C", str(here), "cdk", "synth", "-q", CLUSTER_CONFIG=str(file))
     assert done.returncode != 0
     assert f"MEKS-0010 {file}:1 name: . is the folder of cluster 'techpulse'" in done.stderr
-    assert f"--output {tmp_path / name}`, or run: make synth CLUSTER_CONFIG={file}" in done.stderr
-    assert not any((here / name).glob("*/*" if name == "dist" else "*.json"))
+    assert f"--output {tmp_path}/cdk.out`, or run: make synth CLUSTER_CONFIG={file}" in done.stderr
+    assert not any((here / "cdk.out").glob("*.json"))
+    cdk8s = ("env", "-C", str(here), "cdk8s", "synth", "--check-upgrade=false")
+    for name, code in (("other", 0), ("Two Words", 1), ("other", 0)):
+        file.write_text(text.replace("name: techpulse", f"name: {name}"))
+        assert run(tmp_path, *cdk8s, CLUSTER_CONFIG=str(file)).returncode == code
+        assert (tmp_path / "dist" / "platform" / "20-storage.k8s.yaml").exists()
+        assert mine.exists()
 
 
 def test_a_stack_that_is_gone_leaves_no_template(tmp_path):
