@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     given, inner = _split(words)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     try:
         command, bound, extra = app.parse_args(given, print_error=False, exit_on_error=False)
         if getattr(command, "__func__", None) is App.help_print:

@@ -11,6 +11,7 @@ def replace(file: Path, text: str, remedy: str) -> None:
     """Put a text in the place of a file; what was there stays where that fails."""
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
             partial.write_text(text, encoding="utf-8")
             partial.replace(file)

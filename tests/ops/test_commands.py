@@ -85,3 +85,10 @@ def test_meks_alone_lists_all_commands():
     done = command.meks(env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"})
     assert (done.returncode, done.stdout) == (0, help_of())
     assert set(re.findall(r"^    ([a-z][a-z-]*) ", done.stdout, re.MULTILINE)) >= COMMANDS
+
+
+def test_help_is_a_word_too():
+    """Of `meks`, and of a command."""
+    for words in ((), ("plan",)):
+        done = command.meks("help", *words, env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"})
+        assert (done.returncode, done.stdout) == (0, help_of(*words))

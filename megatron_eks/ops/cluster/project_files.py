@@ -47,7 +47,6 @@ def write(folder: Path) -> list[Path]:
     texts |= {f"{_OWN_SCHEMAS}/{each.name}": each.read_text() for each in _SCHEMAS.glob("*.json")}
     missing = [name for name in texts if not (folder / name).exists()]
     for name in missing:
-        (folder / name).parent.mkdir(exist_ok=True)
         files.replace(folder / name, texts[name], "and run it again with --force")
     return [folder / name for name in missing if not name.startswith(_OWN_SCHEMAS)]
 

@@ -45,8 +45,9 @@ def place(tmp_path, aws):
     return Place(tmp_path, aws)
 
 
-def test_proposals_make_a_cluster_that_validates(place):
-    """Role, address and zones are found out; the rest is the workshop's."""
+def test_proposals_make_a_cluster_that_validates(tmp_path, aws):
+    """Role, address and zones are found out; the rest is the workshop's, in a folder of its own."""
+    place = Place(tmp_path / "new", aws)
     assert place.run(yes=True, address="8.8.4.4") == 0
     project = load_project(place.file, TODAY.date())
     assert project.warnings == ()
