@@ -16,6 +16,7 @@ from megatron_eks.catalog.environment import (
     Verdict,
     advised_against,
     allowed,
+    by_name,
     is_secret,
     no_effect,
     refused,
@@ -27,21 +28,7 @@ from megatron_eks.catalog.socket_interfaces import interfaces_fault
 _HOPPER, _BLACKWELL = 9, 10
 
 # Written out, but what the library does anyway.
-_BY_DEFAULT: dict[str, frozenset[str]] = {
-    "CUDA_LAUNCH_BLOCKING": frozenset("0"),
-    "FI_EFA_IFACE": frozenset({"all"}),
-    "FI_EFA_USE_HUGE_PAGE": frozenset("1"),
-    "NCCL_CROSS_NIC": frozenset("2"),
-    "NCCL_IB_DISABLE": frozenset("0"),
-    "NCCL_P2P_DISABLE": frozenset("0"),
-    "NCCL_COLLNET_ENABLE": frozenset("0"),
-    "NCCL_MNNVL_ENABLE": frozenset("0"),
-    "NCCL_SHM_DISABLE": frozenset("0"),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": frozenset("0"),
-    "TORCH_NCCL_BLOCKING_WAIT": frozenset("0"),
-    "TORCH_NCCL_ENABLE_MONITORING": frozenset("1"),
-    "TORCH_DISTRIBUTED_DEBUG": frozenset(("INFO", "OFF", "")),
-}
+_BY_DEFAULT = {name: frozenset(values.split(",")) for name, values in by_name("defaults")}
 ABOUT_EFA = re.compile(
     r"FI_.*|RDMAV_.*|NCCL_(PROTO|ALGO|NET|NET_PLUGIN|TUNER_PLUGIN|TOPO_FILE|CROSS_NIC)"
     r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"

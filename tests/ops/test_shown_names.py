@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from megatron_eks.catalog import shown
-from megatron_eks.catalog.environment import POLICIES, Verdict
-from megatron_eks.catalog.environment_names import READ
+from megatron_eks.catalog.environment import POLICIES, READ, Verdict
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.ops.support import parts
 from megatron_eks.ops.support.objects import shown_object

@@ -13,13 +13,12 @@ from megatron_eks.catalog.environment import (
     Verdict,
     advised_against,
     allowed,
+    meant,
     no_effect,
     refused,
 )
-from megatron_eks.catalog.environment_names import meant
-from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
+from megatron_eks.catalog.environment_values import BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
-from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -58,7 +57,6 @@ _OUT_OF_USE = {
 _KNOWN = frozenset(
     {
         *(*POLICIES, *IMAGE_VARIABLES, *BY_VALUE, *BY_NAME, *_THREADS, *_REGIONS, *_OUT_OF_USE),
-        *OF_WORDS,
         "CUDA_DEVICE_MAX_COPY_CONNECTIONS",
     }
 )
