@@ -24,8 +24,7 @@ from megatron_eks.plan.jobs.models import (
     model_shape,
 )
 from megatron_eks.plan.jobs.options.argument_checks import check_extra_arguments
-from megatron_eks.plan.jobs.options.override_places import check_options, check_together
-from megatron_eks.plan.jobs.options.recipes import check_recipe
+from megatron_eks.plan.jobs.options.recipes import check_options, check_recipe, check_together
 from megatron_eks.plan.jobs.paths import check_data_paths, data_prefixes, outside
 from megatron_eks.plan.jobs.pods import (
     Images,

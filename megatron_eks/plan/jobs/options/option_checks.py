@@ -11,11 +11,14 @@ from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.megatron_conflicts import (
     ALWAYS,
     BREAKS,
+    DIVISORS,
     IN_PROCESS_RESTART,
     NEEDS_EXPERTS,
     OF_FAULTS,
     PARTIAL,
+    RANDOM,
     TRIALS,
+    WRITTEN,
 )
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
@@ -79,7 +82,7 @@ def _warnings(asked: Asked, setting: str) -> Iterator[tuple[Code, Problem]]:
     elif setting in _IDLE and (setting, asked.first(setting)) != _EXIT_AS_PLANNED:
         yield Code.NO_MEANING, _IDLE[setting]
     elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
-        yield Code.TRIAL_OPTION, PARTIAL[asked.first(setting) or ""]
+        yield Code.TRIAL_OPTION, RANDOM
     elif setting in TRIALS or setting.startswith(OF_FAULTS):
         yield Code.TRIAL_OPTION, TRIALS.get(setting, BREAKS)
 
@@ -170,14 +173,8 @@ def _when(applies: Callable[[Asked], bool], reason: str, remedy: str) -> "_Check
 
 
 _Check = Callable[[Asked], Problem | None]
-# What megatron/training/training.py divides by.
-_NOT_ZERO = (
-    *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
-    *("log_memory_interval", "save_activations_interval", "save_dgrads_interval"),
-    *("save_tokens_per_expert_interval", "save_wgrads_interval", "tensorboard_log_interval"),
-)
 CHECKS: dict[str, _Check] = {
-    **{each: _one_or_more(each) for each in _NOT_ZERO},
+    **{each: _one_or_more(each) for each in DIVISORS},
     "cp_comm_type": _all_to_all,
     "cuda_graph_impl": _graphs,
     "dataloader_defer_npy_index_mmap": _when(
@@ -221,15 +218,6 @@ CHECKS: dict[str, _Check] = {
 }
 """What is judged of each setting."""
 
-# What a run writes: the folder, or the file.
-_PLACES = frozenset(
-    {
-        *("config_logger_dir", "flight_recorder_dump_path", "logits_save_dir"),
-        *("memory_snapshot_path", "moe_routing_trace_path", "non_persistent_global_ckpt_dir"),
-        *("non_persistent_local_ckpt_dir", "object_storage_cache_path", "wandb_save_dir"),
-    }
-)
-
 
 def check_places(
     given: Mapping[int, Option], mount_path: str, writable: Sequence[str]
@@ -242,7 +230,7 @@ def check_places(
             found = f"{name}: the snapshot goes to the working directory, which is read-only"
             remedy = f"add --memory-snapshot-path {mount_path}/NAME.pickle"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
-        if setting not in _PLACES or not values or "://" in values[0]:
+        if setting not in WRITTEN or not values or "://" in values[0]:
             continue
         # One node's /tmp is not another's.
         mounts = [mount_path] if setting == "non_persistent_global_ckpt_dir" else writable
