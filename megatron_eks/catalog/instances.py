@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from megatron_eks.catalog.gpus import GPUS, Gpu
-from megatron_eks.catalog.tables import sections
+from megatron_eks.catalog.tables import entries, sections
 
 MIB_PER_GIB = 1024
+
+_TABLE = sections("instances.txt")
 
 # The EFA driver of the EKS AMIs preallocates 5128 pages of 2 MiB (EKS User Guide, "Run machine
 # learning training on EKS with EFA"); AWS's own manifests take 5120 MiB of them for a pod.
@@ -86,7 +88,7 @@ class InstanceType:
 
 
 def _read() -> Iterator[InstanceType]:
-    for row in sections("instances.txt")["types"].splitlines():
+    for row in _TABLE["types"].strip().splitlines():
         name, gpu, count, nvlink, vcpus, memory, gbps, *network, store, block, mark = row.split()
         cards, efa, generation, rdma, interfaces, ipv4 = network
         yield InstanceType(
@@ -111,22 +113,13 @@ def _read() -> Iterator[InstanceType]:
 
 INSTANCES: dict[str, InstanceType] = {instance.name: instance for instance in _read()}
 
-# Families that EC2 has and this project cannot use: why not, and what to take instead.
-REFUSED_FAMILIES: dict[str, tuple[str, str]] = {
-    "p6e-gb200": (
-        "it has ARM processors, is rented as UltraServers and needs Dynamic Resource Allocation",
-        "p6-b200.48xlarge",
-    ),
-    "g5g": ("it has ARM processors, and its GPUs have no bf16", "a size of g5"),
-    "g7": ("its GPUs need a newer driver than the EKS AMI has", "a size of g7e"),
-    "g6f": ("it has a part of a GPU", "a size of g6"),
-    **dict.fromkeys(
-        ("trn1", "trn1n", "trn2", "inf1", "inf2"),
-        ("it has chips of AWS, which run no CUDA", "p4d.24xlarge"),
-    ),
-    "g4ad": ("its GPUs are AMD's, which run no CUDA", "a size of g5"),
-    **dict.fromkeys(("g4dn", "p3", "p3dn"), ("its GPUs have no bf16", "a size of g5")),
+REFUSED_FAMILIES = {
+    family: (reason, instead)
+    for families, said in entries(_TABLE["refused"])
+    for reason, _, instead in [said.partition(" | ")]
+    for family in families.split()
 }
+"""Families that EC2 has and this project cannot use: why not, and what to take instead."""
 
 # x86-64 types for the nodes that run add-ons and operators; they need no EFA and no GPU.
 _VCPUS = {"2xlarge": 8, "4xlarge": 16}

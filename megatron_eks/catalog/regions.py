@@ -30,3 +30,7 @@ eksctl issues 817 and 3816 (the name).
 
 OFFERED_IN = {family: frozenset(regions.split()) for family, regions in entries(_TABLE["offered"])}
 """Regions whose price list has a family on demand; blocks and reservations may be elsewhere."""
+
+EKS_REGISTRY = "602401143452"
+"""The account in whose registry of a region EKS keeps its own images; some regions have others."""
+EKS_REGISTRIES = dict(entries(_TABLE["registries"]))
