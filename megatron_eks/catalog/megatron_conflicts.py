@@ -15,13 +15,13 @@ class Conflict(NamedTuple):
     instead: str
 
 
-_TABLE = sections("megatron_conflicts.txt")
+TABLE = sections("megatron_conflicts.txt")
 
 
 def _conflicts(section: str) -> dict[str, Conflict]:
     return {
         name: Conflict(reason, instead or "remove it")
-        for names, said in entries(_TABLE[section])
+        for names, said in entries(TABLE[section])
         for reason, _, instead in [said.partition(" | ")]
         for name in names.split()
     }
@@ -65,13 +65,13 @@ FLEX_BETWEEN_NODES = Conflict(
     OF_PLAN["moe_token_dispatcher_type=flex"], "use alltoall, or an image that has them for EFA"
 )
 
-OF_BRIDGE = dict(entries(_TABLE["bridge"]))
+OF_BRIDGE = dict(entries(TABLE["bridge"]))
 """Settings by their names in Megatron-Bridge, NAME or NAME=VALUE."""
 
-WRITTEN = frozenset(_TABLE["written"].split())
+WRITTEN = frozenset(TABLE["written"].split())
 """Settings that say where a run writes."""
-WRITTEN_BY_BRIDGE = frozenset(_TABLE["written_by_bridge"].split())
+WRITTEN_BY_BRIDGE = frozenset(TABLE["written_by_bridge"].split())
 """The same by their names in Megatron-Bridge."""
 
-DIVISORS = tuple(_TABLE["divisors"].split())
+DIVISORS = tuple(TABLE["divisors"].split())
 """Settings that Megatron divides by."""

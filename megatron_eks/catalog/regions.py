@@ -34,3 +34,7 @@ OFFERED_IN = {family: frozenset(regions.split()) for family, regions in entries(
 EKS_REGISTRY = "602401143452"
 """The account in whose registry of a region EKS keeps its own images; some regions have others."""
 EKS_REGISTRIES = dict(entries(_TABLE["registries"]))
+
+INTERFACE_ENDPOINTS = tuple(_TABLE["endpoints"].split())
+OTHER_ENDPOINTS = dict(entries(_TABLE["other_endpoints"]))
+"""What to do about what people call them, or expect beside them."""

@@ -21,9 +21,10 @@ class Model(BaseModel):
     )
 
 
-_TABLE = [(name, *said.split(" | ")) for name, said in entries(sections("formats.txt")["formats"])]
-PATTERNS = {name: pattern for name, pattern, _ in _TABLE}
-FORMATS = {pattern: remedy for _, pattern, remedy in _TABLE}
+TABLE = sections("formats.txt")
+_FORMATS = [(name, *said.split(" | ")) for name, said in entries(TABLE["formats"])]
+PATTERNS = {name: pattern for name, pattern, _ in _FORMATS}
+FORMATS = {pattern: remedy for _, pattern, remedy in _FORMATS}
 """What each pattern means in words; the loader prints these as the remedy."""
 
 DNS_LABEL = PATTERNS["dns_label"]

@@ -124,8 +124,22 @@ def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
 
 
-def check_values(model: str | ModelSpec, *, trained: bool) -> Iterator[Finding]:
-    """Yield values that look like slips, and those that base weights were not trained with."""
+def check_positions(model: str | ModelSpec, length: int) -> Iterator[Finding]:
+    """Yield sequences that are longer than the model knows positions."""
+    most = model_shape(model).max_position_embeddings
+    if length > most:
+        longer = f"max_position_embeddings: {length}"
+        changed = f"model: {{preset: {model}, {longer}}}"
+        longer = changed if isinstance(model, str) else f"model.{longer}"
+        found, remedy = f"{length} positions, and the model has {most}", f"use at most {most}"
+        path = ("training", "sequence_length")
+        yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"{remedy}, or {longer}")
+
+
+def check_values(job: TrainingJob) -> Iterator[Finding]:
+    """Yield what means nothing, is a slip, or is not what base weights were trained with."""
+    model, trained = job.model, job.checkpoint.pretrained is not None
+    yield from check_meaning(model)
     if isinstance(model, str):
         return
     for name, limit in _LIMITS.items():

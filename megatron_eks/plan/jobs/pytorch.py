@@ -20,8 +20,8 @@ from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.memory import check_host, smaller, verdict
 from megatron_eks.plan.jobs.models import (
-    check_meaning,
     check_model,
+    check_positions,
     check_start,
     check_values,
     model_shape,
@@ -138,9 +138,7 @@ def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from _data(job, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
-        yield from check_meaning(job.model)
-        trained = job.checkpoint.pretrained is not None
-        yield from check_values(job.model, trained=trained)
+        yield from check_values(job)
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
         yield from check_workers(instance, job.data.num_workers)
         yield from _model(job, model, instance)
@@ -265,8 +263,4 @@ def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator
         yield Finding(Code.PRECISION, ("training", "precision"), found, "use bf16")
     else:
         yield from torch_unsupported(job)
-    if job.training.sequence_length > model.max_position_embeddings:
-        most = model.max_position_embeddings
-        found = f"{job.training.sequence_length} positions, and the model has {most}"
-        remedy = f"use at most {most}"
-        yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)
+    yield from check_positions(job.model, job.training.sequence_length)

@@ -1,18 +1,13 @@
 """Which layers the stages of a pipeline divide evenly, and what divides them by hand."""
 
+from megatron_eks.catalog.megatron_conflicts import TABLE
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 
 _MOST_LISTED = 10_000
 
-BY_HAND = frozenset(
-    {
-        *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"),
-        *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"),
-        "pipeline_model_parallel_layout",
-    }
-)
+BY_HAND = frozenset(TABLE["stages_by_hand"].split())
 """Settings with which stages have other layers than the quotient."""
 
 # Bridge's names for the first two of them.

@@ -13,6 +13,7 @@ from megatron_eks.catalog.environment import (
     Verdict,
     advised_against,
     allowed,
+    by_name,
     meant,
     no_effect,
     refused,
@@ -40,17 +41,7 @@ _PASSWORD = re.compile(r"://[^\s/@:$]+:[^\s/@$]+@")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
-# What people set who read older documentation, by the library that took it out.
-_OUT_OF_USE = {
-    "HF_HUB_ENABLE_HF_TRANSFER": (
-        "huggingface_hub 1 no longer reads it",
-        "use HF_XET_HIGH_PERFORMANCE: '1'",
-    ),
-    "HF_DATASETS_TRUST_REMOTE_CODE": (
-        "datasets 4 runs no scripts of a data set, whatever it says",
-        "remove it, and use a data set of plain files",
-    ),
-}
+_OUT_OF_USE = {name: said.split(" | ") for name, said in by_name("out_of_use")}
 
 # Names that a slip leads away from; those with a verdict by value or place are such names as well.
 # The last one, of CUDA, is another and looks like a slip of one.

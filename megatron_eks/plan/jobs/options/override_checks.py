@@ -12,6 +12,7 @@ from megatron_eks.catalog.megatron_conflicts import (
     OF_BRIDGE,
     PARTIAL,
     RANDOM,
+    TABLE,
     TRIALS,
     Conflict,
 )
@@ -107,11 +108,7 @@ def _kinds(value: Value) -> set[str]:
 # What harms a run is a setting of `catalog/megatron_conflicts.txt` by Bridge's name. Sources: as
 # there; Megatron-Bridge, megatron/bridge/training/checkpointing.py and config.py (0.6).
 
-# Blocks that ConfigContainer has empty, and no recipe of pretraining fills; the program sets values
-# of a block that is there.
-_EMPTY = frozenset(
-    {"ft", "inprocess_restart", "nvrx_straggler", "peft", "straggler", "tensor_inspect"}
-)
+_EMPTY = frozenset(TABLE["empty_blocks"].split())
 
 
 def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
@@ -152,15 +149,7 @@ def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None
 
 # What weights and the work on them are counted by, where Bridge's name is another.
 _RENAMED = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
-_SIZES = frozenset(
-    {
-        *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels"),
-        *("num_query_groups", "num_moe_experts", "moe_router_topk", "moe_ffn_hidden_size"),
-        *("moe_shared_expert_intermediate_size", "gated_linear_unit", "add_bias_linear"),
-        *("multi_latent_attention", "q_lora_rank", "kv_lora_rank", "qk_head_dim", "v_head_dim"),
-        *("qk_pos_emb_head_dim", "share_embeddings_and_output_weights", "vocab_size"),
-    }
-)
+_SIZES = frozenset(TABLE["sizes_of_bridge"].split())
 # Megatron-LM's name for what a job file says elsewhere, or in another name.
 _ELSEWHERE = {"max_position_embeddings": "training.sequence_length says how long texts are"}
 # What weights are trained with, though they have the same shapes without it.

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.job_keys import OPEN, PLANNED
-from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS, WRITTEN_BY_BRIDGE
+from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS, TABLE, WRITTEN_BY_BRIDGE
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -179,12 +179,7 @@ _NUMBERS = frozenset(
         "num_distributed_optimizer_instances",
     }
 )
-_ASKED = BY_HAND | {
-    *("defer_embedding_wgrad_compute", "delay_wgrad_compute", "distribute_saved_activations"),
-    *("eval_global_batch_size", "eval_micro_batch_size", "fused_residual_rmsnorm"),
-    *("lr_warmup_init", "moe_shared_expert_overlap", "no_rope_freq"),
-    *("overlap_moe_expert_parallel_comm", "use_precision_aware_optimizer"),
-}
+_ASKED = BY_HAND | {*TABLE["asked_of_bridge"].split()}
 
 
 def as_options(job: MegatronBridgeJob) -> Iterator[tuple[str, tuple[str, ...]]]:
