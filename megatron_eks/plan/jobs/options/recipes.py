@@ -14,7 +14,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.environment import mounts
-from megatron_eks.plan.jobs.models import check_model, model_shape, preset_name
+from megatron_eks.plan.jobs.models import BY_HAND, check_model, model_shape, preset_name
 from megatron_eks.plan.jobs.options.option_checks import CHECKS, Asked
 from megatron_eks.plan.jobs.options.override_checks import (
     check_effect,
@@ -22,7 +22,6 @@ from megatron_eks.plan.jobs.options.override_checks import (
     check_override,
     level_in,
 )
-from megatron_eks.plan.jobs.stages import BY_HAND
 
 # `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
 _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
