@@ -31,13 +31,7 @@ ALWAYS = _conflicts("always")
 OF_PLAN = {name: reason for name, (reason, _) in _conflicts("of_plan").items()}
 """What speaks against some values of settings that the plan gives every run, by SETTING=VALUE."""
 
-CHOSEN = frozenset(
-    {
-        *("attention_backend", "manual_gc_interval"),
-        *("moe_aux_loss_coeff", "moe_router_load_balancing_type"),
-        "override_opt_param_scheduler",
-    }
-)
+CHOSEN = frozenset(TABLE["chosen"].split())
 """Settings of which the plan has a default, and a job the choice: nothing is planned with them."""
 
 NEEDS_EXPERTS = "moe_"
@@ -54,12 +48,11 @@ PARTIAL = frozenset({"ignore_all", "log_all"})
 """Values of `dist_ckpt_strictness` with which a checkpoint may miss weights."""
 RANDOM = Conflict("what a checkpoint lacks stays random, and nothing stops", "remove it")
 
-IN_PROCESS_RESTART = Conflict(
-    "torchrun ends all ranks when one ends, so it helps only where every process stays alive",
-    "remove it: gang_restarts starts all again; or set TORCH_NCCL_RETHROW_CUDA_ERRORS=0",
-)
-"""NVIDIA/nvidia-resiliency-ext, docs/source/inprocess/usage_guide.rst, and Megatron's
-inprocess_restart.py, which takes the two ports after MASTER_PORT (read 2026-11)."""
+SOMETIMES = _conflicts("sometimes")
+"""Settings that are refused in some jobs."""
+
+IDLE = _conflicts("idle")
+"""Settings that Megatron takes, and what then happens."""
 
 FLEX_BETWEEN_NODES = Conflict(
     OF_PLAN["moe_token_dispatcher_type=flex"], "use alltoall, or an image that has them for EFA"

@@ -6,6 +6,7 @@ from functools import partial
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.catalog.tables import entries, sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
@@ -87,24 +88,9 @@ def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
 # datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
 _CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
 
-# Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
-_CONFIGURED = {
-    "HuggingFaceTB/cosmopedia": "stories",
-    "HuggingFaceTB/smollm-corpus": "fineweb-edu-dedup",
-    "allenai/c4": "en",
-    "wikitext": "wikitext-103-raw-v1",
-    "Salesforce/wikitext": "wikitext-103-raw-v1",
-    "wikimedia/wikipedia": "20231101.en",
-}
-# Corpora that a script in their repository puts together, as of 2026-11: datasets 4 runs none
-# (its release notes; EleutherAI/lm-evaluation-harness issue 3171 has tried many of them).
-_BY_SCRIPT = frozenset(
-    {
-        *("EleutherAI/pile", "allenai/dolma", "codeparrot/github-code"),
-        *("c4", "legacy-datasets/c4", "legacy-datasets/wikipedia", "wikipedia"),
-        *("togethercomputer/RedPajama-Data-1T", "togethercomputer/RedPajama-Data-1T-Sample"),
-    }
-)
+_TABLE = sections("hugging_face.txt")
+_CONFIGURED = dict(entries(_TABLE["configured"]))
+_BY_SCRIPT = frozenset(_TABLE["by_script"].split())
 
 
 def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:

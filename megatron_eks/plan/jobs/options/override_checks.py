@@ -8,7 +8,7 @@ from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA, VERSION, Fi
 from megatron_eks.catalog.megatron_conflicts import (
     ALWAYS,
     FLEX_BETWEEN_NODES,
-    IN_PROCESS_RESTART,
+    IDLE,
     OF_BRIDGE,
     PARTIAL,
     RANDOM,
@@ -122,7 +122,7 @@ def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Fi
         remedy = "remove it"
         # An image of one's own may have recipes of its own.
         if block == "inprocess_restart":
-            found += f"; {IN_PROCESS_RESTART.reason}"
+            found += f"; {IDLE[block].reason}"
             remedy += ": gang_restarts starts all again"
         yield Finding(Code.OVERRIDE, path, found, remedy, level_in(job.image))
     elif refused is not None:
