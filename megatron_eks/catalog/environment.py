@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
-from megatron_eks.catalog.tables import entries, sections
+from megatron_eks.catalog.tables import by_name, sections
 
 
 class Verdict(StrEnum):
@@ -59,23 +59,16 @@ def no_effect(reason: str) -> Policy:
 TABLE = sections("environment.txt")
 
 
-def by_name(section: str) -> Iterator[tuple[str, str]]:
-    """Yield what an entry of the table says, for each of the names that it is about."""
-    for names, said in entries(TABLE[section]):
-        for name in names.split():
-            yield name, said
-
-
 def _policies() -> Iterator[tuple[str, Policy]]:
     for verdict in Verdict:
-        for name, said in by_name(verdict.name.lower()):
+        for name, said in by_name(TABLE[verdict.name.lower()]).items():
             reason, _, instead = said.partition(" | ")
             yield name, Policy(verdict, reason, instead or REMOVE)
 
 
 POLICIES = dict(_policies())
 PREFIXES = {name[:-1]: POLICIES.pop(name) for name in [*POLICIES] if name.endswith("*")}
-IMAGE_VARIABLES = dict(by_name("image"))
+IMAGE_VARIABLES = by_name(TABLE["image"])
 """Each with the reason."""
 
 OF_OUR_IMAGE = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"))
@@ -112,7 +105,9 @@ _HEADS = {"nccl": "NCCL_", "efa": "FI_EFA_", "libfabric": "", "torch": ""}
 READ = frozenset(f"{head}{name}" for of, head in _HEADS.items() for name in TABLE[of].split())
 """What NCCL, its EFA provider and torch read; another version may read more."""
 
-_GUESSED = {guess: name for name, guesses in by_name("guesses") for guess in guesses.split()}
+_GUESSED = {
+    guess: name for name, guesses in by_name(TABLE["guesses"]).items() for guess in guesses.split()
+}
 
 
 def meant(name: str, known: Collection[str]) -> str | None:

@@ -19,9 +19,9 @@ from megatron_eks.catalog.environment import (
     Verdict,
     advised_against,
     allowed,
-    by_name,
     refused,
 )
+from megatron_eks.catalog.tables import by_name
 
 _Judge = Callable[[str], Policy | None]
 
@@ -261,10 +261,10 @@ def _block(value: str) -> Policy | None:
 
 def _filled() -> Iterator[tuple[str, _Judge]]:
     """Yield how values are judged that are written out: by words, by a form, or by a reader."""
-    for name, said in by_name("words"):
+    for name, said in by_name(TABLE["words"]).items():
         words, otherwise, how, old = [*said.split(" | "), "", ""][:4]
         yield name, partial(_word, words.split(), otherwise, how.split(), old.split())
-    for name, said in by_name("forms"):
+    for name, said in by_name(TABLE["forms"]).items():
         pattern, verdict, reason, instead = said.split(" | ")
         yield name, partial(_form, pattern, verdict, reason, instead)
     yield from dict.fromkeys(TABLE["torch_numbers"].split(), _torch_number).items()

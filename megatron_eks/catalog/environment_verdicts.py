@@ -12,22 +12,23 @@ from megatron_eks.catalog.environment import (
     POLICIES,
     PREFIXES,
     REMOVE,
+    TABLE,
     Policy,
     Verdict,
     advised_against,
     allowed,
-    by_name,
     is_secret,
     no_effect,
     refused,
 )
 from megatron_eks.catalog.environment_values import by_value
 from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.tables import by_name
 
 _HOPPER, _BLACKWELL = 9, 10
 
 # Written out, but what the library does anyway.
-_BY_DEFAULT = {name: frozenset(values.split(",")) for name, values in by_name("defaults")}
+_BY_DEFAULT = {name: values.split(",") for name, values in by_name(TABLE["defaults"]).items()}
 ABOUT_EFA = re.compile(
     r"FI_.*|RDMAV_.*|NCCL_(PROTO|ALGO|NET|NET_PLUGIN|TUNER_PLUGIN|TOPO_FILE|CROSS_NIC)"
     r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"

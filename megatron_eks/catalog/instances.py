@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from megatron_eks.catalog.gpus import GPUS, Gpu
-from megatron_eks.catalog.tables import entries, sections
+from megatron_eks.catalog.tables import by_name, sections
 
 MIB_PER_GIB = 1024
 
@@ -113,12 +113,7 @@ def _read() -> Iterator[InstanceType]:
 
 INSTANCES: dict[str, InstanceType] = {instance.name: instance for instance in _read()}
 
-REFUSED_FAMILIES = {
-    family: (reason, instead)
-    for families, said in entries(_TABLE["refused"])
-    for reason, _, instead in [said.partition(" | ")]
-    for family in families.split()
-}
+REFUSED_FAMILIES = {name: said.split(" | ") for name, said in by_name(_TABLE["refused"]).items()}
 """Families that EC2 has and this project cannot use: why not, and what to take instead."""
 
 # x86-64 types for the nodes that run add-ons and operators; they need no EFA and no GPU.

@@ -5,7 +5,7 @@ Names are settings of `megatron_options.OPTIONS`.
 
 from typing import NamedTuple
 
-from megatron_eks.catalog.tables import entries, sections
+from megatron_eks.catalog.tables import by_name, entries, sections
 
 
 class Conflict(NamedTuple):
@@ -21,9 +21,8 @@ TABLE = sections("megatron_conflicts.txt")
 def _conflicts(section: str) -> dict[str, Conflict]:
     return {
         name: Conflict(reason, instead or "remove it")
-        for names, said in entries(TABLE[section])
+        for name, said in by_name(TABLE[section]).items()
         for reason, _, instead in [said.partition(" | ")]
-        for name in names.split()
     }
 
 

@@ -16,3 +16,8 @@ def entries(section: str) -> list[tuple[str, str]]:
     """Return what stands before and behind the first colon of each entry; indented lines go on."""
     lines = section.strip().replace("\n ", " ").splitlines()
     return [(head, rest) for head, _, rest in (line.partition(": ") for line in lines)]
+
+
+def by_name(section: str) -> dict[str, str]:
+    """Return what entries say by each of the names that they are about."""
+    return {name: said for names, said in entries(section) for name in names.split()}

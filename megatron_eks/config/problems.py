@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from megatron_eks.catalog.tables import entries
+from megatron_eks.catalog.tables import by_name, entries
 from megatron_eks.config import aliases
 from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
@@ -215,7 +215,7 @@ _PRESENCE: dict[str, Callable[[Path, Mapping[str, Any], object], Finding]] = {
     "literal_error": _not_a_choice,
 }
 _RANGES = {kind: said.split(" | ") for kind, said in entries(TABLE["ranges"])}
-_TYPES = {kind: remedy for kinds, remedy in entries(TABLE["types"]) for kind in kinds.split()}
+_TYPES = by_name(TABLE["types"])
 
 
 def only_invalid_items(detail: ErrorDetails) -> bool:

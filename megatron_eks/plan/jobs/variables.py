@@ -9,11 +9,11 @@ from megatron_eks.catalog.environment import (
     OF_OUR_IMAGE,
     POLICIES,
     REMOVE,
+    TABLE,
     Policy,
     Verdict,
     advised_against,
     allowed,
-    by_name,
     meant,
     no_effect,
     refused,
@@ -21,6 +21,7 @@ from megatron_eks.catalog.environment import (
 from megatron_eks.catalog.environment_values import BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
 from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.tables import by_name
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
@@ -41,7 +42,7 @@ _PASSWORD = re.compile(r"://[^\s/@:$]+:[^\s/@$]+@")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
-_OUT_OF_USE = {name: said.split(" | ") for name, said in by_name("out_of_use")}
+_OUT_OF_USE = {name: said.split(" | ") for name, said in by_name(TABLE["out_of_use"]).items()}
 
 # Names that a slip leads away from; those with a verdict by value or place are such names as well.
 # The last one, of CUDA, is another and looks like a slip of one.
