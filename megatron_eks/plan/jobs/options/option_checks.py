@@ -1,7 +1,7 @@
 """Options that a job file adds and Megatron takes, though the run would not be the planned one.
 
 What Megatron refuses itself is not repeated here: `ops/planning/megatron.py` asks it. Sources: as
-in `catalog/megatron_conflicts.py`, and where a check names another.
+in `catalog/megatron_conflicts.txt`, and where a check names another.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
