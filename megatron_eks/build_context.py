@@ -32,7 +32,7 @@ _JUNK = (
 
 # What the programs and the images' checks import of the catalog. No prices, permissions or instance
 # types: an image is not built again for them.
-_FACTS = ("__init__", "environment", "gpus", "models")
+_FACTS = ("__init__.py", "environment.*", "gpus.py", "job_keys.*", "models.*", "tables.py")
 
 
 def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
@@ -73,7 +73,7 @@ def context_paths(image: str) -> tuple[str, ...]:
         "assets/codebuild",
         "megatron_eks/__init__.py",
         "megatron_eks/programs",
-        *(f"megatron_eks/catalog/{name}.py" for name in _FACTS),
+        *(f"megatron_eks/catalog/{name}" for name in _FACTS),
     )
 
 

@@ -8,18 +8,12 @@ strings of libc10 2.15, which ends the program at any other option ("Unrecognize
 import re
 from difflib import get_close_matches
 
+from megatron_eks.catalog.environment import TABLE
+
 ALLOCATOR = frozenset({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
 """The variable and its old name."""
 
-_OPTIONS = (
-    *("backend", "expandable_segments", "garbage_collection_threshold"),
-    *("graph_capture_record_stream_reuse", "large_segment_size_mb", "max_non_split_rounding_mb"),
-    *("max_split_size_mb", "per_process_memory_fraction", "pinned_free_catch_all"),
-    *("pinned_max_cached_size_mb", "pinned_max_round_threshold_mb", "pinned_num_register_threads"),
-    *("pinned_reserve_segment_size_mb", "pinned_use_background_threads"),
-    *("pinned_use_cuda_host_register", "release_lock_on_cudamalloc", "roundup_power2_divisions"),
-    "throw_on_cudamalloc_oom",
-)
+_OPTIONS = (*TABLE["allocator"].split(), *TABLE["allocator_numbers"].split())
 # Options that differ by a slip; another torch may have options that this one has not.
 _CLOSE = 0.9
 
@@ -37,14 +31,7 @@ _SPELT = frozenset({"True", "False"})
 _BACKENDS = frozenset({"native", "cudaMallocAsync"})
 _LEAST_SPLIT = 20
 _FRACTION = re.compile(r"\d*\.?\d+(?:[eE][-+]?\d+)?")
-# Of these it takes numbers: c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h.
-_NUMBERS = frozenset(
-    {
-        *("large_segment_size_mb", "max_non_split_rounding_mb", "per_process_memory_fraction"),
-        *("pinned_max_cached_size_mb", "pinned_num_register_threads"),
-        "pinned_reserve_segment_size_mb",
-    }
-)
+_NUMBERS = frozenset(TABLE["allocator_numbers"].split())
 
 
 def malformed(value: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from megatron_eks.catalog.tables import sections
+from megatron_eks.catalog.tables import entries, sections
 
 _TABLE = sections("bridge_fields.txt")
 VERSION = _TABLE["version"].strip()
@@ -22,15 +22,10 @@ class Field:
 _KINDS = {"b": "bool", "i": "int", "f": "float", "s": "str"}
 
 
-def _lines(table: str) -> list[tuple[str, str]]:
-    lines = table.strip().replace("\n ", " ").splitlines()
-    return [(head, rest) for head, _, rest in (line.partition(": ") for line in lines)]
-
-
 def _read() -> dict[str, dict[str, Field]]:
-    choices = {name: words.split() for name, words in _lines(_TABLE["choices"])}
+    choices = {name: words.split() for name, words in entries(_TABLE["choices"])}
     blocks: dict[str, dict[str, Field]] = {}
-    for head, names in _lines(_TABLE["fields"]):
+    for head, names in entries(_TABLE["fields"]):
         block, letters = head.split()[:2]
         kinds = frozenset(_KINDS[letter] for letter in letters if letter in _KINDS)
         for name in names.split():
@@ -46,7 +41,7 @@ ARCHITECTURES = frozenset(_TABLE["architectures"].split())
 
 NOT_OF_LLAMA = frozenset(
     name
-    for head, names in _lines(_TABLE["fields"])
+    for head, names in entries(_TABLE["fields"])
     if head.endswith("others")
     for name in names.split()
 )

@@ -8,7 +8,7 @@ read on 2026-11-24.
 import re
 from collections.abc import Iterator
 
-from megatron_eks.catalog.tables import sections
+from megatron_eks.catalog.tables import entries, sections
 
 _TABLE = sections("bridge_recipes.txt")
 _GPUS = re.compile(r"_\d+gpu_[a-z0-9]+_[a-z0-9]+(_32nodes)?(?=_)")
@@ -17,8 +17,7 @@ _BARE = re.compile(r"_(\d+)(?=_|$)")
 
 def _read() -> Iterator[str]:
     yield from ("deepseek_v3_pretrain_config_32nodes", "qwen2_audio_7b_finetune_config")
-    for line in _TABLE["recipes"].strip().replace("\n ", " ").splitlines():
-        model, _, recipes = line.partition(": ")
+    for model, recipes in entries(_TABLE["recipes"]):
         for recipe in recipes.split():
             whole = _BARE.sub(r"_\1gpu_h100_bf16", recipe, count=1)
             name = f"{model}_{whole}_config"

@@ -1,59 +1,64 @@
 """The verdict on a variable by its value alone: what the library that reads it would make of it.
 
-Sources: those of megatron_eks.catalog.environment; torch, "ProcessGroupNCCL Environment Variables";
-OpenMP 5.2, section 21.1.2 (OMP_NUM_THREADS); libfabric, man fabric(7) (FI_LOG_LEVEL).
+Sources: those of environment.txt; torch, "ProcessGroupNCCL Environment Variables"; OpenMP 5.2,
+section 21.1.2 (OMP_NUM_THREADS); libfabric, man fabric(7) (FI_LOG_LEVEL); cuBLAS, "Results
+Reproducibility". Read 2026-11.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
 
 from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
 from megatron_eks.catalog.environment import (
     POLICIES,
     REMOVE,
+    TABLE,
     Policy,
+    Verdict,
     advised_against,
     allowed,
     refused,
 )
-from megatron_eks.catalog.environment_words import of_words
+from megatron_eks.catalog.tables import by_name
+
+_Judge = Callable[[str], Policy | None]
 
 _SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
 _WHOLE = re.compile(r"\s*[-+]?(0[xX][0-9a-fA-F]+|\d+)")
-# Numbers of NCCL that people write as sizes, with a unit (NCCL user guide: bytes, or a count).
-_NUMBERS = (
-    *("NCCL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
-    *("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"),
-    *("NCCL_NSOCKS_PERTHREAD", "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS"),
-    "NCCL_NCHANNELS_PER_NET_PEER",
-)
-# Switches of NCCL that people write as words: 0 and 1, and a few further numbers.
-_SWITCHES = (
-    *("NCCL_CHECK_POINTERS", "NCCL_COMM_BLOCKING", "NCCL_CROSS_NIC", "NCCL_CUMEM_ENABLE"),
-    *("NCCL_CUMEM_HOST_ENABLE", "NCCL_DMABUF_ENABLE", "NCCL_GRAPH_MIXING_SUPPORT"),
-    *("NCCL_GRAPH_REGISTER", "NCCL_IB_DISABLE", "NCCL_IGNORE_CPU_AFFINITY"),
-    *("NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_LOCAL_REGISTER", "NCCL_MNNVL_ENABLE"),
-    *("NCCL_NET_GDR_READ", "NCCL_NVB_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE"),
-    *("NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_SET_STACK_SIZE"),
-    "NCCL_SHM_DISABLE",
-)
-_OFF = frozenset({"false", "no", "off"})
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
+_OFF = frozenset({"false", "no", "off"})
+_CLOSE = 0.6
+# What is filled in later is not known.
+_UNFILLED = re.compile(r"[${]")
+_SUBSYSTEMS = tuple(TABLE["subsystems"].split())
+# What NCCL takes for the threads of a block: multiples of a warp between the ends.
+_BLOCKS, _MOST_THREADS, _WARP = (64, 128, 256, 512), 640, 32
 
 
 def by_value(name: str, value: str) -> Policy | None:
     """Judge a variable by its value, wherever it is set; None leaves it to its name."""
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return advised_against("a lost rank leaves all others waiting, on paid nodes")
-    own = BY_NAME.get(name)
-    by_own = own(value) if own is not None else None
-    return by_own or of_words(name, value)
+    own, filled = _OWN.get(name), _FILLED.get(name)
+    judged = own(value) if own else None
+    if judged or not filled or not value or _UNFILLED.search(value):
+        return judged
+    return filled(value)
+
+
+def _form(pattern: str, verdict: str, reason: str, instead: str, value: str) -> Policy | None:
+    """Judge a value that is to match a pattern; `{}` stands for the value in what to do."""
+    if re.fullmatch(pattern, value):
+        return None
+    return Policy(Verdict(verdict), f"{value!r} is {reason}", instead.format(value))
 
 
 def _whole(value: str) -> Policy | None:
     """Judge what NCCL reads as far as digits go: src/misc/param.cc, strtoll."""
-    if not value or _WHOLE.fullmatch(value) or "$" in value or "{" in value:
-        return None  # what is filled in later is not known
+    if not value or _WHOLE.fullmatch(value) or _UNFILLED.search(value):
+        return None
     read = re.match(r"\s*[-+]?\d+", value)
     taken = f"reads {read[0].strip() if read else 0} of it"
     return refused(f"{value!r} is no whole number, and NCCL {taken}")
@@ -143,7 +148,7 @@ def _family(value: str) -> Policy | None:
     """Judge a family of addresses (NCCL, src/misc/socket.cc: AF_INET and AF_INET6, as written)."""
     if value == "AF_INET6":
         return refused("pods and nodes of these clusters have IPv4 addresses")
-    if value == "AF_INET" or not value or "$" in value or "{" in value:
+    if value == "AF_INET" or not value or _UNFILLED.search(value):
         return None
     reason = f"{value!r} is neither AF_INET nor AF_INET6, and NCCL passes over it"
     return advised_against(reason, "use AF_INET, or remove it")
@@ -193,9 +198,83 @@ def _allocator(value: str) -> Policy | None:
     return refused(reason, instead)
 
 
-BY_NAME: dict[str, Callable[[str], Policy | None]] = {
-    **dict.fromkeys(_NUMBERS, _whole),
-    **dict.fromkeys(_SWITCHES, _switch),
+def _word(
+    words: list[str], otherwise: str, how: list[str], old: list[str], value: str
+) -> Policy | None:
+    """Judge what is to be one of some words, or a number that stands for one; old ones count."""
+    given = value.strip() if "any_case" in how else value
+    folded = given.strip().upper()
+    like = {each.upper(): each for each in words}
+    known = folded in like if "any_case" in how else given in (*words, *old)
+    if known or ("numbers" in how and given.isdecimal()):
+        return None
+    close = [like[each] for each in get_close_matches(folded, like, 1, _CLOSE)]
+    remedy = f"did you mean {close[0]}?" if close else f"use {_one_of(words)}"
+    verdict = Verdict.REFUSED if "ends" in how else Verdict.ADVISED_AGAINST
+    return Policy(verdict, f"{value!r} is no value of it: {otherwise}", remedy)
+
+
+def _subsystem(value: str) -> Policy | None:
+    """Judge names of what NCCL is to log, of which it passes over those that it does not know."""
+    names = [each.strip() for each in value.removeprefix("^").split(",")]
+    for name in names:
+        if name and name.upper() not in _SUBSYSTEMS:
+            close = get_close_matches(name.upper(), _SUBSYSTEMS, 1, _CLOSE)
+            instead = f"did you mean {close[0]}?" if close else REMOVE
+            return advised_against(f"NCCL has no subsystem {name!r} to log", instead)
+    return None
+
+
+def is_subsystem(name: str) -> bool:
+    """Tell whether NCCL logs anything by this name."""
+    return name.upper() in _SUBSYSTEMS
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _torch_number(value: str) -> Policy | None:
+    """Judge what torch reads by std::stoi: torch/csrc/distributed/c10d/Utils.hpp."""
+    if re.fullmatch(r"\s*[-+]?\d+", value):
+        return None
+    read = re.match(r"\s*[-+]?\d+", value)
+    if read:
+        return refused(
+            f"{value!r} is no whole number, and torch reads {read[0].strip()} of it",
+            "write the number alone",
+        )
+    return refused(
+        f"{value!r} is no number, and torch ends the program at it", "write a whole number"
+    )
+
+
+def _block(value: str) -> Policy | None:
+    known = not value.isdecimal() or int(value) % _WARP == 0
+    if known and (not value.isdecimal() or _BLOCKS[0] <= int(value) <= _MOST_THREADS):
+        return None
+    return advised_against(
+        f"NCCL does not take {value} threads, and uses another number of them",
+        f"use {_one_of([str(each) for each in _BLOCKS])}",
+    )
+
+
+def _filled() -> Iterator[tuple[str, _Judge]]:
+    """Yield how values are judged that are written out: by words, by a form, or by a reader."""
+    for name, said in by_name(TABLE["words"]).items():
+        words, otherwise, how, old = [*said.split(" | "), "", ""][:4]
+        yield name, partial(_word, words.split(), otherwise, how.split(), old.split())
+    for name, said in by_name(TABLE["forms"]).items():
+        pattern, verdict, reason, instead = said.split(" | ")
+        yield name, partial(_form, pattern, verdict, reason, instead)
+    yield from dict.fromkeys(TABLE["torch_numbers"].split(), _torch_number).items()
+    yield "NCCL_DEBUG_SUBSYS", _subsystem
+    yield "NCCL_NTHREADS", _block
+
+
+_OWN: dict[str, _Judge] = {
+    **dict.fromkeys(TABLE["nccl_numbers"].split(), _whole),
+    **dict.fromkeys(TABLE["nccl_switches"].split(), _switch),
     "FI_LOG_LEVEL": _talk,
     "TORCH_DISTRIBUTED_DEBUG": _debug,
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": _async_errors,
@@ -209,3 +288,6 @@ BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": _heartbeat,
     **dict.fromkeys(ALLOCATOR, _allocator),
 }
+_FILLED = dict(_filled())
+BY_VALUE = frozenset({*_OWN, *_FILLED})
+"""The variables that are judged here."""

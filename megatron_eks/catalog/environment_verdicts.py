@@ -12,6 +12,7 @@ from megatron_eks.catalog.environment import (
     POLICIES,
     PREFIXES,
     REMOVE,
+    TABLE,
     Policy,
     Verdict,
     advised_against,
@@ -22,26 +23,12 @@ from megatron_eks.catalog.environment import (
 )
 from megatron_eks.catalog.environment_values import by_value
 from megatron_eks.catalog.instances import InstanceType
-from megatron_eks.catalog.socket_interfaces import interfaces_fault
+from megatron_eks.catalog.tables import by_name
 
 _HOPPER, _BLACKWELL = 9, 10
 
 # Written out, but what the library does anyway.
-_BY_DEFAULT: dict[str, frozenset[str]] = {
-    "CUDA_LAUNCH_BLOCKING": frozenset("0"),
-    "FI_EFA_IFACE": frozenset({"all"}),
-    "FI_EFA_USE_HUGE_PAGE": frozenset("1"),
-    "NCCL_CROSS_NIC": frozenset("2"),
-    "NCCL_IB_DISABLE": frozenset("0"),
-    "NCCL_P2P_DISABLE": frozenset("0"),
-    "NCCL_COLLNET_ENABLE": frozenset("0"),
-    "NCCL_MNNVL_ENABLE": frozenset("0"),
-    "NCCL_SHM_DISABLE": frozenset("0"),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": frozenset("0"),
-    "TORCH_NCCL_BLOCKING_WAIT": frozenset("0"),
-    "TORCH_NCCL_ENABLE_MONITORING": frozenset("1"),
-    "TORCH_DISTRIBUTED_DEBUG": frozenset(("INFO", "OFF", "")),
-}
+_BY_DEFAULT = {name: values.split(",") for name, values in by_name(TABLE["defaults"]).items()}
 ABOUT_EFA = re.compile(
     r"FI_.*|RDMAV_.*|NCCL_(PROTO|ALGO|NET|NET_PLUGIN|TUNER_PLUGIN|TOPO_FILE|CROSS_NIC)"
     r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"
@@ -227,17 +214,12 @@ def _connections(_name: str, value: str, context: Context) -> Policy | None:
     if context.splits_layers is not True and not _QUEUES.fullmatch(value) and _WRITTEN.match(value):
         return advised_against(f"CUDA takes 1 to 32 queues, and no {value!r}")
     if context.fsdp:
-        return (
-            advised_against("FSDP gathers weights while kernels run; one queue puts them in a row")
-            if value == "1"
-            else allowed("FSDP wants more than one queue")
-        )
+        slow = "FSDP gathers weights while kernels run; one queue puts them in a row"
+        return advised_against(slow) if value == "1" else allowed("FSDP wants more than one queue")
     if not context.is_hopper_or_before:
-        return (
-            advised_against("Blackwell keeps the order without it, and one queue makes work wait")
-            if value == "1"
-            else allowed("Blackwell keeps the order by itself")
-        )
+        slow = "Blackwell keeps the order without it, and one queue makes work wait"
+        fine = "Blackwell keeps the order by itself"
+        return advised_against(slow) if value == "1" else allowed(fine)
     if context.splits_layers and value != "1":
         return refused(
             "Megatron stops at any value but 1 with tensor or context parallelism before Blackwell",
@@ -257,8 +239,48 @@ def _socket_interface(name: str, value: str, context: Context) -> Policy:
         instead = "use ^lo,docker,veth,pod-id-link" if name.startswith("NCCL") else REMOVE
         reason = f"{value!r} may be there: the names of a node's interfaces differ between types"
         return advised_against(reason, instead)
-    reason, instead = interfaces_fault(name, value, host_network=context.host_network)
+    reason, instead = _interfaces_fault(name, value, host_network=context.host_network)
     return refused(reason, instead) if reason else allowed("it leaves the right interface")
+
+
+def _interfaces_fault(name: str, value: str, *, host_network: bool) -> tuple[str, str]:
+    """Return what is wrong with a list and what to do, or nothing twice.
+
+    A pod has eth0 alone, a node has many with other names. NCCL takes prefixes, exact names after
+    `=`, and `^` for all but these (NCCL user guide, "NCCL_SOCKET_IFNAME"); Gloo takes exact names
+    only (torch, ProcessGroupGloo: "Unable to find address for: ^lo"), and TensorPipe one of them.
+    """
+    if name.startswith(("GLOO", "TP_")):
+        return _exact_interfaces(name.partition("_")[0], value, host_network=host_network)
+    excludes = value.startswith("^")
+    names = value.removeprefix("^").split(",")
+    exact = names[0].startswith("=")
+    names[0] = names[0].removeprefix("=")
+    has_eth0 = "eth0" in names if exact else any("eth0".startswith(each) for each in names)
+    if excludes and has_eth0 and not host_network:
+        return "it excludes eth0, a pod's only interface", REMOVE
+    if excludes or (not host_network and has_eth0):
+        return "", ""
+    remedy = "remove it, or use ^lo,docker,veth,pod-id-link on the host network"
+    return _missing_interface(value, host_network=host_network), remedy
+
+
+def _exact_interfaces(library: str, value: str, *, host_network: bool) -> tuple[str, str]:
+    first, *others = value.split(",")
+    remedy = REMOVE if host_network else "write eth0, or remove it"
+    if first.startswith("^"):
+        reader = "Gloo" if library == "GLOO" else "TensorPipe"
+        reason = f"{reader} takes names alone, and looks for an interface called {first!r}"
+        return reason, remedy
+    if not host_network and "eth0" in {first, *others}:
+        return "", ""
+    return _missing_interface(value, host_network=host_network), remedy
+
+
+def _missing_interface(value: str, *, host_network: bool) -> str:
+    if host_network:
+        return f"no interface named {value!r} exists on these nodes"
+    return f"{value!r} leaves out eth0, through which alone a pod reaches others"
 
 
 BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from megatron_eks.catalog.regions import EKS_REGISTRIES, EKS_REGISTRY
+
 # End of standard support (EKS User Guide, "Kubernetes release calendar", read 2026-11); a version
 # that is missing here is not offered by EKS, or not known to this release.
 KUBERNETES_STANDARD_SUPPORT_ENDS: dict[str, date | None] = {
@@ -150,29 +152,10 @@ THIRD_PARTY_IMAGES = (
     ETCD_IMAGE,
 )
 
-# EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container
-# image registries for Amazon EKS add-ons", read 2026-11): one account, and others where a region
-# must be enabled first.
-_EKS_REGISTRY = "602401143452"
-_EKS_REGISTRIES: dict[str, str] = {
-    "af-south-1": "877085696533",
-    "ap-east-1": "800184023465",
-    "ap-south-2": "900889452093",
-    "ap-southeast-3": "296578399912",
-    "ap-southeast-4": "491585149902",
-    "eu-central-2": "900612956339",
-    "eu-south-1": "590381155156",
-    "eu-south-2": "455263428931",
-    "me-central-1": "759879836304",
-    "me-south-1": "558608220178",
-    "us-gov-east-1": "151742754352",
-    "us-gov-west-1": "013241004608",
-}
-
 
 def efa_device_plugin_image(region: str) -> str:
     """Return the EFA device plugin in a region's registry (aws/eks-charts, chart 0.5.30)."""
-    account = _EKS_REGISTRIES.get(region, _EKS_REGISTRY)
+    account = EKS_REGISTRIES.get(region, EKS_REGISTRY)
     return f"{account}.dkr.ecr.{region}.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
 
 

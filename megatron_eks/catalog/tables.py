@@ -5,7 +5,19 @@ from pathlib import Path
 
 
 def sections(name: str) -> dict[str, str]:
-    """Return the parts of a file, each by the head in brackets above it."""
+    """Return the parts of a file, each by the head in brackets above it, without comments."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
     _, *parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def entries(section: str) -> list[tuple[str, str]]:
+    """Return what stands before and behind the first colon of each entry; indented lines go on."""
+    lines = section.strip().replace("\n ", " ").splitlines()
+    return [(head, rest) for head, _, rest in (line.partition(": ") for line in lines)]
+
+
+def by_name(section: str) -> dict[str, str]:
+    """Return what entries say by each of the names that they are about."""
+    return {name: said for names, said in entries(section) for name in names.split()}

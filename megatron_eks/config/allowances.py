@@ -34,33 +34,32 @@ class Allowance(Generic[PlaceT]):
     path: Path
 
 
+def _comments(content: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, code and reason of each comment that allows something."""
+    for number, line in enumerate(content.splitlines(), 1):
+        if "meks:" in line and (match := _COMMENT.search(line)):
+            code, _, reason = match["rest"].strip().partition(" ")
+            yield number, code, reason.strip()
+
+
 def in_comments(
     content: str, file: str, starts: Sequence[int]
 ) -> Iterator[Allowance[tuple[str, int]]]:
     """Return what comments allow to the object or resource around them, or below them."""
-    for number, line in enumerate(content.splitlines(), 1):
-        match = _COMMENT.search(line) if "meks:" in line else None
-        if match is None:
-            continue
-        start = (
-            number + 1 if number + 1 in starts else max((0, *(s for s in starts if s <= number)))
-        )
-        code, _, reason = match["rest"].strip().partition(" ")
-        yield Allowance((file, start), code, reason.strip(), file, number, ())
+    for number, code, reason in _comments(content):
+        around = max((0, *(start for start in starts if start <= number)))
+        start = number + 1 if number + 1 in starts else around
+        yield Allowance((file, start), code, reason, file, number, ())
 
 
 def on_lines(content: str, file: str) -> Iterator[Allowance[tuple[str, int]]]:
     """Return what comments of a configuration file allow to their line, or to the one below."""
     lines = content.splitlines()
-    for number, line in enumerate(lines, 1):
-        match = _COMMENT.search(line) if "meks:" in line else None
-        if match is None:
-            continue
+    for number, code, reason in _comments(content):
         meant = number
         while meant <= len(lines) and not lines[meant - 1].partition("#")[0].strip():
             meant += 1
-        code, _, reason = match["rest"].strip().partition(" ")
-        yield Allowance((file, meant), code, reason.strip(), file, number, ())
+        yield Allowance((file, meant), code, reason, file, number, ())
 
 
 def apply(

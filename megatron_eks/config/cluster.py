@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from megatron_eks.catalog.images import TagStrategy, TestLevel
 from megatron_eks.config.model import (
     Branch,
     ConnectionArn,
@@ -146,9 +147,9 @@ class GpuPool(Model):
 class ImageBuild(Model):
     """How one container image is built."""
 
-    test_level: Literal["quick", "standard", "full"] = "standard"
+    test_level: TestLevel = "standard"
     """What an image must pass before it is pushed; docs/images.md has what each runs."""
-    tag_strategy: Literal["auto", "semantic", "git-sha", "latest"] = "auto"
+    tag_strategy: TagStrategy = "auto"
     """The tag beside the hash of the content, which jobs use: none, the version, the commit."""
     build_args: dict[str, str] = Field(default_factory=dict)
     """Arguments of the Dockerfile; they are part of the image's tag."""

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from megatron_eks.catalog.tables import by_name, entries
 from megatron_eks.config import aliases
 from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
@@ -24,7 +25,7 @@ from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.hints import names, shapes, slips
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
-from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS, RELATIVE_PATH
+from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS, RELATIVE_PATH, TABLE
 from megatron_eks.config.whole_file import odd_part
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
@@ -213,30 +214,8 @@ _PRESENCE: dict[str, Callable[[Path, Mapping[str, Any], object], Finding]] = {
     "union_tag_invalid": _unknown_tag,
     "literal_error": _not_a_choice,
 }
-_RANGES = {
-    "greater_than": ("a number above", "gt"),
-    "greater_than_equal": ("at least", "ge"),
-    "less_than": ("a number below", "lt"),
-    "less_than_equal": ("at most", "le"),
-    "string_too_short": ("a text; its length must be at least", "min_length"),
-    "string_too_long": ("a shorter text; its length may be at most", "max_length"),
-    "too_short": ("more entries; the least is", "min_length"),
-    "too_long": ("fewer entries; the most is", "max_length"),
-}
-_TYPES = {
-    "string_type": "write a text",
-    "bool_type": "write true or false, without quotes",
-    "int_type": "write a whole number, without quotes",
-    "int_from_float": "write a whole number",
-    "float_type": "write a number, without quotes",
-    "dict_type": "write `key: value` lines below it",
-    "model_type": "write `key: value` lines below it",
-    "model_attributes_type": "write `key: value` lines below it",
-    "tuple_type": "write a list: [a, b], or lines that start with '- '",
-    "datetime_from_date_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
-    "datetime_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
-    "datetime_type": "write a time with its zone: 2026-12-01T11:30:00Z",
-}
+_RANGES = {kind: said.split(" | ") for kind, said in entries(TABLE["ranges"])}
+_TYPES = by_name(TABLE["types"])
 
 
 def only_invalid_items(detail: ErrorDetails) -> bool:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from megatron_eks.catalog.tables import entries, sections
 from megatron_eks.config.hints.slips import of_text
 
 if TYPE_CHECKING:
@@ -48,24 +49,7 @@ _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _ABOVE = 5
 """So many lines below its cause a parser may still go on before it notices."""
 
-_WORDS = (
-    (
-        "mapping values are not allowed",
-        "correct the indentation here, or put a text that holds ': ' in quotes",
-    ),
-    ("cannot start any token", "put the value in quotes"),
-    ("expected alphabetic or numeric", "put a value that starts with * or & in quotes"),
-    ("block sequence entries", "start the list on the line below its key, or write [a, b]"),
-    ("escape c", r"use single quotes, in which \ is a sign like others, or write \\"),
-    ("node content", "write a value here; one that starts with , ] or } needs quotes"),
-    ("comment or line break", "write | or > alone behind the key, and the text indented below"),
-    ("mapping keys are not", "put a value that starts with ? in quotes"),
-    ("directive", "put a line that starts with % in quotes, or remove it"),
-    ("version number", "remove the line, which only %YAML 1.2 may start"),
-    ("whitespace or line break", "write a blank between the tag and its value"),
-    ("unexpected ':'", "write a blank after the colon, or put the value in quotes"),
-    ("tag", "put a value that starts with ! in quotes"),
-)
+_WORDS = entries(sections("formats.txt")["yaml"])
 
 
 def mistake(text: str, error: "yaml.YAMLError") -> Mistake:

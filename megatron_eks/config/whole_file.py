@@ -4,29 +4,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from megatron_eks.catalog.tables import entries
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.config.model import TABLE
 
-_FOREIGN = {
-    "apiVersion": "Kubernetes and eksctl",
-    "AWSTemplateFormatVersion": "CloudFormation",
-    "Resources": "CloudFormation",
-}
+_FOREIGN = dict(entries(TABLE["foreign"]))
 
-_OF_SERVICES = {
-    "aws": ("an access key of AWS", "deactivate it: nodes and pods act by roles, and need none"),
-    "github": (
-        "a token of GitHub",
-        "revoke it; images.source.connection_arn names a connection, which needs none",
-    ),
-    "hugging_face": (
-        "a token of Hugging Face",
-        "revoke it, put a new one into a Kubernetes Secret, and name that in token_secret",
-    ),
-    "nvidia": ("a key of NVIDIA", "revoke it, and keep a new one out of files: in a Secret"),
-}
+_OF_SERVICES = {service: said.split(" | ") for service, said in entries(TABLE["tokens"])}
 
 _CLUSTER_KEYS = frozenset(ClusterConfig.model_fields)
 _RECOGNIZED = 3

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
 
-from megatron_eks.catalog.environment_folders import WRITTEN
+from megatron_eks.catalog.environment import WRITTEN
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule

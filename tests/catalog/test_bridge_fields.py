@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, FIELDS, VERSION
-from megatron_eks.plan.jobs.options.recipes import PLANNED
+from megatron_eks.catalog.job_keys import PLANNED
 from megatron_eks.programs.start import bridge_config
 from megatron_eks.project import ROOT
 from tests.programs.bridge_job import JOB

@@ -2,8 +2,7 @@
 
 import pytest
 
-from megatron_eks.catalog.environment import POLICIES, Verdict
-from megatron_eks.catalog.environment_names import meant
+from megatron_eks.catalog.environment import POLICIES, Verdict, meant
 from megatron_eks.catalog.environment_verdicts import Context, judge
 
 REFUSED, ADVISED, ALLOWED = Verdict.REFUSED, Verdict.ADVISED_AGAINST, Verdict.ALLOWED

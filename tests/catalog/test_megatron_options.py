@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.job_keys import OF_OPTIONS
 from megatron_eks.catalog.megatron_conflicts import ALWAYS
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE, VERSION
-from megatron_eks.plan.jobs.options.argument_checks import KEYS
 from tests.charts.rendered import training_job
 from tests.programs.prepare_files import PYTHON
 
@@ -34,7 +34,7 @@ def test_the_parser_knows_every_option_of_a_plan(name):
 
 def test_the_parser_knows_what_only_some_plans_write():
     """The options that a job file may not add are options."""
-    assert set(KEYS) <= set(OPTIONS)
+    assert set(OF_OPTIONS) <= set(OPTIONS)
 
 
 def test_what_is_always_refused_is_a_setting_that_no_plan_has():

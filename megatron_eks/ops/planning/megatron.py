@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.job_keys import OF_OPTIONS
 from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -19,8 +20,7 @@ from megatron_eks.ops.programs import python_with
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.models import model_shape
-from megatron_eks.plan.jobs.options.argument_checks import KEYS
-from megatron_eks.plan.jobs.options.override_places import as_options
+from megatron_eks.plan.jobs.options.recipes import as_options
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
 from megatron_eks.plan.jobs.training import job_layout
 from megatron_eks.project import GET_PROGRAMS
@@ -139,5 +139,9 @@ def _finding(job: MegatronRun, at: _Added, refusal: str) -> Finding:
     found = f"{at.name}Megatron {VERSION} says {refusal.removeprefix('megatron: error: ')!r}"
     # Megatron knows its options alone, and people write keys.
     options = (f"--{word}" for word in _OPTION.findall(refusal.replace("_", "-")))
-    keys = [f"{option} is {KEYS[option]}" for option in dict.fromkeys(options) if option in KEYS]
+    keys = [
+        f"{option} is {OF_OPTIONS[option]}"
+        for option in dict.fromkeys(options)
+        if option in OF_OPTIONS
+    ]
     return Finding(code, at.place, found, "; ".join((_REMEDY, *keys)), level)

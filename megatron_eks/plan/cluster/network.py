@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 
+from megatron_eks.catalog.regions import INTERFACE_ENDPOINTS, OTHER_ENDPOINTS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
@@ -152,26 +153,6 @@ PRIVATE_NETWORKS = tuple(map(IPv4Network, PRIVATE_RANGES[:3]))
 
 _NOWHERE = IPv4Network("0.0.0.0/32")
 
-INTERFACE_ENDPOINTS = (
-    *(
-        "autoscaling",
-        "ec2",
-        "ec2messages",
-        "ecr.api",
-        "ecr.dkr",
-        "eks",
-        "eks-auth",
-        "elasticloadbalancing",
-    ),
-    *("fsx", "kms", "logs", "monitoring", "secretsmanager", "ssm", "ssmmessages", "sts"),
-)
-# What people call them, or expect beside them.
-_OTHER_ENDPOINTS = {
-    "cloudwatch": "use logs and monitoring",
-    "ecr": "use ecr.api and ecr.dkr, which go together",
-    "elb": "use elasticloadbalancing",
-    "s3": "remove it: a gateway endpoint for S3 is always there, and costs nothing",
-}
 # AWS accepts /16 to /28 (VPC User Guide, "VPC CIDR blocks"); below /22 no subnet holds a cluster.
 _VPC_PREFIXES = range(16, 23)
 _EXISTING_VPC_PREFIXES = range(16, 29)
@@ -260,7 +241,7 @@ def _endpoints(config: ClusterConfig) -> Iterator[Finding]:
         if name not in INTERFACE_ENDPOINTS:
             path: Path = ("network", "interface_endpoints", index)
             short = name.removeprefix(f"com.amazonaws.{config.region}.")
-            remedy = _OTHER_ENDPOINTS.get(short) or choices(short, INTERFACE_ENDPOINTS)
+            remedy = OTHER_ENDPOINTS.get(short) or choices(short, INTERFACE_ENDPOINTS)
             yield Finding(Code.NOT_ALLOWED, path, f"unknown endpoint {name!r}", remedy)
     yield from check_listed_once(("network", "interface_endpoints"), names)
 

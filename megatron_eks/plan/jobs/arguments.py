@@ -24,6 +24,17 @@ def options_among(words: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
         yield start, words[start:end]
 
 
+def options(**values: str | float | None) -> tuple[str, ...]:
+    """Write values as options of our programs: true stands alone, none and false are left out."""
+    given = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
+    return tuple(
+        word
+        for name, value in given.items()
+        if value is not None and value is not False
+        for word in ((name,) if value is True else (name, str(value)))
+    )
+
+
 def megatron_arguments(
     job: MegatronRun, model: ModelShape, layout: Layout, log_directory: str
 ) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import MIB, JobPlan
 from megatron_eks.plan.jobs.models import unknown_preset
 from megatron_eks.plan.jobs.paths import outside
@@ -93,15 +94,8 @@ def plan(job: ConvertCheckpointJob, cluster: ClusterPlan, images: Images) -> Job
     """Plan a job that has passed the checks."""
     program = Program(
         name="convert_checkpoint",
-        args=(
-            "--direction",
-            job.direction,
-            "--source",
-            job.source,
-            "--target",
-            job.target,
-            "--model",
-            job.model,
+        args=options(
+            direction=job.direction, source=job.source, target=job.target, model=job.model
         ),
         env=environment.environment(job),
         files={},

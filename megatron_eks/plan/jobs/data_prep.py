@@ -11,12 +11,11 @@ from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import DataPrepJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.paths import check_tokenizer, outside
 from megatron_eks.plan.jobs.pods import Images, Program, task
-from megatron_eks.plan.jobs.resources import (
-    task_node,
-)
+from megatron_eks.plan.jobs.resources import task_node
 from megatron_eks.plan.jobs.runtime import check_task
 
 # A chunk of text with its tokens, and a tokenizer, for each worker.
@@ -103,26 +102,16 @@ def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     cores = offered.cpu_millis // 1000
     memory = min(offered.memory_mib, cores * _MIB_PER_WORKER)
     resources = replace(offered, memory_mib=memory) if job.pool else offered
-    switches = (("--append-eod", job.append_eod), ("--add-bos", job.add_bos))
     program = Program(
         name="prepare_data",
         args=(
             "--input",
             *job.input,
-            "--output-prefix",
-            job.output_prefix,
-            "--tokenizer",
-            job.tokenizer,
-            *(word for key in job.json_keys for word in ("--json-key", key)),
-            *(name for name, on in switches if on),
-            "--on-bad-line",
-            job.on_bad_line,
-            "--workers",
-            str(cores),
-            "--shards",
-            str(job.shards),
+            *options(output_prefix=job.output_prefix, tokenizer=job.tokenizer),
+            *(word for key in job.json_keys for word in options(json_key=key)),
+            *options(append_eod=job.append_eod, add_bos=job.add_bos, on_bad_line=job.on_bad_line),
             # A pod that comes again goes on where the one before it was lost.
-            "--resume",
+            *options(workers=cores, shards=job.shards, resume=True),
         ),
         env=environment.environment(job),
         files={},

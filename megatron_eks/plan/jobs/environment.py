@@ -5,10 +5,15 @@ from collections.abc import Collection, Mapping
 from posixpath import normpath
 
 from megatron_eks.catalog.allocator import ALLOCATOR, options
-from megatron_eks.catalog.environment import REMOVE, Policy, advised_against, allowed, refused
-from megatron_eks.catalog.environment_folders import FOLDERS
-from megatron_eks.catalog.environment_values import off_efa
-from megatron_eks.catalog.environment_words import is_subsystem
+from megatron_eks.catalog.environment import (
+    FOLDERS,
+    REMOVE,
+    Policy,
+    advised_against,
+    allowed,
+    refused,
+)
+from megatron_eks.catalog.environment_values import is_subsystem, off_efa
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import GpuJob, Job, NcclTestJob

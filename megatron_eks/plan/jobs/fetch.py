@@ -11,6 +11,7 @@ from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import FetchJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.paths import from_the_hub, gated, is_repository, outside
 from megatron_eks.plan.jobs.pods import Images, Program, task, token_file
@@ -67,12 +68,10 @@ def plan(job: FetchJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     source = next(name for name in _SOURCES if getattr(job, name) is not None)
     program = Program(
         name="fetch",
-        args=(
-            f"--{source.replace('_', '-')}",
-            getattr(job, source),
-            "--directory",
-            job.directory,
-            *(("--token-file", token.path) if token else ()),
+        args=options(
+            **{source: getattr(job, source)},
+            directory=job.directory,
+            token_file=token.path if token else None,
         ),
         env=environment.environment(job),
         files={},

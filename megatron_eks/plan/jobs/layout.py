@@ -12,8 +12,8 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
+from megatron_eks.plan.jobs.models import counted_layers, divisors
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
-from megatron_eks.plan.jobs.stages import counted_layers, divisors
 from megatron_eks.plan.jobs.training import copies
 
 # Flash attention's kernels (Dao-AILab/flash-attention, README, "head dimensions up to 256").

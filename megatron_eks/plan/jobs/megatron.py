@@ -1,7 +1,7 @@
 """Plans and checks of `kind: megatron` and `kind: megatron_bridge`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
@@ -10,22 +10,21 @@ from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.arguments import megatron_arguments, options
 from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_saving
 from megatron_eks.plan.jobs.corpora import check_amount
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.megatron_memory import check_expert_placement, check_memory
 from megatron_eks.plan.jobs.models import (
-    check_meaning,
     check_model,
+    check_positions,
     check_start,
     check_values,
     model_shape,
 )
 from megatron_eks.plan.jobs.options.argument_checks import check_extra_arguments
-from megatron_eks.plan.jobs.options.override_places import check_options, check_together
-from megatron_eks.plan.jobs.options.recipes import check_recipe
+from megatron_eks.plan.jobs.options.recipes import check_options, check_recipe, check_together
 from megatron_eks.plan.jobs.paths import check_data_paths, data_prefixes, outside
 from megatron_eks.plan.jobs.pods import (
     Images,
@@ -45,49 +44,43 @@ from megatron_eks.plan.jobs.runtime import (
     check_workers,
 )
 from megatron_eks.plan.jobs.schedule import check_rate, check_schedule
+from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.parameters import parameters
 
 
 def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
-    instance = cluster.pool(job.pool).instance
     training = plan_training(job, cluster)
     logs = log_directory(job, cluster)
     program = Program(
         name="train_megatron",
         args=(
-            "--keep-last",
-            str(job.checkpoint.keep_last),
-            *(("--s3-uri", job.checkpoint.s3_uri) if job.checkpoint.s3_uri else ()),
+            *options(keep_last=job.checkpoint.keep_last, s3_uri=job.checkpoint.s3_uri),
             *guard_args(job, cluster),
             "--",
             *megatron_arguments(job, training.model, training.layout, logs),
         ),
-        env=environment.environment(
-            job,
-            environment.collectives(logs),
-            environment.megatron(training.layout, instance),
-        ),
+        env=_environment(job, cluster, training.layout),
         files={},
     )
     return ranks(job, cluster, images, program, training=training)
 
 
+def _environment(job: MegatronRun, cluster: ClusterPlan, layout: Layout) -> Mapping[str, str]:
+    collectives = environment.collectives(log_directory(job, cluster))
+    own = environment.megatron(layout, cluster.pool(job.pool).instance)
+    return environment.environment(job, collectives, own)
+
+
 def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     training = plan_training(job, cluster)
-    logs = log_directory(job, cluster)
     blocks = ("model", "parallelism", "training", "data", "checkpoint", "overrides")
     path, files = config_file("train_bridge", job, blocks)
-    instance = cluster.pool(job.pool).instance
     program = Program(
         name="train_bridge",
         args=("--recipe", job.recipe, "--config", path, *guard_args(job, cluster)),
-        env=environment.environment(
-            job,
-            environment.collectives(logs),
-            environment.megatron(training.layout, instance),
-        ),
+        env=_environment(job, cluster, training.layout),
         files=files,
     )
     return ranks(job, cluster, images, program, training=training)
@@ -156,9 +149,7 @@ def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Itera
     instance = INSTANCES[pool.instance_type]
     yield from check_tensor_parallelism(instance, job.parallelism.tensor)
     yield from check_workers(instance, job.data.num_workers)
-    yield from check_meaning(job.model)
-    trained = job.checkpoint.pretrained is not None
-    yield from check_values(job.model, trained=trained)
+    yield from check_values(job)
     model = model_shape(job.model)
     layout_findings = list(check_layout(job, model, instance))
     yield from layout_findings
@@ -170,14 +161,7 @@ def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Itera
             yield from check_expert_placement(job, model, instance)
     yield from check_precision(job, model, instance)
     yield from check_rate(job, parameters(model))
-    if job.training.sequence_length > model.max_position_embeddings:
-        most = model.max_position_embeddings
-        found = f"{job.training.sequence_length} positions, and the model has {most}"
-        longer = f"max_position_embeddings: {job.training.sequence_length}"
-        changed = f"model: {{preset: {job.model}, {longer}}}"
-        longer = changed if isinstance(job.model, str) else f"model.{longer}"
-        remedy = f"use at most {most}, or {longer}"
-        yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)
+    yield from check_positions(job.model, job.training.sequence_length)
 
 
 def _data(job: MegatronRun) -> Iterator[Finding]:

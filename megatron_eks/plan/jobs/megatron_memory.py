@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.megatron_conflicts import TABLE
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig
@@ -50,18 +51,8 @@ def check_memory(
 
 # Settings that change what a GPU holds, and that `megatron_eks/predict` does not follow; by their
 # names in Megatron-LM and, in overrides, in Megatron-Bridge.
-_UNCOUNTED = frozenset(
-    {
-        *("cpu_offloading", "cpu_offloading_num_layers", "fine_grained_activation_offloading"),
-        *("fp4_param_gather", "fp8_param_gather", "moe_paged_stash", "optimizer"),
-        "recompute_modules",
-    }
-)
-_UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {
-    *("exp_avg_dtype", "exp_avg_sq_dtype", "grad_reduce_in_fp32", "main_grads_dtype"),
-    *("optimizer_cpu_offload", "optimizer_offload_fraction", "use_megatron_fsdp"),
-    "use_precision_aware_optimizer",
-}
+_UNCOUNTED = frozenset(TABLE["uncounted"].split())
+_UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
 
 
 def _uncounted(job: MegatronRun) -> list[str]:

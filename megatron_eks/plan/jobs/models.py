@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 
+from megatron_eks.catalog.megatron_conflicts import TABLE
+from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, closest, warning
-from megatron_eks.config.job import AnyJob, FetchJob, TrainingJob
+from megatron_eks.config.job import AnyJob, FetchJob, MegatronBridgeJob, MegatronRun, TrainingJob
 
 # Organizations and releases that Hugging Face's names have around a preset's.
 _AROUND = re.compile(r"^meta-|-(hf|base|instruct|v0\.\d)$")
@@ -124,8 +126,22 @@ def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
         yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
 
 
-def check_values(model: str | ModelSpec, *, trained: bool) -> Iterator[Finding]:
-    """Yield values that look like slips, and those that base weights were not trained with."""
+def check_positions(model: str | ModelSpec, length: int) -> Iterator[Finding]:
+    """Yield sequences that are longer than the model knows positions."""
+    most = model_shape(model).max_position_embeddings
+    if length > most:
+        longer = f"max_position_embeddings: {length}"
+        changed = f"model: {{preset: {model}, {longer}}}"
+        longer = changed if isinstance(model, str) else f"model.{longer}"
+        found, remedy = f"{length} positions, and the model has {most}", f"use at most {most}"
+        path = ("training", "sequence_length")
+        yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"{remedy}, or {longer}")
+
+
+def check_values(job: TrainingJob) -> Iterator[Finding]:
+    """Yield what means nothing, is a slip, or is not what base weights were trained with."""
+    model, trained = job.model, job.checkpoint.pretrained is not None
+    yield from check_meaning(model)
     if isinstance(model, str):
         return
     for name, limit in _LIMITS.items():
@@ -158,3 +174,34 @@ def check_start(job: TrainingJob) -> Iterator[Finding]:
         found = "base weights and checkpoints stand in the same directory"
         remedy = "save elsewhere: retention would delete the base weights"
         yield Finding(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
+
+
+_MOST_LISTED = 10_000
+
+BY_HAND = frozenset(TABLE["stages_by_hand"].split())
+"""Settings with which stages have other layers than the quotient."""
+
+# Bridge's names for two of them.
+_BRIDGE = BY_HAND | {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"}
+# Recipes of Megatron-Bridge 0.6 with stages of their own: megatron/bridge/recipes, by what they
+# begin with. The first counts embedding and loss as a layer each (126 and 2 for 16 stages).
+_WITH_ENDS = ("llama31_405b_",)
+_OWN_STAGES = ("deepseek_v3_", "glm5", "glm_45v", "kimi", "moonlight_", "nemotron")
+
+
+def counted_layers(job: MegatronRun, model: ModelShape) -> int | None:
+    """Return the layers that stages divide evenly; None where something says which each has."""
+    if isinstance(job, MegatronBridgeJob):
+        blocks = (name.partition(".") for name in job.overrides)
+        by_hand = any(block == "model" and field in _BRIDGE for block, _, field in blocks)
+        ends = 2 * job.recipe.startswith(_WITH_ENDS)
+        return None if by_hand or job.recipe.startswith(_OWN_STAGES) else model.num_layers + ends
+    given = {OPTIONS.get(word.partition("=")[0]) for word in job.extra_args}
+    return model.num_layers if BY_HAND.isdisjoint(given) else None
+
+
+def divisors(number: int) -> str:
+    """List the divisors of a number."""
+    if number > _MOST_LISTED:
+        return f"its divisors: {number}"
+    return ", ".join(str(value) for value in range(1, number + 1) if number % value == 0)

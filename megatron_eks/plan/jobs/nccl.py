@@ -9,6 +9,7 @@ from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import NcclTestJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, log_directory, ranks
 from megatron_eks.plan.jobs.resources import gpu_instance, gpus_per_node, job_gpus
@@ -115,12 +116,10 @@ def plan(job: NcclTestJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     mark = _pass_mark(job, cluster.pool(job.pool).instance)
     program = Program(
         name="allreduce_bench",
-        args=(
-            "--min-bytes",
-            str(job.min_bytes),
-            "--max-bytes",
-            str(job.max_bytes),
-            *(("--pass-busbw-gb-s", f"{mark:g}") if mark else ()),
+        args=options(
+            min_bytes=job.min_bytes,
+            max_bytes=job.max_bytes,
+            pass_busbw_gb_s=f"{mark:g}" if mark else None,
         ),
         env=environment.environment(job, environment.collectives(logs)),
         files={},

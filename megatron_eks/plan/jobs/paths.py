@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from megatron_eks.catalog.tables import sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
@@ -98,14 +99,9 @@ def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
         yield warning(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
 
 
-# huggingface_hub 1.x, constants.py; datasets 4.x, config.py.
-_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+_TABLE = sections("hugging_face.txt")
+_OFFLINE, _GATED, _OPEN = (tuple(_TABLE[of].split()) for of in ("offline", "gated", "open"))
 _TRUE = frozenset(("1", "ON", "TRUE", "YES"))
-
-# Owners on Hugging Face who let people in one by one.
-_GATED = ("meta-llama/", "google/gemma-")
-# Gemma is under the Apache licence from 4 on, as is Gemma Scope.
-_OPEN = ("google/gemma-4-", "google/gemma-scope-")
 
 
 def gated(path: Path, name: str) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from functools import partial
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.catalog.tables import entries, sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
@@ -20,8 +21,8 @@ from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.memory import check_host, smaller, verdict
 from megatron_eks.plan.jobs.models import (
-    check_meaning,
     check_model,
+    check_positions,
     check_start,
     check_values,
     model_shape,
@@ -87,24 +88,9 @@ def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
 # datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
 _CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
 
-# Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
-_CONFIGURED = {
-    "HuggingFaceTB/cosmopedia": "stories",
-    "HuggingFaceTB/smollm-corpus": "fineweb-edu-dedup",
-    "allenai/c4": "en",
-    "wikitext": "wikitext-103-raw-v1",
-    "Salesforce/wikitext": "wikitext-103-raw-v1",
-    "wikimedia/wikipedia": "20231101.en",
-}
-# Corpora that a script in their repository puts together, as of 2026-11: datasets 4 runs none
-# (its release notes; EleutherAI/lm-evaluation-harness issue 3171 has tried many of them).
-_BY_SCRIPT = frozenset(
-    {
-        *("EleutherAI/pile", "allenai/dolma", "codeparrot/github-code"),
-        *("c4", "legacy-datasets/c4", "legacy-datasets/wikipedia", "wikipedia"),
-        *("togethercomputer/RedPajama-Data-1T", "togethercomputer/RedPajama-Data-1T-Sample"),
-    }
-)
+_TABLE = sections("hugging_face.txt")
+_CONFIGURED = dict(entries(_TABLE["configured"]))
+_BY_SCRIPT = frozenset(_TABLE["by_script"].split())
 
 
 def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -138,9 +124,7 @@ def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from _data(job, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
-        yield from check_meaning(job.model)
-        trained = job.checkpoint.pretrained is not None
-        yield from check_values(job.model, trained=trained)
+        yield from check_values(job)
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
         yield from check_workers(instance, job.data.num_workers)
         yield from _model(job, model, instance)
@@ -265,8 +249,4 @@ def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator
         yield Finding(Code.PRECISION, ("training", "precision"), found, "use bf16")
     else:
         yield from torch_unsupported(job)
-    if job.training.sequence_length > model.max_position_embeddings:
-        most = model.max_position_embeddings
-        found = f"{job.training.sequence_length} positions, and the model has {most}"
-        remedy = f"use at most {most}"
-        yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)
+    yield from check_positions(job.model, job.training.sequence_length)

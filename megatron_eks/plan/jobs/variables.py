@@ -9,18 +9,19 @@ from megatron_eks.catalog.environment import (
     OF_OUR_IMAGE,
     POLICIES,
     REMOVE,
+    TABLE,
     Policy,
     Verdict,
     advised_against,
     allowed,
+    meant,
     no_effect,
     refused,
 )
-from megatron_eks.catalog.environment_names import meant
-from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
+from megatron_eks.catalog.environment_values import BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
-from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
 from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.tables import by_name
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
@@ -41,24 +42,13 @@ _PASSWORD = re.compile(r"://[^\s/@:$]+:[^\s/@$]+@")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
-# What people set who read older documentation, by the library that took it out.
-_OUT_OF_USE = {
-    "HF_HUB_ENABLE_HF_TRANSFER": (
-        "huggingface_hub 1 no longer reads it",
-        "use HF_XET_HIGH_PERFORMANCE: '1'",
-    ),
-    "HF_DATASETS_TRUST_REMOTE_CODE": (
-        "datasets 4 runs no scripts of a data set, whatever it says",
-        "remove it, and use a data set of plain files",
-    ),
-}
+_OUT_OF_USE = {name: said.split(" | ") for name, said in by_name(TABLE["out_of_use"]).items()}
 
 # Names that a slip leads away from; those with a verdict by value or place are such names as well.
 # The last one, of CUDA, is another and looks like a slip of one.
 _KNOWN = frozenset(
     {
         *(*POLICIES, *IMAGE_VARIABLES, *BY_VALUE, *BY_NAME, *_THREADS, *_REGIONS, *_OUT_OF_USE),
-        *OF_WORDS,
         "CUDA_DEVICE_MAX_COPY_CONNECTIONS",
     }
 )

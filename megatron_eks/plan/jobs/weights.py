@@ -31,16 +31,8 @@ from megatron_eks.plan.jobs.paths import check_ending, data_prefixes
 
 # What the shapes of weights, or whether there are some, depend on.
 _TENSORS = (
-    "num_layers",
-    "hidden_size",
-    "ffn_hidden_size",
-    "num_attention_heads",
-    "num_query_groups",
-    "kv_channels",
-    "vocab_size",
-    "num_experts",
-    "swiglu",
-    "add_bias_linear",
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
+    *("kv_channels", "vocab_size", "num_experts", "swiglu", "add_bias_linear"),
     "untie_embeddings_and_output_weights",
 )
 

@@ -11,62 +11,16 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from megatron_eks.catalog.job_keys import SAME
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.programs.findings import Finding, usage_error
 
 Values = dict[str, Any]
 
-_SAME: dict[str, dict[str, tuple[str, ...]]] = {
-    "parallelism": {
-        "tensor": ("model.tensor_model_parallel_size",),
-        "pipeline": ("model.pipeline_model_parallel_size",),
-        "virtual_pipeline": ("model.virtual_pipeline_model_parallel_size",),
-        "context": ("model.context_parallel_size",),
-        "expert": ("model.expert_model_parallel_size",),
-        "expert_tensor": ("model.expert_tensor_parallel_size",),
-        "distributed_optimizer": (
-            "ddp.use_distributed_optimizer",
-            "optimizer.use_distributed_optimizer",
-        ),
-    },
-    "training": {
-        "micro_batch_size": ("train.micro_batch_size",),
-        "global_batch_size": ("train.global_batch_size",),
-        "sequence_length": ("model.seq_length", "dataset.seq_length"),
-        "train_iters": ("train.train_iters",),
-        "learning_rate": ("optimizer.lr",),
-        "min_learning_rate": ("optimizer.min_lr",),
-        "lr_schedule": ("scheduler.lr_decay_style",),
-        "warmup_iters": ("scheduler.lr_warmup_iters",),
-        "decay_iters": ("scheduler.lr_decay_iters",),
-        "weight_decay": (
-            "optimizer.weight_decay",
-            "scheduler.start_weight_decay",
-            "scheduler.end_weight_decay",
-        ),
-        "adam_beta1": ("optimizer.adam_beta1",),
-        "adam_beta2": ("optimizer.adam_beta2",),
-        "clip_grad": ("optimizer.clip_grad",),
-        "recompute_method": ("model.recompute_method",),
-        "recompute_layers": ("model.recompute_num_layers",),
-        "seed": ("rng.seed", "dataset.random_seed"),
-        "eval_interval": ("validation.eval_interval",),
-        "eval_iters": ("validation.eval_iters",),
-        "log_interval": ("logger.log_interval",),
-    },
-    "data": {
-        "cache_dir": ("dataset.path_to_cache",),
-        "num_workers": ("dataset.num_workers",),
-    },
-    "checkpoint": {
-        "directory": ("checkpoint.save", "checkpoint.load"),
-        "pretrained": ("checkpoint.pretrained_checkpoint",),
-        "interval": ("checkpoint.save_interval",),
-        "format": ("checkpoint.ckpt_format",),
-        "async_save": ("checkpoint.async_save",),
-    },
-    "runtime": {"distributed_timeout_minutes": ("dist.distributed_timeout_minutes",)},
-}
+_SAME: dict[str, dict[str, list[str]]] = {}
+for _name, _key in SAME:
+    _block, _, _field = _key.partition(".")
+    _SAME.setdefault(_block, {}).setdefault(_field, []).append(_name)
 # Read below, because one value becomes several, or another.
 _OTHER: dict[str, set[str]] = {
     "parallelism": {"sequence_parallel"},

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.job_keys import OF_OPTIONS
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS
 from megatron_eks.config.aliases import of_option
@@ -44,67 +45,6 @@ _OTHERWISE = {
 }
 # What editors make of two hyphens.
 _DASHES = "\u2012\u2013\u2014\u2015\u2212"
-
-# The keys of a job file that options follow from, whatever else it says; all other options of the
-# plan have no key.
-KEYS: dict[str, str] = {
-    f"--{option}": key
-    for key, options in {
-        "model": (
-            "num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention "
-            "num-query-groups kv-channels max-position-embeddings position-embedding-type "
-            "rotary-base use-rope-scaling rope-scaling-factor normalization norm-epsilon swiglu "
-            "disable-bias-linear untie-embeddings-and-output-weights attention-dropout "
-            "hidden-dropout init-method-std num-experts moe-router-topk "
-            "moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-layer-freq "
-            "multi-latent-attention q-lora-rank kv-lora-rank v-head-dim qk-head-dim "
-            "qk-pos-emb-head-dim"
-        ),
-        "parallelism.tensor": "tensor-model-parallel-size",
-        "parallelism.pipeline": "pipeline-model-parallel-size",
-        "parallelism.virtual_pipeline": (
-            "num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage"
-        ),
-        "parallelism.context": "context-parallel-size",
-        "parallelism.expert": "expert-model-parallel-size",
-        "parallelism.expert_tensor": "expert-tensor-parallel-size",
-        "parallelism.sequence_parallel": "sequence-parallel",
-        "parallelism.distributed_optimizer": "use-distributed-optimizer",
-        "training.micro_batch_size": "micro-batch-size",
-        "training.global_batch_size": "global-batch-size",
-        "training.sequence_length": "seq-length",
-        "training.train_iters": "train-iters",
-        "training.learning_rate": "lr",
-        "training.min_learning_rate": "min-lr",
-        "training.lr_schedule": "lr-decay-style",
-        "training.warmup_iters": "lr-warmup-iters",
-        "training.decay_iters": "lr-decay-iters lr-wsd-decay-iters",
-        "training.weight_decay": "weight-decay",
-        "training.adam_beta1": "adam-beta1",
-        "training.adam_beta2": "adam-beta2",
-        "training.clip_grad": "clip-grad",
-        "training.precision": "bf16 fp8-format",
-        "training.recompute": "recompute-granularity",
-        "training.recompute_method": "recompute-method",
-        "training.recompute_layers": "recompute-num-layers",
-        "training.seed": "seed",
-        "training.eval_interval": "eval-interval",
-        "training.eval_iters": "eval-iters",
-        "training.log_interval": "log-interval",
-        "data.prefix or data.blend": "data-path",
-        "data.split": "split",
-        "data.tokenizer": "tokenizer-model",
-        "data.cache_dir": "data-cache-path",
-        "data.num_workers": "num-workers",
-        "checkpoint.directory": "save load",
-        "checkpoint.pretrained": "pretrained-checkpoint",
-        "checkpoint.interval": "save-interval",
-        "checkpoint.format": "ckpt-format",
-        "checkpoint.async_save": "async-save",
-        "runtime.distributed_timeout_minutes": "distributed-timeout-minutes",
-    }.items()
-    for option in options.split()
-}
 
 
 def check_extra_arguments(
@@ -154,7 +94,7 @@ def _unknown(word: str, name: str) -> tuple[str, str] | None:
 
 def _key(name: str) -> str | None:
     """Return the key that an option follows from; it may be written in another way here."""
-    keys = {OPTIONS[option]: key for option, key in KEYS.items()}
+    keys = {OPTIONS[option]: key for option, key in OF_OPTIONS.items()}
     key = keys.get(OPTIONS[name])
     plain = name.strip("-").replace("-", "_")
     named = (_OTHERWISE.get(plain, plain), OPTIONS[name])
@@ -186,7 +126,8 @@ def _of_plan(
     key, setting = _key(name), OPTIONS[name]
     if key is not None:
         return f"{name} follows from the job file", f"remove it, and set {key}"
-    against = next((OF_PLAN[setting, each] for each in values if (setting, each) in OF_PLAN), "")
+    spoken = (OF_PLAN.get(f"{setting}={each}") for each in values)
+    against = next(filter(None, spoken), "")
     # What a flag is given is the mistake, and not the flag; `=false` would be to take it back.
     given = name in FLAGS and [each.lower() for each in values] == ["true"]
     same = setting not in plan or plan[setting] == tuple(values) or (given and not plan[setting])

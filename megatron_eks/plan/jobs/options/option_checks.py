@@ -1,7 +1,7 @@
 """Options that a job file adds and Megatron takes, though the run would not be the planned one.
 
 What Megatron refuses itself is not repeated here: `ops/planning/megatron.py` asks it. Sources: as
-in `catalog/megatron_conflicts.py`, and where a check names another.
+in `catalog/megatron_conflicts.txt`, and where a check names another.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +11,15 @@ from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.megatron_conflicts import (
     ALWAYS,
     BREAKS,
-    IN_PROCESS_RESTART,
+    DIVISORS,
+    IDLE,
     NEEDS_EXPERTS,
     OF_FAULTS,
     PARTIAL,
+    RANDOM,
+    SOMETIMES,
     TRIALS,
+    WRITTEN,
 )
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
@@ -66,8 +70,10 @@ def check_combinations(asked: Asked, given: Mapping[int, Option]) -> Iterator[Fi
 def _conflict(asked: Asked, setting: str) -> Problem | None:
     if setting in ALWAYS:
         return ALWAYS[setting]
-    if setting in _NEEDS_WEIGHTS and asked.job.checkpoint.pretrained is None:
-        return _NEEDS_WEIGHTS[setting], "remove it"
+    if setting in DIVISORS and asked.number(setting) == 0:
+        return "it takes one or more", "use 1 or more"
+    if setting in _APPLIES:
+        return SOMETIMES[setting] if _APPLIES[setting](asked) else None
     check = CHECKS.get(setting)
     return check(asked) if check else None
 
@@ -76,32 +82,14 @@ def _warnings(asked: Asked, setting: str) -> Iterator[tuple[Code, Problem]]:
     if setting.startswith(NEEDS_EXPERTS) and asked.model.num_experts is None:
         remedy = "remove it, or name a model with num_experts"
         yield Code.NO_MEANING, ("the model has no experts", remedy)
-    elif setting in _IDLE and (setting, asked.first(setting)) != _EXIT_AS_PLANNED:
-        yield Code.NO_MEANING, _IDLE[setting]
+    elif setting in IDLE and (setting, asked.first(setting)) != _EXIT_AS_PLANNED:
+        yield Code.NO_MEANING, IDLE[setting]
     elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
-        yield Code.TRIAL_OPTION, PARTIAL[asked.first(setting) or ""]
+        yield Code.TRIAL_OPTION, RANDOM
     elif setting in TRIALS or setting.startswith(OF_FAULTS):
         yield Code.TRIAL_OPTION, TRIALS.get(setting, BREAKS)
 
 
-# What a random start, without weights to read, cannot be with.
-_NEEDS_WEIGHTS = {
-    "perform_initialization": "weights would be whatever the memory held",
-    "exit_on_missing_checkpoint": "there is no checkpoint at the first start, and it ends there",
-}
-# What then happens with a setting that Megatron takes.
-_IDLE: dict[str, Problem] = {
-    "inprocess_restart": IN_PROCESS_RESTART,
-    "reset_attention_mask": (
-        "the plan has no masks made, so one document still sees those before it",
-        "remove it",
-    ),
-    # The plan always has --exit-signal-handler; this says which signal it waits for.
-    "exit_signal": (
-        "Kubernetes ends pods by SIGTERM, and the run would not save at that",
-        "remove it",
-    ),
-}
 _EXIT_AS_PLANNED = "exit_signal", "SIGTERM"
 
 
@@ -161,74 +149,30 @@ def _profiled(asked: Asked) -> Problem | None:
     return f"from step {first} to {last} nothing is profiled", f"use --profile-step-end {first + 2}"
 
 
-def _one_or_more(setting: str) -> "_Check":
-    return _when(lambda asked: asked.number(setting) == 0, "it takes one or more", "use 1 or more")
-
-
-def _when(applies: Callable[[Asked], bool], reason: str, remedy: str) -> "_Check":
-    return lambda asked: (reason, remedy) if applies(asked) else None
-
-
-_Check = Callable[[Asked], Problem | None]
-# What megatron/training/training.py divides by.
-_NOT_ZERO = (
-    *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
-    *("log_memory_interval", "save_activations_interval", "save_dgrads_interval"),
-    *("save_tokens_per_expert_interval", "save_wgrads_interval", "tensorboard_log_interval"),
-)
-CHECKS: dict[str, _Check] = {
-    **{each: _one_or_more(each) for each in _NOT_ZERO},
-    "cp_comm_type": _all_to_all,
-    "cuda_graph_impl": _graphs,
-    "dataloader_defer_npy_index_mmap": _when(
-        lambda asked: asked.job.data.cache_dir is None,
-        "it takes a folder for the indices",
-        "set data.cache_dir",
-    ),
-    "dataloader_type": _when(
-        lambda asked: asked.first("dataloader_type") == "external",
-        "pretrain_gpt.py brings data sets, and no loader of its own",
-        "remove it",
-    ),
-    "fp8_recipe": _when(
-        lambda asked: asked.job.training.precision != "fp8",
-        "nothing is computed in FP8",
-        "set training.precision: fp8, or remove it",
-    ),
-    "microbatch_group_size_per_vp_stage": _groups,
-    "moe_aux_loss_coeff": _when(
-        lambda asked: (
-            len(asked.values["moe_aux_loss_coeff"]) > 1
-            and "moe_router_load_balancing_type" not in asked.values
-        ),
-        "there is one loss, aux_loss",
-        "give one number, or add --moe-router-load-balancing-type",
+# When a setting conflicts whose reason stands in the catalogue.
+_APPLIES: dict[str, Callable[[Asked], bool]] = {
+    "dataloader_defer_npy_index_mmap": lambda asked: asked.job.data.cache_dir is None,
+    "dataloader_type": lambda asked: asked.first("dataloader_type") == "external",
+    "exit_on_missing_checkpoint": lambda asked: asked.job.checkpoint.pretrained is None,
+    "fp8_recipe": lambda asked: asked.job.training.precision != "fp8",
+    "moe_aux_loss_coeff": lambda asked: (
+        len(asked.values["moe_aux_loss_coeff"]) > 1
+        and "moe_router_load_balancing_type" not in asked.values
     ),
     # The first of them ends the run otherwise (megatron/training/checkpointing.py).
-    "non_persistent_save_interval": _when(
-        lambda asked: "non_persistent_ckpt_type" not in asked.values,
-        "it takes --non-persistent-ckpt-type beside it",
-        "add --non-persistent-ckpt-type, or remove this one",
-    ),
+    "non_persistent_save_interval": lambda asked: "non_persistent_ckpt_type" not in asked.values,
+    "perform_initialization": lambda asked: asked.job.checkpoint.pretrained is None,
+    "use_rotary_position_embeddings": (lambda asked: asked.model.position_embedding_type != "rope"),
+}
+CHECKS: dict[str, Callable[[Asked], Problem | None]] = {
+    "cp_comm_type": _all_to_all,
+    "cuda_graph_impl": _graphs,
+    "microbatch_group_size_per_vp_stage": _groups,
     "num_distributed_optimizer_instances": _instances,
     "profile_step_end": _profiled,
     "profile_step_start": _profiled,
-    "use_rotary_position_embeddings": _when(
-        lambda asked: asked.model.position_embedding_type != "rope",
-        "the model has learned positions, and this would be another",
-        "set model.position_embedding_type: rope, or remove it",
-    ),
 }
 """What is judged of each setting."""
-
-# What a run writes: the folder, or the file.
-_PLACES = frozenset(
-    {
-        *("config_logger_dir", "flight_recorder_dump_path", "logits_save_dir"),
-        *("memory_snapshot_path", "moe_routing_trace_path", "non_persistent_global_ckpt_dir"),
-        *("non_persistent_local_ckpt_dir", "object_storage_cache_path", "wandb_save_dir"),
-    }
-)
 
 
 def check_places(
@@ -242,7 +186,7 @@ def check_places(
             found = f"{name}: the snapshot goes to the working directory, which is read-only"
             remedy = f"add --memory-snapshot-path {mount_path}/NAME.pickle"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
-        if setting not in _PLACES or not values or "://" in values[0]:
+        if setting not in WRITTEN or not values or "://" in values[0]:
             continue
         # One node's /tmp is not another's.
         mounts = [mount_path] if setting == "non_persistent_global_ckpt_dir" else writable

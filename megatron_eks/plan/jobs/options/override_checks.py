@@ -8,8 +8,11 @@ from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA, VERSION, Fi
 from megatron_eks.catalog.megatron_conflicts import (
     ALWAYS,
     FLEX_BETWEEN_NODES,
-    IN_PROCESS_RESTART,
+    IDLE,
+    OF_BRIDGE,
     PARTIAL,
+    RANDOM,
+    TABLE,
     TRIALS,
     Conflict,
 )
@@ -102,78 +105,37 @@ def _kinds(value: Value) -> set[str]:
     return {"int", "float"} if name == "int" else {name}
 
 
-# What harms a run is an option of `catalog/megatron_conflicts.py` by Bridge's name. Sources: as
+# What harms a run is a setting of `catalog/megatron_conflicts.txt` by Bridge's name. Sources: as
 # there; Megatron-Bridge, megatron/bridge/training/checkpointing.py and config.py (0.6).
 
-# Switches that are harmful in one position, each with its setting of Megatron-LM.
-_ON = {
-    "checkpoint.finetune": "finetune",
-    "checkpoint.load_main_params_from_ckpt": "load_main_params_from_ckpt",
-    "ddp.use_megatron_fsdp": "use_megatron_fsdp",
-    "dist.use_megatron_fsdp": "use_megatron_fsdp",
-    "dist.use_sharp": "use_sharp",
-    "mixed_precision.fp16": "fp16",
-    "model.fp16": "fp16",
-    "train.skip_train": "skip_train",
-    "validation.skip_train": "skip_train",
-}
-_OFF = {
-    "checkpoint.load_optim": "no_load_optim",
-    "checkpoint.save_optim": "no_save_optim",
-    "checkpoint.save_rng": "no_save_rng",
-}
-# What is harmful whatever it is set to.
-_SET = {
-    "checkpoint.ckpt_step": "ckpt_step",
-    "dataset.data_path": "train_data_path",
-    "train.train_samples": "train_samples",
-}
-# Blocks that ConfigContainer has empty, and no recipe of pretraining fills; the program sets values
-# of a block that is there.
-_EMPTY = frozenset(
-    {"ft", "inprocess_restart", "nvrx_straggler", "peft", "straggler", "tensor_inspect"}
-)
-_TRIALS = {
-    "model.moe_router_force_biased": "moe_router_force_biased",
-    "model.moe_router_force_load_balancing": "moe_router_force_load_balancing",
-    "train.exit_duration_in_mins": "exit_duration_in_mins",
-    "train.exit_interval": "exit_interval",
-}
+_EMPTY = frozenset(TABLE["empty_blocks"].split())
 
 
 def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
     """Yield an override with which the run would not be the one that is planned."""
     path = ("overrides", name)
-    refused = _refused(job, name, value)
+    setting = OF_BRIDGE.get(name) or OF_BRIDGE.get(f"{name}={_said(value)}")
+    refused = _refused(job, name, value) or ALWAYS.get(setting or "")
     block = name.partition(".")[0]
     if block in _EMPTY:
         found = f"no recipe of pretraining has {block}, and the program stops at it"
         remedy = "remove it"
         # An image of one's own may have recipes of its own.
         if block == "inprocess_restart":
-            found += f"; {IN_PROCESS_RESTART.reason}"
+            found += f"; {IDLE[block].reason}"
             remedy += ": gang_restarts starts all again"
         yield Finding(Code.OVERRIDE, path, found, remedy, level_in(job.image))
     elif refused is not None:
-        yield Finding(Code.OVERRIDE, path, refused[0], refused[1])
-    elif name in _TRIALS and value is not False:
-        reason, remedy = TRIALS[_TRIALS[name]]
-        yield warning(Code.TRIAL_OPTION, path, reason, remedy)
+        yield Finding(Code.OVERRIDE, path, *refused)
+    elif setting in TRIALS and value is not False:
+        yield warning(Code.TRIAL_OPTION, path, *TRIALS[setting])
     elif name == "checkpoint.dist_ckpt_strictness" and value in PARTIAL:
-        reason, remedy = PARTIAL[str(value)]
-        yield warning(Code.TRIAL_OPTION, path, reason, remedy)
+        yield warning(Code.TRIAL_OPTION, path, *RANDOM)
     elif (name, value) == ("model.moe_token_dispatcher_type", "flex") and job.nodes > 1:
-        reason, remedy = FLEX_BETWEEN_NODES
-        yield warning(Code.OVERRIDE, path, reason, remedy)
+        yield warning(Code.OVERRIDE, path, *FLEX_BETWEEN_NODES)
 
 
 def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None:
-    if name in _ON and value is True:
-        return ALWAYS[_ON[name]]
-    if name in _OFF and value is False:
-        return ALWAYS[_OFF[name]]
-    if name in _SET:
-        return ALWAYS[_SET[name]]
     if name == "dist.distributed_backend" and value != "nccl":
         return ALWAYS["distributed_backend"]
     if name in {"model.fp8", "mixed_precision.fp8"} and job.training.precision != "fp8":
@@ -187,15 +149,7 @@ def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None
 
 # What weights and the work on them are counted by, where Bridge's name is another.
 _RENAMED = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
-_SIZES = frozenset(
-    {
-        *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels"),
-        *("num_query_groups", "num_moe_experts", "moe_router_topk", "moe_ffn_hidden_size"),
-        *("moe_shared_expert_intermediate_size", "gated_linear_unit", "add_bias_linear"),
-        *("multi_latent_attention", "q_lora_rank", "kv_lora_rank", "qk_head_dim", "v_head_dim"),
-        *("qk_pos_emb_head_dim", "share_embeddings_and_output_weights", "vocab_size"),
-    }
-)
+_SIZES = frozenset(TABLE["sizes_of_bridge"].split())
 # Megatron-LM's name for what a job file says elsewhere, or in another name.
 _ELSEWHERE = {"max_position_embeddings": "training.sequence_length says how long texts are"}
 # What weights are trained with, though they have the same shapes without it.

@@ -1,4 +1,4 @@
-"""Whether a recipe of Megatron-Bridge and its overrides agree with the rest of the job file."""
+"""Whether a recipe of Megatron-Bridge and its overrides agree with the job file and each other."""
 
 import re
 from collections.abc import Iterator
@@ -6,73 +6,22 @@ from difflib import get_close_matches
 
 from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
+from megatron_eks.catalog.job_keys import OPEN, PLANNED
+from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS, TABLE, WRITTEN_BY_BRIDGE
+from megatron_eks.catalog.megatron_options import OPTIONS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob
-from megatron_eks.plan.jobs.models import preset_name
+from megatron_eks.plan.jobs.environment import mounts
+from megatron_eks.plan.jobs.models import BY_HAND, check_model, model_shape, preset_name
+from megatron_eks.plan.jobs.options.option_checks import CHECKS, Asked
 from megatron_eks.plan.jobs.options.override_checks import (
     check_effect,
     check_model_override,
     check_override,
     level_in,
 )
-
-PLANNED: dict[str, str] = {
-    "model.tensor_model_parallel_size": "parallelism.tensor",
-    "model.pipeline_model_parallel_size": "parallelism.pipeline",
-    "model.virtual_pipeline_model_parallel_size": "parallelism.virtual_pipeline",
-    "model.context_parallel_size": "parallelism.context",
-    "model.expert_model_parallel_size": "parallelism.expert",
-    "model.expert_tensor_parallel_size": "parallelism.expert_tensor",
-    "model.sequence_parallel": "parallelism.sequence_parallel",
-    "ddp.use_distributed_optimizer": "parallelism.distributed_optimizer",
-    "optimizer.use_distributed_optimizer": "parallelism.distributed_optimizer",
-    "train.micro_batch_size": "training.micro_batch_size",
-    "train.global_batch_size": "training.global_batch_size",
-    "train.train_iters": "training.train_iters",
-    "model.seq_length": "training.sequence_length",
-    "dataset.seq_length": "training.sequence_length",
-    "dataset.sequence_length": "training.sequence_length",
-    "mixed_precision": "training.precision",
-    "model.recompute_granularity": "training.recompute",
-    "model.recompute_method": "training.recompute_method",
-    "model.recompute_num_layers": "training.recompute_layers",
-    "checkpoint.save": "checkpoint.directory",
-    "checkpoint.load": "checkpoint.directory",
-    "checkpoint.pretrained_checkpoint": "checkpoint.pretrained",
-    "checkpoint.save_interval": "checkpoint.interval",
-    "checkpoint.most_recent_k": "checkpoint.keep_last",
-    "checkpoint.ckpt_format": "checkpoint.format",
-    "checkpoint.async_save": "checkpoint.async_save",
-    "dist.distributed_timeout_minutes": "runtime.distributed_timeout_minutes",
-    "dataset.blend": "data.prefix or data.blend",
-    "dataset.split": "data.split",
-}
-"""What layout, memory, time and restarts are planned with, and the key of the job file for it.
-
-Names: `megatron_eks/programs/start/bridge_config.py`.
-"""
-
-_ALSO_SAID: dict[str, str] = {
-    "optimizer.lr": "training.learning_rate",
-    "optimizer.min_lr": "training.min_learning_rate",
-    "scheduler.lr_decay_style": "training.lr_schedule",
-    "scheduler.lr_warmup_iters": "training.warmup_iters",
-    "scheduler.lr_decay_iters": "training.decay_iters",
-    "optimizer.weight_decay": "training.weight_decay",
-    "optimizer.adam_beta1": "training.adam_beta1",
-    "optimizer.adam_beta2": "training.adam_beta2",
-    "optimizer.clip_grad": "training.clip_grad",
-    "rng.seed": "training.seed",
-    "validation.eval_interval": "training.eval_interval",
-    "validation.eval_iters": "training.eval_iters",
-    "logger.log_interval": "training.log_interval",
-    "dataset.num_workers": "data.num_workers",
-    "dataset.path_to_cache": "data.cache_dir",
-    "tokenizer.tokenizer_model": "data.tokenizer",
-}
-"""What may be overridden where the job file leaves it open, and contradicts it where it does not.
-"""
 
 # `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
 _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
@@ -128,7 +77,7 @@ def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:
                 or list(check_model_override(job, name, value))
             )
             yield from wrong
-            key = _ALSO_SAID.get(name)
+            key = OPEN.get(name)
             if key and not wrong and _said(job, key, value):
                 found = f"{value} would win over {key}, which says something else"
                 yield Finding(Code.OVERRIDE, path, found, f"remove it, and set {key}")
@@ -150,3 +99,115 @@ def _with_block(name: str) -> str:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+# Overrides that need others or a layout, and where they write. Sources: SchedulerConfig and
+# ProfilingConfig of Megatron-Bridge 0.6, its checkpointing.py (non-persistent checkpoints) and
+# comm_overlap.py.
+_KIND = "checkpoint.non_persistent_ckpt_type"
+_GLOBAL = "checkpoint.non_persistent_global_ckpt_dir"
+
+
+def check_together(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield overrides that end a run because of what stands beside them, or because of a place."""
+    for name, value in job.overrides.items():
+        path = ("overrides", name)
+        if name == "checkpoint.non_persistent_save_interval" and not job.overrides.get(_KIND):
+            found = "the first of these checkpoints has no kind, and ends the run"
+            yield Finding(Code.OVERRIDE, path, found, f"add {_KIND}: global")
+        if name == "scheduler.lr_warmup_fraction" and job.training.warmup_iters:
+            found = f"training.warmup_iters is {job.training.warmup_iters}, and Bridge takes one"
+            yield Finding(Code.OVERRIDE, path, found, "remove one of the two")
+        if name in WRITTEN_BY_BRIDGE and isinstance(value, str) and value:
+            yield from _place(name, value, cluster)
+        overlaps = name in {"comm_overlap.tp_comm_overlap", "model.tp_comm_overlap"}
+        if overlaps and value is True and (problem := _tensor_overlap(job)):
+            yield warning(Code.OVERRIDE, path, *problem)
+    if _is_on(job, "profiling.use_nsys_profiler") and _is_on(job, "profiling.use_pytorch_profiler"):
+        found = "one profiler runs, and profiling.use_nsys_profiler asks for another"
+        path = ("overrides", "profiling.use_pytorch_profiler")
+        yield Finding(Code.OVERRIDE, path, found, "keep one of the two")
+    snapshot = "profiling.memory_snapshot_path"
+    if job.overrides.get("profiling.record_memory_history") and not job.overrides.get(snapshot):
+        mount_path = cluster.storage.lustre.mount_path
+        found = "the snapshot goes to /nemo_run by default, which no pod may write to"
+        path = ("overrides", "profiling.record_memory_history")
+        yield Finding(Code.OVERRIDE, path, found, f"add {snapshot}: {mount_path}/NAME.pickle")
+
+
+def _tensor_overlap(job: MegatronBridgeJob) -> tuple[str, str] | None:
+    """Say what keeps tensors' communication from hiding behind computation."""
+    if job.parallelism.tensor == 1:
+        return "no tensor is divided, and Bridge switches it off", "remove it"
+    if not job.parallelism.sequence_parallel:
+        remedy = "set parallelism.sequence_parallel: true, or remove it"
+        return "without sequence parallelism Bridge switches it off", remedy
+    return None
+
+
+def _is_on(job: MegatronBridgeJob, name: str) -> bool:
+    return job.overrides.get(name) is True
+
+
+def _place(name: str, value: str, cluster: ClusterConfig) -> Iterator[Finding]:
+    mount_path = cluster.storage.lustre.mount_path
+    shared = value.startswith(f"{mount_path}/")
+    writable = any(value.startswith(f"{mount}/") for mount in mounts(cluster))
+    if shared or "://" in value or (writable and name != _GLOBAL):
+        return
+    found = f"a pod may not write to {value}: all but its mounts is read-only"
+    if writable:
+        found = f"{value} is not on the shared file system, so other nodes do not see it"
+    yield Finding(Code.SHARED_PATH, ("overrides", name), found, f"use a path below {mount_path}/")
+
+
+# These are Megatron-LM's options by Bridge's names. What a recipe may set itself (a score function,
+# another optimizer) is not missing where an override needs it: only what follows from the job file
+# is compared. Sources: Megatron core 0.19, and Megatron-Bridge 0.6,
+# megatron/bridge/training/config.py (validate).
+_BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation", "comm_overlap")
+# By another name than Megatron-LM's setting.
+_RENAMED = {
+    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
+    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
+}
+# Judged by what the job file says alone, whatever else a recipe has: here, or by Megatron.
+_NUMBERS = frozenset(
+    {
+        *("cp_comm_type", "microbatch_group_size_per_vp_stage"),
+        "num_distributed_optimizer_instances",
+    }
+)
+_ASKED = BY_HAND | {*TABLE["asked_of_bridge"].split()}
+
+
+def as_options(job: MegatronBridgeJob) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield overrides that Megatron-LM can be asked about, with the words that say the same."""
+    options = {setting: option for option, setting in OPTIONS.items()}
+    for name, setting, words in _given(job):
+        if setting in _ASKED:
+            yield name, (options[setting], *words)
+
+
+def check_options(job: MegatronBridgeJob, copies: int | None) -> Iterator[Finding]:
+    """Yield overrides that do not go with the job file; `copies` of the model learn."""
+    if has_errors(check_model(job.model)):
+        return
+    given = list(_given(job))
+    values = {setting: words for _, setting, words in given}
+    asked = Asked(job, model_shape(job.model), values, copies)
+    for name, setting, _ in given:
+        path = ("overrides", name)
+        if setting.startswith(NEEDS_EXPERTS) and asked.model.num_experts is None:
+            found, remedy = "the model has no experts", "remove it, or name a model with experts"
+            yield warning(Code.NO_MEANING, path, found, remedy)
+        elif setting in _NUMBERS and (problem := CHECKS[setting](asked)):
+            yield Finding(Code.OVERRIDE, path, *problem)
+
+
+def _given(job: MegatronBridgeJob) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield overrides as options: a switch that is off is not given."""
+    for name, value in job.overrides.items():
+        block, _, field = name.partition(".")
+        if block in _BLOCKS and value is not False:
+            yield name, _RENAMED.get(field, field), () if value is True else (str(value),)
