@@ -38,6 +38,12 @@ _LABELS = """
     training.kubeflow.org/job-name training.kubeflow.org/job-role
     training.kubeflow.org/operator-name training.kubeflow.org/replica-index
     training.kubeflow.org/replica-type
+    jobset.sigs.k8s.io/global-replicas jobset.sigs.k8s.io/group-name
+    jobset.sigs.k8s.io/group-replicas jobset.sigs.k8s.io/job-global-index
+    jobset.sigs.k8s.io/job-group-index jobset.sigs.k8s.io/job-index jobset.sigs.k8s.io/job-key
+    jobset.sigs.k8s.io/jobset-name jobset.sigs.k8s.io/jobset-uid
+    jobset.sigs.k8s.io/replicatedjob-name jobset.sigs.k8s.io/replicatedjob-replicas
+    jobset.sigs.k8s.io/restart-attempt
     batch.kubernetes.io/controller-uid batch.kubernetes.io/job-completion-index
     batch.kubernetes.io/job-name controller-uid job-name
     apps.kubernetes.io/pod-index controller-revision-hash pod-template-generation
@@ -74,7 +80,7 @@ VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
-    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Cuda|Etcd|AwsEfaK8sDevicePlugin"
+    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Jobset|Cuda|Etcd|AwsEfaK8sDevicePlugin"
 )
 """Keys of `outputs.json`."""
 
@@ -109,9 +115,9 @@ _OPTIONS = """
     max-bytes min-bytes model on-bad-line output-prefix pass-busbw-gb-s pass-mb-s recipe s3-uri
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node
-    advertise-client-urls controller-threads data-dir enable-scheme enable-v2 kube-api-burst
-    kube-api-qps listen-client-urls name namespace pytorch-init-container-image
-    pytorch-init-container-max-tries volumes zap-devel
+    advertise-client-urls controller-threads data-dir enable-scheme enable-v2 jobs kube-api-burst
+    kube-api-qps leader-elect listen-client-urls metrics-bind-address name namespace
+    pytorch-init-container-image pytorch-init-container-max-tries volumes zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
 """Options with a value: of Megatron-LM, our programs, torchrun, the operator and etcd."""
@@ -140,15 +146,17 @@ _FIELDS = """
     lastProbeTime lastTimestamp lastTransitionTime lastUpdateTime lifecycleModes machineID major
     managedBy medium message minCompatibilityMajor minCompatibilityMinor minor mode mountOptions
     mountPath name names namespace nodeID nodeName nominatedNodeName note nprocPerNode
+    onJobFailureMessagePatterns onJobFailureReasons
     operatingSystem operations operator osImage path persistentVolumeReclaimPolicy phase
     platform podCIDR podCIDRs podIP podIPs podManagementPolicy podReplacementPolicy policy
     policyTypes port preemptionPolicy priorityClassName propagationPolicy protocol providerID
     provisioner qosClass rdzvBackend rdzvHost rdzvId reason reclaimPolicy reportingComponent
     reportingController reportingInstance resource resources resourceVersion restartPolicy
-    roleRef schedulerName scheme scopeName scopes secretName serviceAccount serviceAccountName
+    restartStrategy roleRef schedulerName scheme scopeName scopes secretName serviceAccount
+    serviceAccountName
     serviceName sessionAffinity sizeLimit startedAt startTime state status storageClassName
     subdomain supplementalGroupsPolicy systemUUID targetPort terminationMessagePath
-    terminationMessagePolicy topologyKey type uid verbs volumeBindingMode volumeHandle
+    terminationMessagePolicy terminalState topologyKey type uid verbs volumeBindingMode volumeHandle
     volumeMode volumeName volumesAttached volumesInUse whenUnsatisfiable
 """
 FIELDS = frozenset(_FIELDS.split())
