@@ -8,6 +8,7 @@ from megatron_eks.charts.platform.dcgm_exporter import DcgmExporter
 from megatron_eks.charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
 from megatron_eks.charts.platform.etcd import Etcd
 from megatron_eks.charts.platform.job_records import JobRecords
+from megatron_eks.charts.platform.jobset_controller import JobSetController
 from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
 from megatron_eks.charts.platform.network_policies import NetworkPolicies
 from megatron_eks.charts.platform.storage import Storage
@@ -40,6 +41,8 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
         makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
     makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
     makers["41-job-records"] = lambda name: JobRecords(app, name, plan=plan)
+    if platform.workload == "jobset":
+        makers["42-jobset-controller"] = lambda name: JobSetController(app, name, platform=platform)
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     charts = {name: make(name) for name, make in makers.items()}

@@ -8,6 +8,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.network import addresses, policy, ports
 from megatron_eks.charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -29,6 +30,7 @@ class JobRecords(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         self._plan, self._platform = plan, plan.platform
+        self._kinds = (*self._platform.workloads, WORKLOADS["Job"])
         # Where the claims of jobs are: of an existing file system theirs have a folder alone.
         self._metadata = k8s.ObjectMeta(name=_NAME, namespace=self._platform.namespace)
         self._rights()
@@ -49,7 +51,7 @@ class JobRecords(cdk8s.Chart):
         k8s.KubeServiceAccount(
             self, "account", metadata=self._metadata, automount_service_account_token=False
         )
-        kinds = {"": ["pods", "events"], "batch": ["jobs"], "kubeflow.org": ["pytorchjobs"]}
+        kinds = {"": ["pods", "events"], **{each.group: [each.plural] for each in self._kinds}}
         self._role("role", self._metadata, kinds)
         # Where the events of nodes are, which have no namespace.
         nodes = k8s.ObjectMeta(name=_NAME, namespace="default")
@@ -121,7 +123,11 @@ class JobRecords(cdk8s.Chart):
             image=self._platform.egress.image(pins.PYTHON_IMAGE),
             image_pull_policy="IfNotPresent",
             command=["python3", f"{_PROGRAM_DIRECTORY}/{_PROGRAM}"],
-            args=[f"--namespace={self._platform.namespace}", f"--volumes={_VOLUMES}"],
+            args=[
+                f"--namespace={self._platform.namespace}",
+                f"--volumes={_VOLUMES}",
+                *(f"--jobs={e.kind}={e.api_version}/{e.plural}" for e in self._kinds),
+            ],
             resources=k8s.ResourceRequirements(
                 requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
                 limits={"memory": quantity("1Gi")},

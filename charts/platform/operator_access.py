@@ -1,4 +1,4 @@
-"""What the training operator may do in the cluster, and whom it may talk to."""
+"""What the controllers of jobs may do in the cluster, and whom they may talk to."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from megatron_eks.charts.network import addresses, dns, policy, ports
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"
-_READ = ("get", "list", "watch")
+READ = ("get", "list", "watch")
 
 
-class OperatorRights(Construct):
-    """A ServiceAccount with the rights that its code uses for PyTorchJob, and no others."""
+class ControllerRights(Construct):
+    """A ServiceAccount with the rights that its code uses, and no others."""
 
     def __init__(
         self,
@@ -24,9 +24,10 @@ class OperatorRights(Construct):
         namespace: str,
         jobs: str,
         secret: str,
-        webhook_configuration: str,
+        in_cluster: Sequence[k8s.PolicyRule],
+        in_jobs: Sequence[k8s.PolicyRule],
     ) -> None:
-        """`jobs` is the namespace whose jobs it runs, `namespace` its own."""
+        """`jobs` is the namespace whose jobs it runs, `namespace` its own with its `secret`."""
         super().__init__(scope, construct_id)
         self._name = account
         self._subject = k8s.Subject(kind="ServiceAccount", name=account, namespace=namespace)
@@ -40,7 +41,7 @@ class OperatorRights(Construct):
             self,
             "cluster-role",
             metadata=k8s.ObjectMeta(name=account),
-            rules=_webhook_rules(webhook_configuration),
+            rules=in_cluster,
         )
         k8s.KubeClusterRoleBinding(
             self,
@@ -50,7 +51,7 @@ class OperatorRights(Construct):
             subjects=[self._subject],
         )
         self._rights_in(namespace, "role", _certificate_rules(secret))
-        self._rights_in(jobs, "jobs-role", _job_rules())
+        self._rights_in(jobs, "jobs-role", in_jobs)
 
     def _rights_in(self, namespace: str, role: str, rules: Sequence[k8s.PolicyRule]) -> None:
         metadata = k8s.ObjectMeta(name=self._name, namespace=namespace)
@@ -64,48 +65,30 @@ class OperatorRights(Construct):
         )
 
 
-def _job_rules() -> list[k8s.PolicyRule]:
-    return [
-        # `delete` ends a job's time to live; setting owners asks for the finalizers.
-        _rule("kubeflow.org", ["pytorchjobs"], *_READ, "delete"),
-        _rule("kubeflow.org", ["pytorchjobs/status"], "update"),
-        _rule("kubeflow.org", ["pytorchjobs/finalizers"], "update"),
-        _rule("", ["pods", "services"], *_READ, "create", "delete"),
-        _rule("", ["events"], "create", "patch"),
-        # For `elasticPolicy.metrics`. This project sets none, but without the right one such job
-        # would block a thread of the operator for good.
-        _rule("autoscaling", ["horizontalpodautoscalers"], *_READ, "create", "update", "delete"),
-        # Wherever these kinds are installed the operator watches them, and stops if it may not.
-        _rule("scheduling.volcano.sh", ["podgroups"], *_READ),
-        _rule("scheduling.x-k8s.io", ["podgroups"], *_READ),
-    ]
+def _certificate_rules(secret: str) -> list[k8s.PolicyRule]:
+    return [rule("", ["secrets"], *READ), rule("", ["secrets"], "update", names=[secret])]
 
 
-def _webhook_rules(configuration: str) -> list[k8s.PolicyRule]:
-    group, resource = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
+def webhook_rules(resource: str, configuration: str) -> list[k8s.PolicyRule]:
+    """Let a controller put its certificate into its webhook."""
+    group = "admissionregistration.k8s.io"
     return [
         # A list cannot be limited to a name.
-        _rule(group, [resource], *_READ),
-        _rule(group, [resource], "update", names=[configuration]),
+        rule(group, [resource], *READ),
+        rule(group, [resource], "update", names=[configuration]),
     ]
 
 
-def _certificate_rules(secret: str) -> list[k8s.PolicyRule]:
-    return [
-        _rule("", ["secrets"], *_READ),
-        _rule("", ["secrets"], "update", names=[secret]),
-    ]
-
-
-def _rule(
+def rule(
     group: str, resources: Sequence[str], *verbs: str, names: Sequence[str] | None = None
 ) -> k8s.PolicyRule:
+    """Allow some verbs for resources of a group."""
     return k8s.PolicyRule(
         api_groups=[group], resources=resources, verbs=list(verbs), resource_names=names
     )
 
 
-class OperatorNetwork(Construct):
+class ControllerNetwork(Construct):
     """Network policies: the API server both ways, name resolution, and nothing else."""
 
     def __init__(
@@ -113,12 +96,13 @@ class OperatorNetwork(Construct):
         scope: Construct,
         construct_id: str,
         *,
+        name: str,
+        namespace: str,
         pods: Mapping[str, str],
         webhook_port: int,
         platform: PlatformPlan,
     ) -> None:
         super().__init__(scope, construct_id)
-        namespace = platform.operator_namespace
         policy(self, "default-deny", namespace=namespace, pods=k8s.LabelSelector())
         # The API server is reached by its Service and answers from, and calls the webhook from,
         # network interfaces in the VPC (EKS User Guide, "Amazon EKS networking requirements").
@@ -126,7 +110,7 @@ class OperatorNetwork(Construct):
         services = [addresses(cidr) for cidr in platform.service_cidrs]
         policy(
             self,
-            "training-operator",
+            name,
             namespace=namespace,
             pods=k8s.LabelSelector(match_labels=dict(pods)),
             ingress=[k8s.NetworkPolicyIngressRule(from_=vpc, ports=ports(webhook_port, "TCP"))],
@@ -135,3 +119,40 @@ class OperatorNetwork(Construct):
                 k8s.NetworkPolicyEgressRule(to=[dns()], ports=ports(53, "UDP", "TCP")),
             ],
         )
+
+
+def restricted_namespace(scope: Construct, name: str) -> None:
+    """Add the namespace of a controller, which admits nothing but restricted pods."""
+    modes = ("enforce", "audit", "warn")
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in modes}
+    k8s.KubeNamespace(scope, "namespace", metadata=k8s.ObjectMeta(name=name, labels=labels))
+
+
+def webhook_service(
+    scope: Construct, metadata: k8s.ObjectMeta, pods: Mapping[str, str], *, secret: str, port: int
+) -> None:
+    """Add the Service that the API server calls, and the Secret of its certificate."""
+    k8s.KubeSecret(
+        scope,
+        "certificate",
+        # Without data, so that applying it again does not take the certificate away.
+        metadata=k8s.ObjectMeta(name=secret, namespace=metadata.namespace, labels=pods),
+    )
+    target = k8s.IntOrString.from_number(port)
+    k8s.KubeService(
+        scope,
+        "service",
+        metadata=metadata,
+        spec=k8s.ServiceSpec(
+            selector=pods, ports=[k8s.ServicePort(name="webhook", port=443, target_port=target)]
+        ),
+    )
+
+
+def health_probe(path: str, *, period_seconds: int) -> k8s.Probe:
+    """Ask a controller at the port that it calls `health`."""
+    return k8s.Probe(
+        http_get=k8s.HttpGetAction(path=path, port=k8s.IntOrString.from_string("health")),
+        period_seconds=period_seconds,
+        timeout_seconds=3,
+    )

@@ -7,9 +7,19 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
-from megatron_eks.charts.platform.crd import PyTorchJobDefinition
+from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.platform.crd import JobDefinition
 from megatron_eks.charts.platform.init_container import MAX_TRIES, init_container_template
-from megatron_eks.charts.platform.operator_access import OperatorNetwork, OperatorRights
+from megatron_eks.charts.platform.operator_access import (
+    READ,
+    ControllerNetwork,
+    ControllerRights,
+    health_probe,
+    restricted_namespace,
+    rule,
+    webhook_rules,
+    webhook_service,
+)
 from megatron_eks.charts.pods import (
     CLUSTER_CRITICAL,
     leave_lost_node,
@@ -19,13 +29,13 @@ from megatron_eks.charts.pods import (
 )
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
+_KIND = WORKLOADS["PyTorchJob"]
 _NAME = "training-operator"
 _LABELS = {"app.kubernetes.io/name": _NAME}
 
 # The operator's defaults, except the two that are compiled in (kubeflow/training-operator v1.9.4,
 # cmd/training-operator.v1/main.go and pkg/cert/cert.go).
 _CERTIFICATE_SECRET = "training-operator-webhook-cert"  # noqa: S105 -- the name of a Secret
-_WEBHOOK_CONFIGURATION = "validator.training-operator.kubeflow.org"  # compiled in
 _CERTIFICATE_DIRECTORY = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _WEBHOOK_PATH = "/validate-kubeflow-org-v1-pytorchjob"
 _WEBHOOK_PORT = 9443
@@ -50,56 +60,40 @@ class TrainingOperator(cdk8s.Chart):
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         namespace = platform.operator_namespace
         self._metadata = k8s.ObjectMeta(name=_NAME, namespace=namespace, labels=_LABELS)
-        self._namespace(namespace)
-        PyTorchJobDefinition(self, "definition")
-        OperatorRights(
+        restricted_namespace(self, namespace)
+        JobDefinition(self, "definition", _KIND)
+        ControllerRights(
             self,
             "rights",
             account=_NAME,
             namespace=namespace,
             jobs=platform.namespace,
             secret=_CERTIFICATE_SECRET,
-            webhook_configuration=_WEBHOOK_CONFIGURATION,
+            in_cluster=webhook_rules("validatingwebhookconfigurations", _KIND.webhook),
+            in_jobs=_job_rules(),
         )
-        OperatorNetwork(
-            self, "network", pods=_LABELS, webhook_port=_WEBHOOK_PORT, platform=platform
+        ControllerNetwork(
+            self,
+            "network",
+            name=_NAME,
+            namespace=namespace,
+            pods=_LABELS,
+            webhook_port=_WEBHOOK_PORT,
+            platform=platform,
         )
         self._webhook(namespace)
         self._deployment(self._template(platform.pod_uid), platform)
 
-    def _namespace(self, name: str) -> None:
-        modes = ("enforce", "audit", "warn")
-        labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in modes}
-        k8s.KubeNamespace(self, "namespace", metadata=k8s.ObjectMeta(name=name, labels=labels))
-
     def _webhook(self, namespace: str) -> None:
         """Add the check of each PyTorchJob; the operator fills in the certificates itself."""
-        k8s.KubeSecret(
-            self,
-            "certificate",
-            # Without data, so that applying it again does not take the certificate away.
-            metadata=k8s.ObjectMeta(name=_CERTIFICATE_SECRET, namespace=namespace, labels=_LABELS),
-        )
-        k8s.KubeService(
-            self,
-            "service",
-            metadata=self._metadata,
-            spec=k8s.ServiceSpec(
-                selector=_LABELS,
-                ports=[
-                    k8s.ServicePort(
-                        name="webhook",
-                        port=443,
-                        target_port=k8s.IntOrString.from_number(_WEBHOOK_PORT),
-                    )
-                ],
-            ),
+        webhook_service(
+            self, self._metadata, _LABELS, secret=_CERTIFICATE_SECRET, port=_WEBHOOK_PORT
         )
         service = k8s.ServiceReference(name=_NAME, namespace=namespace, path=_WEBHOOK_PATH)
         k8s.KubeValidatingWebhookConfiguration(
             self,
             "webhook",
-            metadata=k8s.ObjectMeta(name=_WEBHOOK_CONFIGURATION, labels=_LABELS),
+            metadata=k8s.ObjectMeta(name=_KIND.webhook, labels=_LABELS),
             webhooks=[
                 k8s.ValidatingWebhook(
                     name="validator.pytorchjob.training-operator.kubeflow.org",
@@ -188,9 +182,9 @@ def _container(platform: PlatformPlan) -> k8s.Container:
             k8s.ContainerPort(name="webhook", container_port=_WEBHOOK_PORT),
             k8s.ContainerPort(name="health", container_port=_HEALTH_PORT),
         ],
-        liveness_probe=_probe("/healthz", period_seconds=20),
+        liveness_probe=health_probe("/healthz", period_seconds=20),
         # Ready once the certificate is mounted, a minute or two after the first start.
-        readiness_probe=_probe("/readyz", period_seconds=5),
+        readiness_probe=health_probe("/readyz", period_seconds=5),
         resources=k8s.ResourceRequirements(
             # It caches every pod of its namespace: 114 MiB at 1,000 nodes (measured).
             requests={"cpu": quantity("100m"), "memory": quantity("256Mi")},
@@ -204,9 +198,27 @@ def _container(platform: PlatformPlan) -> k8s.Container:
     )
 
 
-def _probe(path: str, *, period_seconds: int) -> k8s.Probe:
-    return k8s.Probe(
-        http_get=k8s.HttpGetAction(path=path, port=k8s.IntOrString.from_string("health")),
-        period_seconds=period_seconds,
-        timeout_seconds=3,
-    )
+def _job_rules() -> list[k8s.PolicyRule]:
+    return [
+        # `delete` ends a job's time to live; setting owners asks for the finalizers.
+        rule("kubeflow.org", ["pytorchjobs"], *READ, "delete"),
+        rule("kubeflow.org", ["pytorchjobs/status"], "update"),
+        rule("kubeflow.org", ["pytorchjobs/finalizers"], "update"),
+        rule("", ["pods", "services"], *READ, "create", "delete"),
+        rule("", ["events"], "create", "patch"),
+        # For `elasticPolicy.metrics`. This project sets none, but without the right one such job
+        # would block a thread of the operator for good.
+        rule("autoscaling", ["horizontalpodautoscalers"], *READ, "create", "update", "delete"),
+        # Wherever these kinds are installed the operator watches them, and stops if it may not.
+        rule("scheduling.volcano.sh", ["podgroups"], *READ),
+        rule("scheduling.x-k8s.io", ["podgroups"], *READ),
+    ]
+
+
+def _webhook_rules(configuration: str) -> list[k8s.PolicyRule]:
+    group, resource = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
+    return [
+        # A list cannot be limited to a name.
+        rule(group, [resource], *READ),
+        rule(group, [resource], "update", names=[configuration]),
+    ]

@@ -6,24 +6,23 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.training.jobset import add_jobset
 from megatron_eks.charts.training.objects import (
     backoff_limit,
     config_map,
+    failures,
     indexed,
     job_object,
     meet_at,
     metadata,
     rank_policy,
 )
-from megatron_eks.charts.training.pod import CONTAINER, job_pod
+from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.charts.training.pytorchjob import add_pytorch_job
 from megatron_eks.plan.cluster.platform import PlatformPlan
-from megatron_eks.plan.jobs.job import JobPlan, Workload
+from megatron_eks.plan.jobs.job import AnyWorkload, JobPlan
 
 _KIND = WORKLOADS["Job"]
-
-# Exit codes of our programs that another try would not change: usage, not found, check failed.
-_FINAL_EXIT_CODES = [2, 3, 4]
 
 
 def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
@@ -41,7 +40,7 @@ def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     spec = {
         **(indexed(job) if job.gang or job.nodes > 1 else {}),
         "backoffLimit": backoff_limit(job),
-        **({} if in_place else {"podFailurePolicy": _failures()}),
+        **({} if in_place else {"podFailurePolicy": failures(lost_node="Ignore")}),
         "ttlSecondsAfterFinished": job.ttl_seconds,
         **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         "template": {
@@ -51,18 +50,6 @@ def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     }
     resource = job_object(scope, job, platform, _KIND)
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
-
-
-def _failures() -> dict[str, object]:
-    """Give up where another try cannot help, and do not count pods that lost their node."""
-    codes = {"containerName": CONTAINER, "operator": "In", "values": _FINAL_EXIT_CODES}
-    lost = {"type": "DisruptionTarget", "status": "True"}
-    return {
-        "rules": [
-            {"action": "FailJob", "onExitCodes": codes},
-            {"action": "Ignore", "onPodConditions": [lost]},
-        ]
-    }
 
 
 def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
@@ -82,8 +69,9 @@ def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
 
 
-_WORKLOADS: Mapping[Workload, Callable[[Construct, JobPlan, PlatformPlan], None]] = {
+_WORKLOADS: Mapping[AnyWorkload, Callable[[Construct, JobPlan, PlatformPlan], None]] = {
     "pytorchjob": add_pytorch_job,
+    "jobset": add_jobset,
     "job": add_job,
 }
 

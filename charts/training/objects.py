@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import cdk8s
 from constructs import Construct
@@ -12,6 +12,12 @@ from megatron_eks.catalog.workloads import WorkloadKind
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, MASTER_PORT, JobPlan
+
+# The training operator looks for the container of this name.
+CONTAINER = "pytorch"
+
+# Exit codes of our programs that another try would not change: usage, not found, check failed.
+_FINAL_EXIT_CODES = [2, 3, 4]
 
 
 def metadata(
@@ -56,6 +62,18 @@ def backoff_limit(job: JobPlan) -> int:
 def indexed(job: JobPlan) -> dict[str, object]:
     """Return what makes a Job start all pods at once and number them."""
     return {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
+
+
+def failures(*, lost_node: Literal["Ignore", "FailJob"]) -> dict[str, object]:
+    """Give up where another try cannot help; `lost_node` is what pods do that lost theirs."""
+    codes = {"containerName": CONTAINER, "operator": "In", "values": _FINAL_EXIT_CODES}
+    lost = {"type": "DisruptionTarget", "status": "True"}
+    return {
+        "rules": [
+            {"action": "FailJob", "onExitCodes": codes},
+            {"action": lost_node, "onPodConditions": [lost]},
+        ]
+    }
 
 
 def meet_at(job: JobPlan, address: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from megatron_eks.charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.charts.training.objects import Entries, file_mounts, file_volumes
+from megatron_eks.charts.training.objects import CONTAINER, Entries, file_mounts, file_volumes
 from megatron_eks.charts.training.policy_wait import policy_wait
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -27,8 +27,7 @@ from megatron_eks.plan.jobs.resources import Resources
 # Pod templates as JSON, which has no narrower type.
 Template = Mapping[str, Any]
 
-# The training operator looks for the container of this name and for its port of that name.
-CONTAINER = "pytorch"
+# The training operator looks for the container's port of this name.
 _PORT_NAME = "pytorchjob-port"
 
 _SHARED = "shared"

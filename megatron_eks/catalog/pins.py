@@ -125,6 +125,8 @@ DCGM_EXPORTER_IMAGE = (
 )
 # kubeflow/training-operator v1.9.4, manifests/overlays/standalone: no digest of it is published.
 TRAINING_OPERATOR_IMAGE = "ghcr.io/kubeflow/training-v1/training-operator:v1-93c5489"
+# kubernetes-sigs/jobset v0.12.0: no digest of it is known here either.
+JOBSET_IMAGE = "registry.k8s.io/jobset/jobset:v0.12.0"
 BUSYBOX_IMAGE = (
     "public.ecr.aws/docker/library/busybox:1.37.0"
     "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
@@ -146,6 +148,7 @@ THIRD_PARTY_IMAGES = (
     NVIDIA_DEVICE_PLUGIN_IMAGE,
     DCGM_EXPORTER_IMAGE,
     TRAINING_OPERATOR_IMAGE,
+    JOBSET_IMAGE,
     BUSYBOX_IMAGE,
     PYTHON_IMAGE,
     CUDA_IMAGE,

@@ -20,6 +20,12 @@ class WorkloadKind:
     """Where below `spec` that stands which has a pod template; `*` for each of several."""
     count: str
     """Beside the template: how many pods it is for."""
+    controller: tuple[str, str] | None = None
+    """Namespace and Deployment of what makes the pods; None: Kubernetes itself."""
+    webhook: str = ""
+    """The ValidatingWebhookConfiguration by which the controller refuses mistaken jobs."""
+    uid_label: str | None = None
+    """On each pod: the uid of its job, where another object is between them."""
 
     @property
     def group(self) -> str:
@@ -41,6 +47,21 @@ WORKLOADS = {
             index_label="training.kubeflow.org/replica-index",
             templates=("pytorchReplicaSpecs", "*"),
             count="replicas",
+            controller=("kubeflow", "training-operator"),
+            webhook="validator.training-operator.kubeflow.org",
+        ),
+        # kubernetes-sigs/jobset v0.12.0, api/jobset/v1alpha2; its Job's label is on the pods too.
+        WorkloadKind(
+            kind="JobSet",
+            api_version="jobset.x-k8s.io/v1alpha2",
+            plural="jobsets",
+            job_label="jobset.sigs.k8s.io/jobset-name",
+            index_label=_INDEX,
+            templates=("replicatedJobs", "*", "template", "spec"),
+            count="parallelism",
+            controller=("jobset-system", "jobset-controller"),
+            webhook="jobset-validating-webhook-configuration",
+            uid_label="jobset.sigs.k8s.io/jobset-uid",
         ),
         WorkloadKind(
             kind="Job",
@@ -54,6 +75,11 @@ WORKLOADS = {
     )
 }
 """By kind. A pod belongs to the first whose label it has."""
+
+JOB_LABELS = frozenset(each.job_label for each in WORKLOADS.values())
+
+CONTROLLED = tuple(kind for kind, each in WORKLOADS.items() if each.controller)
+"""The kinds that Kubernetes itself knows nothing of."""
 
 
 def templates(manifest: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:

@@ -28,6 +28,7 @@ from megatron_eks.config.model import (
     SecurityGroupId,
     SubnetId,
     VpcId,
+    Workload,
     Zone,
 )
 from megatron_eks.config.storage import Storage
@@ -200,8 +201,9 @@ class Platform(Model):
     """GPU metrics for Prometheus, from every GPU node."""
     etcd: bool = False
     """Where the ranks of jobs with `runtime.rendezvous: etcd` meet."""
+    workload: Workload = "pytorchjob"
+    """What runs the ranks of jobs; a job file may say otherwise. docs/workloads.md"""
     kueue: bool = False
-    trainer_v2: bool = False
 
 
 class Observability(Model):

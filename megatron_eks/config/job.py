@@ -17,6 +17,7 @@ from megatron_eks.config.model import (
     SchemaVersion,
     SecretKeyName,
     Text,
+    Workload,
 )
 from megatron_eks.config.training import (
     AnyTraining,
@@ -72,6 +73,8 @@ class Runtime(Model):
     ipc_lock: bool = False
     """EFA does not need it either."""
     torchrun_path: Program = "torchrun"
+    workload: Workload | None = None
+    """What runs the ranks. Default: the platform's; an Indexed Job for kind ddp."""
     queue: str | None = None
     priority_class: DnsName | None = None
     """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""

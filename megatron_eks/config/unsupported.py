@@ -13,7 +13,6 @@ from megatron_eks.config.job import AnyJob, TorchRun
 # By key, the value that is rendered today.
 _CLUSTER: dict[str, object] = {
     "platform.kueue": False,
-    "platform.trainer_v2": False,
     "observability.enabled": False,
     "observability.alarm_email": None,
     "observability.monthly_budget_usd": None,

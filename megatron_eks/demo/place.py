@@ -18,7 +18,7 @@ from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.aws import keys
 from megatron_eks.localcloud.aws.server import LocalAws, merged
-from megatron_eks.localcloud.kubernetes.build import cache_folder
+from megatron_eks.localcloud.kubernetes.build import JOBSET, SIMULATOR, cache_folder
 from megatron_eks.localcloud.kubernetes.processes import free_port, listens
 from megatron_eks.localcloud.kubernetes.settings import Settings
 from megatron_eks.localcloud.kubernetes.state import (
@@ -103,7 +103,12 @@ class Place:
     def start(self) -> None:
         """Start the cluster, as `meks local up --empty --nodes 1` does."""
         settings = Settings(
-            self.folder, REGION, images=stand_in_images(), empty=True, aws_port=self._port
+            self.folder,
+            REGION,
+            images=stand_in_images(),
+            empty=True,
+            without=(SIMULATOR, JOBSET),
+            aws_port=self._port,
         )
         with _whole():
             # Ctrl-C is for the demo, which stops it in order; one that is kept outlives it.

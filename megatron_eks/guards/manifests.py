@@ -76,18 +76,28 @@ class Object:
         return self.body[key]
 
     @cached_property
-    def pods(self) -> list[Pod]:
-        """The pods that it makes."""
-        spec = self.body["spec"]
-        if self.kind == "Pod":
-            return [Pod(self, "", self.body["metadata"], spec)]
-        holders = [("", spec)] if self.kind in (*_TEMPLATE_KINDS, *WORKLOADS) else []
+    def holders(self) -> list[tuple[str, Value]]:
+        """What pod templates stand in, by role where pods have one."""
+        found = [("", self.body["spec"])] if self.kind in (*_TEMPLATE_KINDS, *WORKLOADS) else []
         for step in WORKLOADS[self.kind].templates if self.kind in WORKLOADS else ():
             if step == "*":
-                holders = [below for _, each in holders for below in _below(each)]
+                found = [below for _, each in found for below in _below(each)]
             else:
-                holders = [(name, each[step]) for name, each in holders]
-        pods = ((role, each["template"]) for role, each in holders)
+                found = [(role, each[step]) for role, each in found]
+        return found
+
+    @property
+    def wanted(self) -> int:
+        """How many pods a job is to have."""
+        count = WORKLOADS[self.kind].count
+        return int(sum(each[count].number or 0 for _, each in self.holders)) or 1
+
+    @cached_property
+    def pods(self) -> list[Pod]:
+        """The pods that it makes."""
+        if self.kind == "Pod":
+            return [Pod(self, "", self.body["metadata"], self.body["spec"])]
+        pods = ((role, each["template"]) for role, each in self.holders)
         return [Pod(self, role, each["metadata"], each["spec"]) for role, each in pods]
 
     @cached_property

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
@@ -175,7 +176,7 @@ def _tolerates_pool(toleration: Value) -> bool:
 def quotas(manifests: Manifests) -> Iterator[Finding]:
     """Have room for each job (Kubernetes, "Resource Quotas")."""
     for quota in manifests.of("ResourceQuota"):
-        for job in manifests.of("PyTorchJob", "Job"):
+        for job in manifests.of(*WORKLOADS):
             if job.namespace == quota.namespace and job.main_pod:
                 yield from _room(quota, job, job.main_pod)
 
@@ -185,11 +186,9 @@ def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
     own = pod.spec["priorityClassName"].text
     if scope and (own in scope["values"].texts) != (scope["operator"].text == "In"):
         return
-    roles = [e["replicas"] for _, e in job["spec"]["pytorchReplicaSpecs"].items()]
-    pods = int(sum(e.number or 0 for e in roles or [job["spec"]["parallelism"]])) or 1
     for name, limit in quota["spec"]["hard"].items():
         asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
-        amount = pods * (1 if name == "pods" else asked)
+        amount = job.wanted * (1 if name == "pods" else asked)
         found = f"{amount} of {name}, but quota {quota.name} allows {limit.raw}: no pod is created"
         wrong = limit.quantity is not None and amount > limit.quantity
         row = (wrong, job["spec"], found, f"use fewer nodes, or raise {name} to {amount}")
@@ -202,7 +201,7 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
     for each in manifests.of("Namespace"):
         labels = each["metadata"]["labels"]
         given = labels[f"{_LEVEL}/enforce"].text
-        jobs = any(each.name == e.namespace for e in manifests.of("PyTorchJob", "ResourceQuota"))
+        jobs = any(each.name == e.namespace for e in manifests.of(*CONTROLLED, "ResourceQuota"))
         levels = _LEVELS[_LEVELS.index(given) if given in _LEVELS else 0 :]
         allowed = (_LEVELS[1 + jobs :], levels, levels)
         for mode, right in zip(_MODES, allowed, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import CONTROLLED, JOB_LABELS, WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
@@ -21,8 +21,8 @@ from megatron_eks.guards.values import NO, Value, report
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
 _APP, _CLUSTER = "app.kubernetes.io/name", f"metadata annotations {CLUSTER_ANNOTATION}"
-_NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
-_NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
+_NAMESPACED = "ConfigMap DaemonSet Deployment Job JobSet NetworkPolicy PersistentVolumeClaim "
+_NAMESPACED += "PyTorchJob ResourceQuota Role RoleBinding Secret Service ServiceAccount"
 _PREVIEW, _WORDS = "`meks apply` takes a placeholder for a real address", {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
 _AWS = "52.94.0.1"  # an address outside the cluster
@@ -179,7 +179,7 @@ def forms(manifests: Manifests) -> Iterator[Finding]:
 def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, str]]:
     found = f"a rule without {peers.name!r} admits every address, even {_METADATA_SERVICE}"
     yield not peers.raw, peers, found, "name the peers"
-    every = not rule["ports"].raw and not all("job-name" in str(each.raw) for each in peers)
+    every = not rule["ports"].raw and not all(_of_one_job(each) for each in peers)
     yield every, rule["ports"], "no ports: the rule admits all of them", "name port and protocol"
     found = f"the ranges include {_METADATA_SERVICE}, where the node's credentials are"
     yield _reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16"
@@ -204,10 +204,10 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
     policies = manifests.of("NetworkPolicy")
     for deny in (each for each in policies if _closes(each, "Egress")):
         shared = [e for e in policies if e.namespace == deny.namespace and _everyone(e)]
-        jobs = any(each.namespace == deny.namespace for each in manifests.of("PyTorchJob"))
+        jobs = any(each.namespace == deny.namespace for each in manifests.of(*CONTROLLED))
         if jobs or any(each["spec"]["egress"].raw for each in shared):
             yield from _blocked([deny, *shared], "egress", _OF_JOBS)
-    for policy in (each for each in policies if "job-name" in str(each["spec"].raw)):
+    for policy in (each for each in policies if _of_one_job(each["spec"])):
         peer: Json = {"podSelector": policy["spec"]["podSelector"].raw}
         lost = "ranks do not reach each other, and never start"
         way = _Way(0, "", [peer], "the labels of podSelector", lost)
@@ -218,13 +218,15 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
         yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
 
 
+def _of_one_job(place: Value) -> bool:
+    return any(label in str(place.raw) for label in (*JOB_LABELS, "job-name"))
+
+
 def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
-    spec = pod.owner["spec"]
-    counts = [each["replicas"] for _, each in spec["pytorchReplicaSpecs"].items()]
-    ranks = sum(each.number or 0 for each in counts or [spec["parallelism"]])
+    ranks = pod.owner.wanted if pod.of_job else 1
     alone = ranks > 1 and pod.asks("nvidia.com/gpu") and all(map(_everyone, own))
     found = f"no policy lets the ranks of {pod.owner.name} reach each other: none ever starts"
-    remedy = "add one from and to pods with the label job-name of the job, without ports"
+    remedy = "add one from and to pods with a label of the job's name, without ports"
     row = (alone, pod.owner["metadata"]["name"], found, remedy)
     yield from report(Rule.RANKS_CUT_OFF, row)
     if own and "--namespace" in str(pod.main["args"].raw):

@@ -26,13 +26,20 @@ _RULES: dict[str, tuple[Row, ...]] = {
         ("action", ("FailJob", "FailIndex"), _RETRIED),
         ("onExitCodes operator", ("In",), _RETRIED),
     ),
-    "onPodConditions": (
-        ("action", ("Ignore",), _LOST_NODE),
-        ("onPodConditions 0 type", ("DisruptionTarget",), _LOST_NODE),
-    ),
+    "onPodConditions": (("onPodConditions 0 type", ("DisruptionTarget",), _LOST_NODE),),
 }
 _RESTARTS = "a container that fails is not started again, or always is"
 _INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
+_ALL_AGAIN, _ONE_JOB = "ranks that are left never meet those that start", "each has ranks 0 to N"
+_SET = (
+    ("apiVersion", ("jobset.x-k8s.io/v1alpha2",), "no API server knows another"),
+    ("spec failurePolicy restartStrategy", ("BlockingRecreate",), "old ranks hold the GPUs"),
+    ("spec network publishNotReadyAddresses", (None, YES), "rank 0 has no name yet"),
+)
+_ENDS_AT_ONCE = (
+    ("backoffLimit", (0,), _ALL_AGAIN),
+    ("template spec restartPolicy", ("Never",), _ALL_AGAIN),
+)
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 _OWN = ("replicas", "role")
 _RECORD = ["python3", "-m", f"{PACKAGE}.record"]
@@ -99,8 +106,25 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
         yield from _name(job, f"-{count}")
 
 
+@manifest_guard
+def jobsets(manifests: Manifests) -> Iterator[Finding]:
+    """Make the first rank that fails end its Job, and so start all ranks again (JobSet 0.12)."""
+    for job in manifests.of("JobSet"):
+        yield from job.body.must_hold(Rule.JOB_FIELDS, _SET)
+        for part in job["spec"]["replicatedJobs"]:
+            yield from part.must_hold(Rule.JOB_FIELDS, [("replicas", (None, 1), _ONE_JOB)])
+            spec, pod = part["template"]["spec"], job.pods[0]
+            count = spec["completions"].raw
+            rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
+            yield from spec.must_hold(Rule.JOB_FIELDS, [*_INDEXED, *_ENDS_AT_ONCE, *rows])
+            yield from _failure_policy(spec, pod, lost_node="FailJob")
+            first = f"{job.name}-{part['name'].text}-0-"
+            yield from _meeting(pod, count, f"{first}0.{job.name}")
+            yield from _name(job, f"{first.removeprefix(job.name)}{count}-xxxxx")
+
+
 def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Iterator[Finding]:
-    service, command = manifests.named("Service", job.name, job.namespace), pod.main["command"]
+    service = manifests.named("Service", job.name, job.namespace)
     found = f"no Service {job.name}: the other ranks never find rank 0"
     yield from report(Rule.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
     if service:
@@ -108,7 +132,12 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
         early = service["spec"]["publishNotReadyAddresses"]
         yield from early.must_be(Rule.RANKS_WAIT, YES, why="rank 0 has no name yet")
     yield from pod.spec.must_hold(Rule.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
-    options = {f"--nnodes={count}", f"--master-addr={job.name}-0.{job.name}", _RANK}
+    yield from _meeting(pod, count, f"{job.name}-0.{job.name}")
+
+
+def _meeting(pod: Pod, count: Json, address: str) -> Iterator[Finding]:
+    command = pod.main["command"]
+    options = {f"--nnodes={count}", f"--master-addr={address}", _RANK}
     options |= {f"--nproc-per-node={pod.main['resources']['limits'][GPU].quantity}"}
     given = {text.replace("_", "-") for text in command.texts}
     for option in sorted({each for each in options if each.replace("_", "-") not in given}):
@@ -120,10 +149,11 @@ def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Itera
 def ends(manifests: Manifests) -> Iterator[Finding]:
     """Try a job a few times, and not for mistakes that a try repeats (Kubernetes, "Jobs")."""
     for job in manifests.of(*WORKLOADS):
-        limits = job["spec"] if job.kind == "Job" else job["spec"]["runPolicy"]
+        limits = job["spec"]["runPolicy"] if job.kind == "PyTorchJob" else job["spec"]
         priority = job.main_pod.spec["priorityClassName"].text if job.main_pod else ""
         for name, least, usual, why in _LIMITS:
-            given = limits[name]
+            of_ranks = job.kind == "JobSet" and job.holders and name[0] != "t"
+            given = (job.holders[0][1] if of_ranks else limits)[name]
             needed = given or not least or (priority and name[0] == "t") or "-valid" in priority
             wrong = needed and (-1 if given.number is None else given.number) < least
             row = (wrong, given, f"{name} is {written(given.raw)}: {why}", f"write such as {usual}")
@@ -133,13 +163,15 @@ def ends(manifests: Manifests) -> Iterator[Finding]:
             yield from _failure_policy(job["spec"], job.pods[0])
 
 
-def _failure_policy(spec: Value, pod: Pod) -> Iterator[Finding]:
+def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterator[Finding]:
     rules, names = spec["podFailurePolicy"]["rules"], [e["name"].text for e in pod.containers]
     again = _restarts(spec) if spec["completions"] and not rules else ("Never",)
     yield from pod.spec["restartPolicy"].must_be(Rule.RESTART_POLICY, *again, why=_RESTARTS)
     if again == ("Never",):
         own = {kind: next((e for e in rules if e[kind].raw), rules) for kind in _RULES}
-        for kind, rows in _RULES.items():
+        of_lost = ("action", (lost_node,), _LOST_NODE)
+        for kind, fixed in _RULES.items():
+            rows = (of_lost, *fixed) if kind == "onPodConditions" else fixed
             if own[kind] is not rules or "pytorch" in names:
                 yield from own[kind].must_hold(Rule.JOB_FIELDS, rows, Level.WARNING)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))

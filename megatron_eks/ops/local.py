@@ -99,9 +99,11 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     cluster_file = wish.cluster_file if given else TEMPLATE / DEFAULT_CLUSTER
     # Building the parts may take minutes; what is wrong with the files is known at once.
     plan = load_project(cluster_file, wish.today).cluster
+    without = [build.SIMULATOR] if wish.nodes else []
+    without += [] if plan.platform.workload == "jobset" else [build.JOBSET]
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
-        build.programs(os.environ, _say, simulator=not wish.nodes)
+        build.programs(os.environ, _say, without=without)
         _clear(folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kept := shared_files(folder):
@@ -119,6 +121,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         nodes=[] if wish.empty else all_nodes(plan, wish.nodes),
         images=stand_in_images() if wish.nodes else (),
         empty=wish.empty,
+        without=without,
     )
     _say("starting the control plane")
     process = settings.start()

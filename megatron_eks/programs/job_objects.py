@@ -1,6 +1,6 @@
 """Keeps what Kubernetes says of jobs beside their logs, for when it does not know them any more.
 
-job_objects.py --namespace NAMESPACE --volumes DIR
+job_objects.py --namespace NAMESPACE --volumes DIR --jobs KIND=GROUP/VERSION/PLURAL...
 
 Runs once in a cluster, as a pod with rights to read a namespace, and the events of nodes. Of each
 job there it writes DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job,
@@ -30,8 +30,6 @@ Object = dict[str, Any]
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATHS = (
-    ("PyTorchJob", "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs?"),
-    ("Job", "/apis/batch/v1/namespaces/{}/jobs?"),
     ("Pod", "/api/v1/namespaces/{}/pods?"),
     ("Event", "/api/v1/namespaces/{}/events?"),
     # Nodes have no namespace, and their events are in this one.
@@ -166,26 +164,20 @@ class Records:
 
     def take(self, found: Object) -> None:
         """Keep an object in the record of its job."""
-        metadata = found["metadata"]
-        uid, owners = metadata["uid"], metadata.get("ownerReferences") or ()
-        match found["kind"]:
-            case "Event" if found["involvedObject"]["kind"] == "Node":
-                self._take_of_node(found)
-                return
-            case "Event":
-                about = found["involvedObject"].get("uid", "")
-            case "Pod":
-                about = next((each["uid"] for each in owners if each.get("controller")), "")
-            case _:
-                about = uid
-                if uid not in self._of:
-                    self._of[uid] = Record(self._volumes, found)
+        kind, uid, about = found["kind"], found["metadata"]["uid"], _about(found)
+        if kind == "Event" and found["involvedObject"]["kind"] == "Node":
+            self._take_of_node(found)
+            return
+        if about == uid and uid not in self._of:
+            self._of[uid] = Record(self._volumes, found)
         record = self._of.get(about)
         if record is None:
             self._wait(about, found)
             return
-        record.take(found)
-        if found["kind"] != "Event":
+        # A Job that another kind of job has made is no job of its own: its pods are that one's.
+        if kind in {"Event", "Pod"} or about == uid:
+            record.take(found)
+        if kind != "Event":
             self._of[uid] = record
             for each in self._waiting.pop(uid, {}).values():
                 self.take(each)
@@ -221,11 +213,14 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser()
     parser.add_argument("--namespace", required=True, help="of the jobs")
     parser.add_argument("--volumes", type=Path, required=True, help="file systems, by their claims")
+    parser.add_argument("--jobs", action="append", required=True, help="a kind of jobs")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     changes: queue.Queue[Object] = queue.Queue()
     api, records = Api(), Records(options.volumes)
-    for kind, path in _PATHS:
+    jobs = [each.split("=") for each in options.jobs]
+    paths = [(kind, "/apis/{}/namespaces/{{}}/{}?".format(*at.rsplit("/", 1))) for kind, at in jobs]
+    for kind, path in (*paths, *_PATHS):
         given = kind, path.format(options.namespace), changes
         threading.Thread(target=api.follow, args=given, daemon=True).start()
     try:
@@ -236,6 +231,15 @@ def main() -> NoReturn:
             records.write()
     finally:
         records.write()
+
+
+def _about(found: Object) -> str:
+    """Return the uid of what an object belongs to; a job that nothing has made, its own."""
+    if found["kind"] == "Event":
+        return str(found["involvedObject"].get("uid", ""))
+    owners = found["metadata"].get("ownerReferences") or ()
+    own = "" if found["kind"] == "Pod" else found["metadata"]["uid"]
+    return next((str(each["uid"]) for each in owners if each.get("controller")), own)
 
 
 def _kept(found: Object) -> Object:
@@ -260,16 +264,25 @@ def _last(kept: dict[str, Any], most: int) -> dict[str, Any]:
 
 def _claims(job: Object) -> list[str]:
     """Return the claims that a job's pods mount."""
-    replicas = job["spec"].get("pytorchReplicaSpecs", {"": job["spec"]}).values()
-    volumes = [each for one in replicas for each in one["template"]["spec"].get("volumes", ())]
-    claims = (each.get("persistentVolumeClaim") or {} for each in volumes)
-    return [each["claimName"] for each in claims if each]
+    return [str(each) for each in _values(job["spec"], "claimName")]
 
 
 def _keep_days(job: Object) -> int:
     """Return how many days a job is kept, as its controller has it in seconds."""
-    policy = job["spec"].get("runPolicy", job["spec"])
-    return max(1, int(policy.get("ttlSecondsAfterFinished") or 0) // (24 * 3600))
+    seconds = next(_values(job["spec"], "ttlSecondsAfterFinished"), 0)
+    return max(1, int(seconds or 0) // (24 * 3600))
+
+
+def _values(value: object, key: str) -> Iterator[Any]:
+    """Find a key at any depth: kinds of jobs have it at places of their own."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _values(each, key)
+    elif isinstance(value, dict):
+        if key in value:
+            yield value[key]
+        for each in value.values():
+            yield from _values(each, key)
 
 
 def _when(event: Object) -> str:

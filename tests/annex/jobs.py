@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 
+from megatron_eks.catalog.workloads import WORKLOADS, templates
 from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.plan.jobs.job import AnyWorkload
 from tests.charts import rendered
 
 # GPU nodes of the cluster that all tests share.
 NODES = 4
 
 
-def training_job(name: str, nodes: int = 2) -> Object:
+def training_job(name: str, nodes: int = 2, kind: str = "PyTorchJob") -> Object:
     """Return the default job under another name and on another number of nodes."""
-    plan = replace(rendered.training_job(), name=name, nodes=nodes)
-    return rendered.only(rendered.jobs(plan), "PyTorchJob")
+    workload: AnyWorkload = "jobset" if kind == "JobSet" else "pytorchjob"
+    plan = replace(rendered.training_job(), name=name, nodes=nodes, workload=workload)
+    return rendered.only(rendered.jobs(plan), kind)
 
 
 def delete(client: Client, job: Object) -> None:
@@ -34,12 +37,12 @@ def delete(client: Client, job: Object) -> None:
 
 def pod_specs(job: Object) -> list[Object]:
     """Return the pod of each role, to be changed in place."""
-    return [each["template"]["spec"] for each in job["spec"]["pytorchReplicaSpecs"].values()]
+    return [template["spec"] for _, template in templates(job)]
 
 
 def pods_of(client: Client, job: Object) -> list[Object]:
-    """Return the pods that the operator has made of a job so far, the master's first."""
-    labels = f"training.kubeflow.org/job-name={job['metadata']['name']}"
+    """Return the pods that a controller has made of a job so far, the master's first."""
+    labels = f"{WORKLOADS[job['kind']].job_label}={job['metadata']['name']}"
     return client.list("v1", "Pod", job["metadata"]["namespace"], labels=labels)
 
 
@@ -72,11 +75,11 @@ def wait_for_pods(
 
 
 def wait_for_condition(client: Client, job: Object, condition: str) -> Object:
-    """Return a job once the operator reports a condition."""
+    """Return a job once its controller reports a condition."""
     metadata = job["metadata"]
 
     def found() -> Object | None:
-        now = client.get("kubeflow.org/v1", "PyTorchJob", metadata["name"], metadata["namespace"])
+        now = client.get(job["apiVersion"], job["kind"], metadata["name"], metadata["namespace"])
         conditions = now.get("status", {}).get("conditions", [])
         met = any(each["type"] == condition and each["status"] == "True" for each in conditions)
         return now if met else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import cdk8s
 
+from megatron_eks.catalog.workloads import WORKLOADS, templates
 from megatron_eks.charts import composition
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
@@ -150,20 +151,19 @@ def pods(manifests: list[Manifest]) -> Iterator[Pod]:
     Those of an Indexed Job carry the label that its controller adds.
     """
     for manifest in manifests:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
         spec = manifest.get("spec", {})
-        holders = spec.get("pytorchReplicaSpecs", {"": spec}).values()
-        for holder in holders:
-            if "template" in holder:
-                template = holder["template"]
-                added = {INDEX_LABEL: "0"} if spec.get("completionMode") == "Indexed" else {}
-                if manifest["kind"] == "Job":
-                    added[JOB_LABEL] = manifest["metadata"]["name"]
-                yield Pod(
-                    manifest,
-                    manifest["metadata"]["namespace"],
-                    {**template["metadata"]["labels"], **added},
-                    template["spec"],
-                )
+        found = [spec["template"]] if "template" in spec else []
+        for template in [each for _, each in templates(manifest)] if kind in WORKLOADS else found:
+            added = {INDEX_LABEL: "0"} if spec.get("completionMode") == "Indexed" else {}
+            if kind in {"Job", "JobSet"}:
+                added[WORKLOADS[kind].job_label] = name
+            yield Pod(
+                manifest,
+                manifest["metadata"]["namespace"],
+                {**template["metadata"]["labels"], **added},
+                template["spec"],
+            )
 
 
 def pod(manifest: Manifest) -> Pod:

@@ -1,4 +1,4 @@
-"""The PyTorchJob definition: fresh, small, and the same as upstream's."""
+"""The definitions of jobs: fresh, small, and the same as upstream's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,36 +7,45 @@ from typing import Any
 import cdk8s
 import pytest
 
+from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.charts.platform import crd
 from tests.charts.validation import assert_valid
-from tests.upstream.pytorchjobs import generate
+from tests.upstream.definitions import generate
 
-_COMMITTED = Path(crd.__file__).with_name("pytorchjobs.json")
+_KINDS = {WORKLOADS[kind].plural: WORKLOADS[kind] for kind in CONTROLLED}
+
+
+def _committed(plural: str) -> Path:
+    return Path(crd.__file__).with_name(f"{plural}.json")
 
 
 @pytest.mark.oracle
-def test_the_committed_definition_is_what_the_generator_writes():
+@pytest.mark.parametrize("plural", _KINDS)
+def test_the_committed_definition_is_what_the_generator_writes(plural):
     """Upstream's, field by field: types, requirements, list types, keys, defaults and columns."""
-    assert _COMMITTED.read_text(encoding="utf-8") == generate()
+    assert _committed(plural).read_text(encoding="utf-8") == generate(plural)
 
 
-def test_the_definition_fits_in_an_annotation():
+@pytest.mark.parametrize("plural", _KINDS)
+def test_the_definition_fits_in_an_annotation(plural):
     """Client-side `kubectl apply` stores a copy in an annotation, of which 256 KiB are allowed."""
-    assert _COMMITTED.stat().st_size < 100_000
+    assert _committed(plural).stat().st_size < 100_000
 
 
-def test_the_manifest_carries_the_whole_definition():
+@pytest.mark.parametrize("plural", _KINDS)
+def test_the_manifest_carries_the_whole_definition(plural):
     """Nothing gets lost on the way through cdk8s, extensions of the schema included."""
     chart = cdk8s.Testing.chart()
-    crd.PyTorchJobDefinition(chart, "definition")
+    crd.JobDefinition(chart, "definition", _KINDS[plural])
     (manifest,) = cdk8s.Testing.synth(chart)
-    assert manifest == crd.read_definition()
+    assert manifest == crd.read_definition(plural)
     assert_valid(manifest)
 
 
-def test_every_list_key_is_required_or_has_a_default():
+@pytest.mark.parametrize("plural", _KINDS)
+def test_every_list_key_is_required_or_has_a_default(plural):
     """The API server refuses a definition in which a list's key may be absent."""
-    lists = [node for node in _nodes(_schema(crd.read_definition())) if _keys(node)]
+    lists = [node for node in _nodes(_schema(crd.read_definition(plural))) if _keys(node)]
     assert lists
     for node in lists:
         items = node["items"]

@@ -1,6 +1,6 @@
 """Judges a manifest as the API server does before any admission: types, unknown fields, list keys.
 
-Core kinds by the schemas of kubernetes-validate, PyTorchJob by the schema of our own definition.
+Core kinds by the schemas of kubernetes-validate, jobs by the schemas of our own definitions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ import kubernetes_validate
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 from jsonschema.protocols import Validator
 
+from megatron_eks.catalog.workloads import WORKLOADS, templates
 from megatron_eks.charts.platform.crd import read_definition
 
 Manifest = Mapping[str, Any]
@@ -23,8 +24,9 @@ _INTEGERS = {"int32": 2**31, "int64": 2**63}
 def assert_valid(manifest: Manifest) -> None:
     """Fail if the API server would refuse the object, or if nothing here can judge its kind."""
     name = f"{manifest['kind']}/{manifest['metadata']['name']}"
-    if (manifest["apiVersion"], manifest["kind"]) == ("kubeflow.org/v1", "PyTorchJob"):
-        problems = list(_pytorchjob_problems(manifest))
+    workload = WORKLOADS.get(manifest["kind"])
+    if workload and workload.controller and workload.api_version == manifest["apiVersion"]:
+        problems = list(_job_problems(manifest, workload.plural))
     else:
         problems = list(_core_problems(manifest))
     assert not problems, f"{name}: {'; '.join(problems)}"
@@ -39,13 +41,13 @@ def _core_problems(manifest: Manifest) -> Iterator[str]:
         yield f"no schema for {manifest['apiVersion']} {manifest['kind']}"
 
 
-def _pytorchjob_problems(manifest: Manifest) -> Iterator[str]:
-    for error in _pytorchjob_validator().iter_errors(manifest):
+def _job_problems(manifest: Manifest, plural: str) -> Iterator[str]:
+    for error in _validator(plural).iter_errors(manifest):
         yield _describe(error)
     yield from _core_problems({"apiVersion": "v1", "kind": "Pod", "metadata": manifest["metadata"]})
-    # The definition follows the operator's Kubernetes version, the pods must fit the cluster's.
-    for replica in manifest["spec"]["pytorchReplicaSpecs"].values():
-        template = {"metadata": {"name": "template"}, "template": replica["template"]}
+    # The definition follows its controller's Kubernetes version, the pods must fit the cluster's.
+    for _, each in templates(manifest):
+        template = {"metadata": {"name": "template"}, "template": each}
         yield from _core_problems({"apiVersion": "v1", "kind": "PodTemplate", **template})
 
 
@@ -54,8 +56,8 @@ def _describe(error: ValidationError) -> str:
 
 
 @cache
-def _pytorchjob_validator() -> Validator:
-    schema = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+def _validator(plural: str) -> Validator:
+    schema = read_definition(plural)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     formats = FormatChecker(formats=())
     for name, limit in _INTEGERS.items():
         formats.checks(name)(lambda value, limit=limit: -limit <= value < limit)

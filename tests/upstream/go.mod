@@ -3,4 +3,7 @@ module megatron-eks.invalid/upstream
 
 go 1.21
 
-require github.com/kubeflow/training-operator v1.9.4
+require (
+	github.com/kubeflow/training-operator v1.9.4
+	sigs.k8s.io/jobset v0.12.0
+)

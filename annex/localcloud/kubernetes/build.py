@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +66,9 @@ _KUBERNETES = (
 SIMULATOR = "kwok"
 """The program that plays nodes."""
 
+JOBSET = "jobset-controller"
+"""The program that runs JobSets, which few clusters have."""
+
 _PROGRAMS = (
     _Program("etcd", "kubernetes", "go.etcd.io/etcd/server/v3"),
     _Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _KUBERNETES),
@@ -84,6 +87,7 @@ _PROGRAMS = (
         "sigs.k8s.io/kwok/cmd/kwok",
         ("sigs.k8s.io/kwok", "sigs.k8s.io/kwok/pkg/consts.Version"),
     ),
+    _Program(JOBSET, "jobset", "sigs.k8s.io/jobset"),
 )
 
 
@@ -94,28 +98,28 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 def programs(
-    environment: Mapping[str, str], report: Report, *, simulator: bool = True
+    environment: Mapping[str, str], report: Report, *, without: Collection[str] = ()
 ) -> dict[str, Path]:
-    """Return all programs by name, having built those that this machine lacks.
+    """Return programs by name, having built those that this machine lacks.
 
-    KWOK is for nodes that are simulated alone. The first time takes about six minutes and a
+    KWOK is for nodes that are simulated alone. The first time takes about nine minutes and a
     gigabyte of downloads on two cores. A second process that asks meanwhile waits for the first.
     What a build of other versions left, and nobody has used for a month, goes with the next build.
     """
-    folder = cache_folder(environment) / "kubernetes" / _key()
-    found = _given(environment)
-    wanted = [
-        each
+    folder, found = cache_folder(environment) / "kubernetes", _given(environment)
+    wanted = {
+        each: folder / _key(each.module) / each.name
         for each in _PROGRAMS
-        if each.name not in found and (simulator or each.name != SIMULATOR)
-    ]
-    cache.hold(folder)
-    if any(not (folder / each.name).exists() for each in wanted):
+        if each.name not in (*found, *without)
+    }
+    for file in wanted.values():
+        cache.hold(file.parent)
+    if not all(file.exists() for file in wanted.values()):
         with _lock(folder / ".lock", report):
-            missing = [each for each in wanted if not (folder / each.name).exists()]
+            missing = {each: file for each, file in wanted.items() if not file.exists()}
             _build(missing, folder, environment, report)
         cache.prune(folder)
-    return {**{each.name: folder / each.name for each in wanted}, **found}
+    return {**{each.name: file for each, file in wanted.items()}, **found}
 
 
 def _given(environment: Mapping[str, str]) -> dict[str, Path]:
@@ -127,12 +131,12 @@ def _given(environment: Mapping[str, str]) -> dict[str, Path]:
     return {name: file for name, file in files.items() if file.exists()}
 
 
-def _key() -> str:
-    """Return a hash of everything that decides what a build yields."""
+def _key(module: str) -> str:
+    """Return a hash of everything that decides what a build of a module yields."""
     digest = hashlib.sha256()
-    parts = [repr((_SETTINGS, _FLAGS, _PROGRAMS)), platform.system(), platform.machine()]
-    for module in sorted(_MODULES.iterdir()):
-        parts += [module.name, *(file.read_text() for file in sorted(module.iterdir()))]
+    own = [each for each in _PROGRAMS if each.module == module]
+    parts = [repr((_SETTINGS, _FLAGS, own)), platform.system(), platform.machine()]
+    parts += [file.read_text() for file in sorted((_MODULES / module).iterdir())]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:20]
@@ -151,7 +155,7 @@ def _lock(file: Path, report: Report) -> Iterator[None]:
 
 
 def _build(
-    missing: list[_Program], folder: Path, environment: Mapping[str, str], report: Report
+    missing: Mapping[_Program, Path], folder: Path, environment: Mapping[str, str], report: Report
 ) -> None:
     """Build the programs of each module one by one, and the modules side by side.
 
@@ -171,11 +175,11 @@ def _build(
     over = threading.Event()
 
     def build(module: str) -> None:
-        for number, program in enumerate(missing, start=1):
+        for number, (program, file) in enumerate(missing.items(), start=1):
             if program.module == module and not over.is_set():
                 report(f"building {program.name} ({number} of {len(missing)})")
                 try:
-                    took = _build_one(program, folder, go, kept)
+                    took = _build_one(program, file, go, kept)
                 except BuildError:
                     over.set()
                     raise
@@ -193,12 +197,12 @@ def _build(
 
 
 def _build_one(
-    program: _Program, folder: Path, go: Sequence[str], environment: Mapping[str, str]
+    program: _Program, file: Path, go: Sequence[str], environment: Mapping[str, str]
 ) -> float:
     """Build a program and return the seconds that it took."""
     started = time.monotonic()
     # Under another name until it is complete: an interrupted build leaves no half a program.
-    target = folder / f".{program.name}.partial"
+    target = file.with_name(f".{program.name}.partial")
     flags = (*_FLAGS, f"-ldflags=-s -w{_version_flags(program)}", f"-o={target}")
     done = subprocess.run(  # noqa: S603 -- Go, with arguments spelt out here
         [*go, *flags, program.package],
@@ -210,7 +214,7 @@ def _build_one(
     )
     if done.returncode:
         raise BuildError(f"{program.name} cannot be built\n{done.stderr.rstrip()}")
-    target.replace(folder / program.name)
+    target.replace(file)
     return time.monotonic() - started
 
 
@@ -273,5 +277,5 @@ if __name__ == "__main__":
     programs(
         os.environ,
         lambda line: print(line, flush=True),  # noqa: T201 -- a program here
-        simulator="--no-simulator" not in sys.argv,
+        without=(SIMULATOR, JOBSET) if "--no-simulator" in sys.argv else (),
     )

@@ -29,11 +29,9 @@ def hold(folder: Path) -> None:
     os.utime(_held[folder])
 
 
-def prune(folder: Path) -> None:
-    """Remove the neighbours of a folder that nobody holds, or has held for a month."""
-    for other in folder.parent.iterdir():
-        if other == folder or not other.is_dir():
-            continue
+def prune(parent: Path) -> None:
+    """Remove the folders that nobody holds, or has held for a month."""
+    for other in filter(Path.is_dir, parent.iterdir()):
         mark = other / _MARK
         # A folder that an older release made has no mark, but a time of its own.
         last = (mark if mark.exists() else other).stat().st_mtime

@@ -11,11 +11,10 @@ from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.localcloud.aws import keys
 from megatron_eks.localcloud.aws import server as aws
-from megatron_eks.localcloud.kubernetes import nodes
+from megatron_eks.localcloud.kubernetes import nodes, operator
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.joined import JoinedNodes
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
-from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.localcloud.kubernetes.processes import free_port
 from megatron_eks.localcloud.kubernetes.settings import Settings
 from megatron_eks.localcloud.kubernetes.state import SHARED, State
@@ -58,7 +57,7 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
         wait_for("the manifests", lambda: platform.exists() or stopped.is_set())
         if stopped.is_set():
             return
-        Operator(plane, read_file(operator_file(platform))).install()
+        operator.install(plane, platform)
         joined, environment = None, {"KUBECONFIG": str(plane.kubeconfig)}
         if settings.empty:
             joined = JoinedNodes(plane, local, fleet)
@@ -92,8 +91,9 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
 
 
 def _install(client: Client, platform: Path) -> None:
-    # Without the operator's own file: it runs as a process, and its Deployment would show another.
-    for file in sorted({*platform.glob("*.yaml")} - {operator_file(platform)}):
+    # Without the controllers' own files: they run as processes, and a Deployment would show more.
+    theirs = {each.file(platform) for each in operator.CONTROLLERS}
+    for file in sorted({*platform.glob("*.yaml")} - theirs):
         for each in read_file(file):
             client.apply(each)
 

@@ -1,30 +1,30 @@
-"""The training operator of a chart, run as a process with its ServiceAccount's rights."""
+"""Controllers of jobs, each run as a process with the rights of its chart's ServiceAccount."""
 
 import base64
 import contextlib
 import copy
+import json
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.localcloud.kubernetes.build import JOBSET
 from megatron_eks.localcloud.kubernetes.processes import ProcessError
 
 if TYPE_CHECKING:
     from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 
-_NAME = "training-operator"
-
 # Not the name under which the chart itself is applied: what was added here then stays.
 _MANAGER = "meks-local"
-_DEFINITION = ("kubeflow.org/v1", "PyTorchJob")
 
-# Compiled into the operator (kubeflow/training-operator v1.9.4, pkg/cert/cert.go): it waits for a
-# file of this name, and looks at no more than its name.
+# Compiled into both (kubeflow/training-operator v1.9.4 and kubernetes-sigs/jobset v0.12.0,
+# cert.go): they wait for a file of this name, and look at no more than its name.
 _MOUNT = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 -- compiled in
 # Its webhook reads the certificate below the directory for temporary files, which is ours to give.
 _SERVING = Path("k8s-webhook-server", "serving-certs")
@@ -34,8 +34,8 @@ _STARTS = 3
 
 
 @dataclass(frozen=True)
-class OperatorProcess:
-    """What it takes to run the operator of a chart as a process."""
+class ControllerProcess:
+    """What it takes to run the controller of a chart as a process."""
 
     objects: tuple[Object, ...]
     """The chart without its Deployment, with a webhook that leads to the process."""
@@ -43,23 +43,31 @@ class OperatorProcess:
     account: str
     arguments: tuple[str, ...]
     certificate_secret: str
-    init_container: str
-    """The template of the container that holds workers back."""
+    files: Mapping[str, str]
+    """Contents of what its pod would mount besides."""
 
 
 class Operator:
-    """One operator of one cluster; several clusters of a machine may have one each."""
+    """The training operator of one cluster; several clusters of a machine may have one each."""
+
+    name = "training-operator"
+    definition = ("kubeflow.org/v1", "PyTorchJob")
 
     def __init__(self, cluster: "ControlPlane", chart: list[Object]) -> None:
         self._cluster = cluster
         self.client = cluster.client
-        """An administrator's client of the operator's cluster."""
-        self._webhook_port = cluster.port("training-operator-webhook")
-        self._plan = operator_process(chart, self._webhook_port)
-        self._temporary = cluster.folder / "training-operator"
+        """An administrator's client of the controller's cluster."""
+        self._webhook_port = cluster.port(f"{self.name}-webhook")
+        self._plan = _process(chart, self._webhook_port)
+        self._temporary = cluster.folder / self.name
+
+    @classmethod
+    def file(cls, folder: Path) -> Path | None:
+        """Return the file with the controller's chart among those of a platform."""
+        return next(iter(folder.glob(f"*-{cls.name}.k8s.yaml")), None)
 
     def install(self) -> None:
-        """Apply the chart, then start the operator and return when it works."""
+        """Apply the chart, then start the controller and return when it works."""
         metadata = [each["metadata"] for each in self._plan.objects]
         # The namespace of jobs too, in which it gets rights: another file of the platform's has it.
         for name in sorted({each["namespace"] for each in metadata if "namespace" in each}):
@@ -68,21 +76,22 @@ class Operator:
         for each in self._plan.objects:
             self.client.apply(each, manager=_MANAGER)
         wait = self._cluster.processes.wait
-        wait("kube-apiserver", lambda: self.client.serves(*_DEFINITION), _READY_SECONDS)
+        wait("kube-apiserver", lambda: self.client.serves(*self.definition), _READY_SECONDS)
         wait("kube-apiserver", self._may_own, _READY_SECONDS)
         token = self.client.service_account_token(self._plan.account, self._plan.namespace)
-        self._cluster.write_kubeconfig(_NAME, token)
+        self._cluster.write_kubeconfig(self.name, token)
         (self._temporary / _SERVING).mkdir(parents=True)
-        (self._temporary / "initContainer.yaml").write_text(self._plan.init_container)
+        for name, content in self._plan.files.items():
+            (self._temporary / name).write_text(content)
         self.start()
 
     def _may_own(self) -> bool:
-        """Say whether the check of owners knows PyTorchJobs by now.
+        """Say whether the check of owners knows the kind by now.
 
-        It lists all kinds when it first needs them, and then every 30 s: so install the operator
+        It lists all kinds when it first needs them, and then every 30 s: so install controllers
         before anything that has owners, or no job gets a pod for so long.
         """
-        api_version, kind = _DEFINITION
+        api_version, kind = self.definition
         owner = {"apiVersion": api_version, "kind": kind, "name": "none", "uid": "none"}
         probe = {
             "apiVersion": "v1",
@@ -102,27 +111,27 @@ class Operator:
         return True
 
     def start(self, *flags: str) -> None:
-        """Start the operator, also after `stop`; flags come after the chart's own, and win."""
+        """Start the controller, also after `stop`; flags come after the chart's own, and win."""
         _pretend_mount()
         self._run(flags)
         deadline = time.monotonic() + _READY_SECONDS
         starts = 1
         while not (self._is_healthy() and self._reviews()):
             self._write_certificate(self._plan)
-            if self._cluster.processes.ended(_NAME) and starts < _STARTS:
+            if self._cluster.processes.ended(self.name) and starts < _STARTS:
                 # It may ask for its certificate a moment before the file is there. A cluster
                 # would start it again, too.
-                self._cluster.processes.stop(_NAME)
+                self._cluster.processes.stop(self.name)
                 self._run(flags)
                 starts += 1
             self._cluster.processes.check()
             if time.monotonic() > deadline:
-                tail = self._cluster.processes.tail(_NAME)
-                raise ProcessError(f"{_NAME} was not ready after {_READY_SECONDS} s\n{tail}")
+                tail = self._cluster.processes.tail(self.name)
+                raise ProcessError(f"{self.name} was not ready after {_READY_SECONDS} s\n{tail}")
             time.sleep(0.02)
 
     def _is_healthy(self) -> bool:
-        url = f"http://127.0.0.1:{self._cluster.ports[_NAME]}/readyz"
+        url = f"http://127.0.0.1:{self._cluster.ports[self.name]}/readyz"
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return bool(answer.status == HTTPStatus.OK)
@@ -131,14 +140,12 @@ class Operator:
 
     def _reviews(self) -> bool:
         """Say whether its webhook answers; it calls itself ready a moment before."""
-        container = {"name": "pytorch", "image": "none"}
-        worker = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
-        api_version, kind = _DEFINITION
+        api_version, kind = self.definition
         probe = {
             "apiVersion": api_version,
             "kind": kind,
             "metadata": {"name": "webhook-probe", "namespace": self._plan.namespace},
-            "spec": {"pytorchReplicaSpecs": {"Worker": worker}},
+            "spec": self._probe_spec(),
         }
         try:
             self.client.create(probe, dry_run=True)
@@ -147,26 +154,35 @@ class Operator:
         return True
 
     def stop(self) -> None:
-        """Stop the operator; jobs and their pods stay as they are."""
-        self._cluster.processes.stop(_NAME)
+        """Stop the controller; jobs and their pods stay as they are."""
+        self._cluster.processes.stop(self.name)
 
     def _run(self, flags: Sequence[str]) -> None:
         self._cluster.run(
-            _NAME,
+            self.name,
             *self._plan.arguments,
             *flags,
-            f"--kubeconfig={self._cluster.folder / f'{_NAME}.kubeconfig'}",
-            f"--webhook-server-port={self._webhook_port}",
-            f"--health-probe-bind-address=127.0.0.1:{self._cluster.port(_NAME)}",
+            f"--kubeconfig={self._cluster.folder / f'{self.name}.kubeconfig'}",
+            f"--health-probe-bind-address=127.0.0.1:{self._cluster.port(self.name)}",
             "--metrics-bind-address=0",
-            f"--pytorch-init-container-template-file={self._temporary / 'initContainer.yaml'}",
+            *self._own_flags(),
             environment={
                 "MY_POD_NAMESPACE": self._plan.namespace,
                 "TMPDIR": str(self._temporary),
             },
         )
 
-    def _write_certificate(self, plan: OperatorProcess) -> None:
+    def _own_flags(self) -> Iterator[str]:
+        """Return what this controller needs besides, as a process of this machine."""
+        yield f"--webhook-server-port={self._webhook_port}"
+        yield f"--pytorch-init-container-template-file={self._temporary / 'initContainer.yaml'}"
+
+    def _probe_spec(self) -> Object:
+        """Return a job that the webhook can judge."""
+        worker = {"replicas": 1, "template": {"spec": {"containers": _PROBES}}}
+        return {"pytorchReplicaSpecs": {"Worker": worker}}
+
+    def _write_certificate(self, plan: ControllerProcess) -> None:
         """Do what a kubelet does with a Secret volume: the operator fills it, and waits for it."""
         found = self.client.get("v1", "Secret", plan.certificate_secret, plan.namespace)
         for name, value in found.get("data", {}).items():
@@ -177,8 +193,35 @@ class Operator:
             partial.replace(file)
 
 
+class JobSetController(Operator):
+    """The controller of JobSets. Its own namespace is compiled in, as it is in the chart."""
+
+    name = JOBSET
+    definition = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+
+    def _own_flags(self) -> Iterator[str]:
+        file = self._temporary / "configuration.json"
+        configuration = {
+            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "webhook": {"host": "127.0.0.1", "port": self._webhook_port},
+        }
+        file.write_text(json.dumps(configuration))
+        yield f"--config={file}"
+
+    def _probe_spec(self) -> Object:
+        template = {"spec": {"containers": _PROBES, "restartPolicy": "Never"}}
+        return {"replicatedJobs": [{"name": "probe", "template": {"spec": {"template": template}}}]}
+
+
+CONTROLLERS = (Operator, JobSetController)
+"""The training operator first; a platform may have no other."""
+
+_PROBES = [{"name": "pytorch", "image": "none"}]
+
+
 def _pretend_mount() -> None:
-    """Make the name that the operator looks for; the file is empty and serves all of a machine."""
+    """Make the name that controllers look for; the file is empty and serves all of a machine."""
     # Another user's directory holds the file already, or a link, which is not followed.
     with contextlib.suppress(FileExistsError, PermissionError):
         _MOUNT.mkdir(parents=True, exist_ok=True)
@@ -186,19 +229,27 @@ def _pretend_mount() -> None:
 
 
 def operator_file(folder: Path) -> Path:
-    """Return the file with the operator's chart among those of a platform."""
-    (file,) = folder.glob(f"*-{_NAME}.k8s.yaml")
+    """Return the training operator's file among those of a platform, which always has it."""
+    (file,) = filter(None, [Operator.file(folder)])
     return file
 
 
-def operator_process(chart: "list[Object]", webhook_port: int) -> OperatorProcess:
-    """Take the operator's chart apart; everything but the Deployment stays what it is."""
-    deployment = _only(chart, "Deployment")
+def install(cluster: "ControlPlane", platform: Path) -> None:
+    """Install every controller that a platform has."""
+    for each in CONTROLLERS:
+        if file := each.file(platform):
+            each(cluster, read_file(file)).install()
+
+
+def _process(chart: "list[Object]", webhook_port: int) -> ControllerProcess:
+    """Take a controller's chart apart; everything but the Deployment stays what it is."""
+    (deployment,) = (each for each in chart if each["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     (secret,) = (volume["secret"] for volume in pod["volumes"] if "secret" in volume)
-    (template,) = (volume["configMap"] for volume in pod["volumes"] if "configMap" in volume)
-    (init_container,) = _only(chart, "ConfigMap", template["name"])["data"].values()
-    return OperatorProcess(
+    mounted = {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
+    maps = (each for each in chart if each["kind"] == "ConfigMap")
+    files = [each["data"] for each in maps if each["metadata"]["name"] in mounted]
+    return ControllerProcess(
         objects=tuple(
             _redirected(each, webhook_port) for each in chart if each["kind"] != "Deployment"
         ),
@@ -206,7 +257,7 @@ def operator_process(chart: "list[Object]", webhook_port: int) -> OperatorProces
         account=pod["serviceAccountName"],
         arguments=tuple(pod["containers"][0]["args"]),
         certificate_secret=secret["secretName"],
-        init_container=init_container,
+        files={name: content for each in files for name, content in each.items()},
     )
 
 
@@ -223,10 +274,3 @@ def _redirected(manifest: Object, port: int) -> Object:
     for webhook in changed.get("webhooks", ()):
         webhook["clientConfig"]["service"]["port"] = port
     return changed
-
-
-def _only(manifests: "list[Object]", kind: str, name: str = _NAME) -> Object:
-    (found,) = (
-        each for each in manifests if each["kind"] == kind and each["metadata"]["name"] == name
-    )
-    return found

@@ -29,6 +29,8 @@ class Settings:
     """With some, the nodes run their pods as processes; without any, all are simulated."""
     empty: bool = False
     """Whether nodes and platform come by clients of AWS and Kubernetes alone."""
+    without: Sequence[str] = ()
+    """Programs that it does not need."""
     aws_port: int = 0
     """That of AWS; 0: any that is free."""
 

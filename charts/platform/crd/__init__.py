@@ -1,4 +1,4 @@
-"""The custom resource definition of PyTorchJob, typed down to the last field of a pod."""
+"""The custom resource definitions of jobs, typed down to the last field of a pod."""
 
 import json
 from functools import cache
@@ -8,20 +8,22 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
+from megatron_eks.catalog.workloads import WorkloadKind
+
 
 @cache
-def read_definition() -> dict[str, Any]:
-    """Return the CustomResourceDefinition that tests/upstream/pytorchjobs.py wrote."""
-    text = files(__package__).joinpath("pytorchjobs.json").read_text(encoding="utf-8")
+def read_definition(plural: str) -> dict[str, Any]:
+    """Return the CustomResourceDefinition that tests/upstream/definitions.py wrote."""
+    text = files(__package__).joinpath(f"{plural}.json").read_text(encoding="utf-8")
     definition: dict[str, Any] = json.loads(text)
     return definition
 
 
-class PyTorchJobDefinition(cdk8s.ApiObject):
-    """Teaches a cluster the kind PyTorchJob."""
+class JobDefinition(cdk8s.ApiObject):
+    """Teaches a cluster a kind of jobs."""
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
-        definition = read_definition()
+    def __init__(self, scope: Construct, construct_id: str, kind: WorkloadKind) -> None:
+        definition = read_definition(kind.plural)
         super().__init__(
             scope,
             construct_id,

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster import prune, readiness
-from megatron_eks.ops.cluster.inside.facts import OPERATOR, SET_UP
+from megatron_eks.ops.cluster.inside.facts import SET_UP
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key
-from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
 from megatron_eks.project import Project, synth_command
 
 _DRY_RUNS = 8
@@ -24,7 +24,9 @@ _DRY_RUNS = 8
 _AWAITED = (1, 3)
 
 _VERBS = {"create": "created", "change": "changed", "adopt": "adopted", "remove": "removed"}
-_OPERATOR = Key("apps", "Deployment", OPERATOR_NAMESPACE, OPERATOR)
+_CONTROLLERS = {
+    Key("apps", "Deployment", *each.controller) for each in WORKLOADS.values() if each.controller
+}
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ def read(
     found = objects.read(paths, synth_command(project.file))
     refuse_unfit(found, access, project, previews=previews, rendered=rendered)
     if access.is_local:
-        # There it is a process of this machine.
-        found = [each for each in found if key(each) != _OPERATOR]
+        # There they are processes of this machine.
+        found = [each for each in found if key(each) not in _CONTROLLERS]
     for each in found if rendered else ():
         objects.mark(each, project.cluster.name)
     return found

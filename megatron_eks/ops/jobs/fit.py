@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.cluster.inside.facts import OPERATOR, SET_UP
+from megatron_eks.ops.cluster.inside.facts import SET_UP
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.platform import OPERATOR_NAMESPACE
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 _APPLY = "run: meks apply"
@@ -40,20 +40,22 @@ def obstacles(client: Client, plan: ClusterPlan, workload: Object) -> list[Obsta
         return [Obstacle(f"the cluster knows no {workload['kind']}", _APPLY, is_final=True)]
     specs = jobs.pod_specs(workload)
     return [
-        *_operator(client, workload),
+        *_controller(client, workload),
         *_needed(client, plan, namespace, specs[0][1]),
         *_quotas(client, namespace, specs),
         *_nodes(client, plan, specs),
     ]
 
 
-def _operator(client: Client, workload: Object) -> Iterator[Obstacle]:
-    if workload["kind"] != "PyTorchJob":
+def _controller(client: Client, workload: Object) -> Iterator[Obstacle]:
+    controller = WORKLOADS[workload["kind"]].controller
+    if controller is None:
         return
-    live = client.find("apps/v1", "Deployment", OPERATOR, OPERATOR_NAMESPACE)
+    namespace, name = controller
+    live = client.find("apps/v1", "Deployment", name, namespace)
     # Without a Deployment it may run elsewhere, as on a local cluster.
     if live is not None and (why := readiness.unready(client, live)):
-        yield Obstacle(f"{OPERATOR} is not ready: {why}", "meks status", is_final=False)
+        yield Obstacle(f"{name} is not ready: {why}", "meks status", is_final=False)
 
 
 def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> Iterator[Obstacle]:

@@ -17,14 +17,16 @@ CONTAINER = "pytorch"
 
 _ROLE = "training.kubeflow.org/replica-type"
 
-# The operator's conditions, and those of a Job; the first that holds says the phase.
+# Conditions of all kinds of jobs; the first that holds says the phase.
 _PHASES = {
     "Failed": "Failed",
     "FailureTarget": "Failed",
     "Succeeded": "Succeeded",
     "Complete": "Succeeded",
+    "Completed": "Succeeded",
     "Suspended": "Suspended",
     "Restarting": "Restarting",
+    "RestartingJobSet": "Restarting",
 }
 ENDED = pods.ENDED
 
@@ -150,7 +152,7 @@ def find(client: Client, namespace: str, name: str) -> RunningJob | None:
     """Return the job of a name, whichever kind runs it."""
     for each in WORKLOADS.values():
         found = client.find(each.api_version, each.kind, name, namespace)
-        if found is not None:
+        if found is not None and not _has_owner(found):
             return RunningJob(found)
     return None
 
@@ -170,7 +172,7 @@ def everything(client: Client, namespace: str) -> list[RunningJob]:
         # Without its controller there is no such kind.
         items = client.list(kind.api_version, kind.kind, namespace, missing_ok=True)
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        found += [RunningJob({**each, **named}) for each in items]
+        found += [RunningJob({**each, **named}) for each in items if not _has_owner(each)]
     return sorted(found, key=lambda job: job.name)
 
 
@@ -205,11 +207,19 @@ def own(job: RunningJob, found: Iterable[Object]) -> list[Object]:
 
     Those of an earlier job of its name may still be going, and any pod can bear its label.
     """
-    return [
-        pod
-        for pod in found
-        if any(each["uid"] == job.uid for each in pod["metadata"].get("ownerReferences") or ())
-    ]
+    return [pod for pod in found if job.uid in _owners(job, pod["metadata"])]
+
+
+def _owners(job: RunningJob, metadata: Object) -> list[str]:
+    """Return the uids of what a pod belongs to, also through an object between the two."""
+    label = (metadata.get("labels") or {}).get(job.workload.uid_label)
+    return [*(each["uid"] for each in metadata.get("ownerReferences") or ()), label or ""]
+
+
+def _has_owner(manifest: Object) -> bool:
+    """Tell what another job's controller has made, such as the Job of a JobSet."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return any(each.get("controller") and each["kind"] in WORKLOADS for each in owners)
 
 
 def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = ()) -> list[Rank]:

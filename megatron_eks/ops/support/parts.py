@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from megatron_eks import __version__
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops import checks
@@ -44,8 +45,7 @@ KINDS = (
     ("v1", "ResourceQuota"),
     ("apps/v1", "DaemonSet"),
     ("apps/v1", "Deployment"),
-    ("batch/v1", "Job"),
-    ("kubeflow.org/v1", "PyTorchJob"),
+    *((each.api_version, each.kind) for each in WORKLOADS.values()),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     # Last: what objects hide is taken out of messages about them as well.
     ("v1", "Event"),
@@ -183,5 +183,6 @@ def _concerns(found: Object, plan: ClusterPlan, job: str | None) -> bool:
         return True
     # Add-ons, the operator, and events about nodes; what else they configure is not ours.
     platform = plan.platform
-    others = {platform.system_namespace, platform.operator_namespace, "kube-system", "default"}
+    others = {platform.system_namespace, "kube-system", "default"}
+    others |= {each.controller[0] for each in platform.workloads if each.controller}
     return namespace in others and found["kind"] != "ConfigMap"

@@ -116,7 +116,8 @@ class ClusterPlan:
     def tagged_images(self) -> tuple[str, ...]:
         """Images besides those of jobs that are pinned by tag alone, as nodes pull them."""
         egress = replace(self.platform.egress, digests=())
-        skipped = () if self.platform.etcd else (pins.ETCD_IMAGE,)
+        skipped = set() if self.platform.etcd else {pins.ETCD_IMAGE}
+        skipped |= set() if self.platform.workload == "jobset" else {pins.JOBSET_IMAGE}
         found = [egress.image(uri) for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
         if self.platform.efa_instance_types:
             found.append(pins.efa_device_plugin_image(self.region))

@@ -6,9 +6,11 @@ from typing import Literal
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
+from megatron_eks.config.model import Workload
 from megatron_eks.plan.cluster.egress import Egress, plan_egress
 from megatron_eks.plan.cluster.lustre import CLAIM
 from megatron_eks.plan.cluster.network import service_cidrs, vpc_cidrs
@@ -90,7 +92,7 @@ def plan_quotas(config: ClusterConfig) -> tuple[QuotaPlan, ...]:
 
 GPU_TAINT = "nvidia.com/gpu"
 SYSTEM_NAMESPACE = "megatron-system"
-OPERATOR_NAMESPACE = "kubeflow"
+_CONTROLLER_NAMESPACES = tuple(e.controller[0] for e in WORKLOADS.values() if e.controller)
 
 # Every pod of a job runs as it; its role is what they may do in AWS.
 SERVICE_ACCOUNT = "jobs"
@@ -110,6 +112,8 @@ class PlatformPlan:
     pod_security: Literal["restricted", "privileged"]
     dcgm_exporter: bool
     etcd: bool
+    workload: Workload
+    """What runs the ranks of jobs that do not say it."""
     claim: str
     mount_path: str
     capacity_gib: int
@@ -129,10 +133,16 @@ class PlatformPlan:
     egress: Egress = field(default_factory=Egress)
     priority_classes: tuple[PriorityClassPlan, ...] = PRIORITY_CLASSES
     system_namespace: str = SYSTEM_NAMESPACE
-    operator_namespace: str = OPERATOR_NAMESPACE
+    operator_namespace: str = _CONTROLLER_NAMESPACES[0]
     gpu_taint: str = GPU_TAINT
     service_account: str = SERVICE_ACCOUNT
     """Of the pods of jobs; their credentials for S3 are bound to it."""
+
+    @property
+    def workloads(self) -> tuple[WorkloadKind, ...]:
+        """The kinds of jobs whose controllers run: PyTorchJobs may be left of before a change."""
+        jobset = ("JobSet",) if self.workload == "jobset" else ()
+        return tuple(WORKLOADS[kind] for kind in ("PyTorchJob", *jobset))
 
     def claim_in(self, zone: str) -> str:
         """Return the claim on the file system that pods of a zone mount."""
@@ -149,6 +159,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         pod_security=config.platform.pod_security,
         dcgm_exporter=config.platform.dcgm_exporter,
         etcd=config.platform.etcd,
+        workload=config.platform.workload,
         claim=CLAIM,
         mount_path=config.storage.lustre.mount_path,
         capacity_gib=config.storage.lustre.capacity_gib,
@@ -167,7 +178,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
 def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
     """Yield a namespace that is not the user's to choose."""
     name = config.platform.namespace
-    if name in {SYSTEM_NAMESPACE, OPERATOR_NAMESPACE, "default"} or name.startswith("kube-"):
+    if name in {SYSTEM_NAMESPACE, *_CONTROLLER_NAMESPACES, "default"} or name.startswith("kube-"):
         found = f"{name} belongs to Kubernetes or to this project's own parts"
         remedy = "use a namespace of your own, such as megatron-workshop"
         yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.job import GpuJob
+from megatron_eks.config.model import Workload
 from megatron_eks.config.outputs import Image
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs.resources import Resources
@@ -38,8 +40,11 @@ JOB_LABEL = "megatron-eks/job"
 # enough, because there one pod fills a node.
 MASTER_PORT = 23456
 
-Workload = Literal["pytorchjob", "job"]
-"""What runs the pods: the training operator's PyTorchJob, or a Job."""
+AnyWorkload = Workload | Literal["job"]
+"""What runs the pods: the training operator's PyTorchJob, a JobSet, or a Job."""
+
+JOBSET_RANKS = "node"
+"""The part of a JobSet that ranks are; their pods are JOB-node-0-INDEX."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class JobPlan:
     kind: str
     app: str
     """Value of the label `app` on its pods."""
-    workload: Workload
+    workload: AnyWorkload
     pool: PoolPlan | None
     """None: on the system nodes."""
     nodes: int
@@ -161,3 +166,8 @@ class JobPlan:
     def workers(self) -> int:
         """Nodes besides the master's; ranks that meet by themselves have no master."""
         return self.nodes if self.rendezvous else self.nodes - 1
+
+
+def workload_of(job: GpuJob, default: Workload) -> AnyWorkload:
+    """Return what runs the ranks of a job: its own choice, or what the platform has."""
+    return job.runtime.workload or ("job" if job.kind == "ddp" else default)

@@ -22,7 +22,7 @@ from megatron_eks.plan.jobs.job import (
     SecretEntry,
     SecretFile,
     Training,
-    Workload,
+    workload_of,
 )
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import (
@@ -111,7 +111,6 @@ def ranks(
     images: Images,
     program: Program,
     *,
-    workload: Workload = "pytorchjob",
     training: Training | None = None,
     restarts: int | None = None,
 ) -> JobPlan:
@@ -131,7 +130,7 @@ def ranks(
     return replace(
         task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
-        workload=workload,
+        workload=workload_of(job, cluster.platform.workload),
         launcher=_recorded(job, cluster, *launcher),
         gang=True,
         restarts=job.runtime.gang_restarts if restarts is None else restarts,

@@ -67,7 +67,7 @@ def plan_ddp(job: DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; it needs no operator."""
     training = plan_training(job, cluster)
     program = _program("train_ddp", job, cluster)
-    return ranks(job, cluster, images, program, training=training, workload="job")
+    return ranks(job, cluster, images, program, training=training)
 
 
 def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:

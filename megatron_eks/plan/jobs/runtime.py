@@ -18,6 +18,7 @@ from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from megatron_eks.plan.jobs.job import JOBSET_RANKS, workload_of
 from megatron_eks.plan.jobs.resources import (
     cpu_limit_millis,
     gpu_instance,
@@ -37,11 +38,12 @@ _MANY_RESTARTS = 50
 
 def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the nodes and GPUs that a job asks for."""
-    longest = f"{job.name}-worker-{max(0, job.nodes - 2)}"
+    longest = _longest_name(job, cluster)
     if len(longest) > _DNS_LABEL_LENGTH:
-        found = f"the Service {longest!r} would have {len(longest)} characters, and 63 are allowed"
+        found = f"the name {longest!r} would have {len(longest)} characters, and 63 are allowed"
         remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
         yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
+    yield from _workload(job, cluster)
     yield from check_pool(job, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None:
@@ -50,6 +52,26 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
     yield from _patience(job)
+
+
+def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
+    """Return the longest name that is made for the ranks: a Service's, or a pod's."""
+    if workload_of(job, cluster.platform.workload) == "jobset":
+        return f"{job.name}-{JOBSET_RANKS}-0-{job.nodes - 1}-xxxxx"
+    return f"{job.name}-worker-{max(0, job.nodes - 2)}"
+
+
+def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
+    if workload_of(job, cluster.platform.workload) != "jobset":
+        return
+    if cluster.platform.workload != "jobset":
+        found = "the cluster has no controller of JobSets"
+        remedy = "set platform.workload: jobset; jobs of today may then say pytorchjob"
+        yield Finding(Code.WORKLOAD, ("runtime", "workload"), found, remedy)
+    if job.runtime.rendezvous != "static":
+        found = "a JobSet is as many ranks as there were at the start, and starts all of them again"
+        remedy = "remove it, or set runtime.workload: pytorchjob"
+        yield Finding(Code.WORKLOAD, ("runtime", "rendezvous"), found, remedy)
 
 
 def _patience(job: GpuJob) -> Iterator[Finding]:
@@ -197,6 +219,7 @@ _FOR_RANKS = (
     "host_network",
     "ipc_lock",
     "torchrun_path",
+    "workload",
 )
 
 

@@ -110,7 +110,7 @@ class Cluster:
     def processes_of(self, pod: Object, program: str) -> list[int]:
         """Return the processes of a pod whose command line holds a word, by this machine's ids."""
         kubelet = self.plane.processes.pids[f"kubelet-{pod['spec']['nodeName']}"]
-        variable = f"HOSTNAME={pod['metadata']['name']}"
+        variable = f"HOSTNAME={pod['spec'].get('hostname') or pod['metadata']['name']}"
         found = []
         for pid in descendants(kubelet):
             # It may end while one looks.

@@ -54,15 +54,26 @@ class Run:
         (self.folder / "finish").touch()
 
 
-def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) -> Object:
+def job(
+    name: str,
+    nodes: int,
+    *,
+    processes: int = 1,
+    image: str | None = None,
+    kind: str = "PyTorchJob",
+) -> Object:
     """Return the default job, on fewer GPUs and with a log directory of its own."""
-    found = jobs.training_job(name, nodes)
-    found["spec"]["nprocPerNode"] = str(processes)
+    found = jobs.training_job(name, nodes, kind)
+    if kind == "PyTorchJob":
+        found["spec"]["nprocPerNode"] = str(processes)
     for pod in jobs.pod_specs(found):
         # What is told to end has nothing to save.
         pod["terminationGracePeriodSeconds"] = 2
         (container,) = pod["containers"]
         container["image"] = image or container["image"]
+        own = f"--nproc-per-node={processes}"
+        words = container["command"]
+        container["command"] = [own if "--nproc" in word else word for word in words]
         folder = f"/shared/logs/{name}"
         if image in {GANG, MEGATRON}:
             container["command"][3] = folder
@@ -73,9 +84,9 @@ def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) 
     return found
 
 
-def gang_job(name: str, nodes: int, *, processes: int = 1) -> Object:
+def gang_job(name: str, nodes: int, *, processes: int = 1, kind: str = "PyTorchJob") -> Object:
     """Return a job of the real train_megatron, whose ranks wait for lost peers for ever."""
-    found = job(name, nodes, processes=processes, image=GANG)
+    found = job(name, nodes, processes=processes, image=GANG, kind=kind)
     folder = f"/shared/logs/{name}"
     for pod in jobs.pod_specs(found):
         (container,) = pod["containers"]

@@ -13,6 +13,7 @@ from megatron_eks.project import ROOT
 
 NAMES = {
     "etcd",
+    "jobset-controller",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
@@ -56,19 +57,19 @@ def test_programs_are_built_once_from_the_committed_modules(machine, tmp_path):
     for file in found.values():
         assert file.is_relative_to(tmp_path / "cache" / "megatron-eks" / "kubernetes")
         assert "-mod=readonly -trimpath" in file.read_text()
-        assert f"{file.parent}/.objects" in file.read_text()
-        assert not (file.parent / ".objects").exists()
+        assert f"{file.parents[1]}/.objects" in file.read_text()
+        assert not (file.parents[1] / ".objects").exists()
     assert "gitVersion=v1.35.4" in found["kube-apiserver"].read_text()
-    assert lines.index("building etcd (1 of 6)") < lines.index("building kube-apiserver (2 of 6)")
+    assert lines.index("building etcd (1 of 7)") < lines.index("building kube-apiserver (2 of 7)")
     # A module each, side by side.
-    assert lines.index("building training-operator (5 of 6)") < lines.index(
-        "building kube-scheduler (4 of 6)"
+    assert lines.index("building training-operator (5 of 7)") < lines.index(
+        "building kube-scheduler (4 of 7)"
     )
 
     assert build.programs(machine(), pytest.fail) == found
     found["kwok"].unlink()
     build.programs(machine(), lines.append)
-    assert (tmp_path / "log").read_text().count("built") == 7
+    assert (tmp_path / "log").read_text().count("built") == 8
 
 
 def test_two_processes_do_not_build_twice(machine, tmp_path):
@@ -85,13 +86,13 @@ def test_two_processes_do_not_build_twice(machine, tmp_path):
     ]
     outputs = [run.communicate()[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
-    assert (tmp_path / "log").read_text().count("built") == 6
+    assert (tmp_path / "log").read_text().count("built") == 7
     assert sum("another process is building" in output for output in outputs) <= 1
 
 
 def test_a_failed_build_says_what_go_said(machine):
     """And leaves nothing that a later run would take for a program."""
-    with pytest.raises(build.BuildError, match="etcd cannot be built\nno required module"):
+    with pytest.raises(build.BuildError, match="cannot be built\nno required module"):
         build.programs(machine(fails="yes"), lambda _: None)
     assert set(build.programs(machine(), lambda _: None)) == NAMES
 

@@ -40,11 +40,13 @@ def age(file: Path, days: float) -> None:
 
 def test_what_nobody_used_for_a_month_goes(tmp_path):
     """Half a gigabyte for each version that was ever built would otherwise stay for ever."""
-    own = folder(tmp_path, "own", days=90)
+    own = tmp_path / "own"
+    cache.hold(own)
+    age(own / ".used", days=90)
     old, recent = folder(tmp_path, "old", days=31), folder(tmp_path, "recent", days=29)
     unmarked = folder(tmp_path, "unmarked", days=31, marked=False)
     (tmp_path / "note.txt").touch()
-    cache.prune(own)
+    cache.prune(tmp_path)
     assert own.exists()
     assert recent.exists()
     assert not old.exists()
@@ -62,10 +64,10 @@ def test_what_a_process_holds_stays_until_that_ends(tmp_path):
         assert holder.stdout
         assert holder.stdout.readline() == "held\n"
         age(held / ".used", days=31)
-        cache.prune(tmp_path / "own")
+        cache.prune(tmp_path)
         assert held.exists()
         holder.kill()
-    cache.prune(tmp_path / "own")
+    cache.prune(tmp_path)
     assert not held.exists()
 
 

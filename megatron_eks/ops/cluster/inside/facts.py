@@ -7,9 +7,6 @@ from megatron_eks.ops.checks import Unknown
 from megatron_eks.ops.jobs.room import NodeRoom
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
-OPERATOR = "training-operator"
-WEBHOOK = "validator.training-operator.kubeflow.org"
-DEFINITION = "pytorchjobs.kubeflow.org"
 NVIDIA_PLUGIN = "nvidia-device-plugin"
 EFA_PLUGIN = "aws-efa-k8s-device-plugin"
 SET_UP = "shared-directories"
@@ -47,7 +44,7 @@ class Part:
 
 
 def parts(plan: ClusterPlan, *, is_local: bool) -> Iterator[Part]:
-    """Yield what should run; a local cluster has no add-ons, and its operator is a process."""
+    """Yield what should run; a local cluster has no add-ons, its controllers are processes."""
     platform = plan.platform
     yield Part(_DAEMON_SET, _KUBE_SYSTEM, NVIDIA_PLUGIN)
     if platform.efa_instance_types:
@@ -56,7 +53,9 @@ def parts(plan: ClusterPlan, *, is_local: bool) -> Iterator[Part]:
         yield Part(_DAEMON_SET, _KUBE_SYSTEM, "dcgm-exporter")
     if is_local:
         return
-    yield Part(_DEPLOYMENT, platform.operator_namespace, OPERATOR)
+    for each in platform.workloads:
+        if each.controller:
+            yield Part(_DEPLOYMENT, *each.controller)
     for addon in plan.addons:
         for kind, name in _OF_ADDONS.get(addon.name, ()):
             yield Part(kind, _KUBE_SYSTEM, name, addon.name)
@@ -108,10 +107,10 @@ class Live:
     nodes: Sequence[NodeRoom] = ()
     parts: Sequence[PartState] = ()
     plugins: Sequence[Plugin] = ()
-    knows_jobs: bool | None = None
-    """Whether the API server knows PyTorchJob; None: nobody could look."""
-    webhook: str | None = None
-    """What is wrong with the operator's webhook."""
+    missing_definitions: Sequence[str] = ()
+    """Kinds of jobs that the API server should know, and does not."""
+    webhooks: Sequence[tuple[str, str]] = ()
+    """Webhooks of the controllers, and what is wrong with each."""
     claims: Sequence[Claim] = ()
     mounts: Sequence[tuple[str, str]] = ()
     """Pods that wait for a mount, and why."""

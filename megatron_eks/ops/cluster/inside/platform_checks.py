@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.ops.checks import in_kubernetes
-from megatron_eks.ops.cluster.inside.facts import DEFINITION, WEBHOOK, Live, Plugin
+from megatron_eks.ops.cluster.inside.facts import Live, Plugin
 
 _APPLY = "install the platform: meks apply"
 
@@ -53,18 +53,18 @@ def _shared(one: Plugin, other: Plugin) -> str:
 
 
 def definition(live: Live) -> Iterator[Finding]:
-    """Ask for the kind that jobs are."""
-    if live.knows_jobs is False:
-        path = (f"CustomResourceDefinition/{DEFINITION}",)
+    """Ask for the kinds that jobs are."""
+    for name in live.missing_definitions:
+        path = (f"CustomResourceDefinition/{name}",)
         yield in_kubernetes(Code.DEFINITION_MISSING, path, "it is missing", _APPLY)
 
 
 def webhook(live: Live) -> Iterator[Finding]:
-    """Ask for the webhook that refuses mistaken jobs, and for somebody behind it."""
-    if live.webhook is not None:
-        path = (f"ValidatingWebhookConfiguration/{WEBHOOK}",)
-        remedy = f"see to the operator's pod, or install it again: meks fix {Code.WEBHOOK_DOWN}"
-        yield in_kubernetes(Code.WEBHOOK_DOWN, path, live.webhook, remedy)
+    """Ask for the webhooks that refuse mistaken jobs, and for somebody behind them."""
+    for name, found in live.webhooks:
+        path = (f"ValidatingWebhookConfiguration/{name}",)
+        remedy = f"see to the controller's pod, or install it again: meks fix {Code.WEBHOOK_DOWN}"
+        yield in_kubernetes(Code.WEBHOOK_DOWN, path, found, remedy)
 
 
 def claims(live: Live) -> Iterator[Finding]:

@@ -10,7 +10,6 @@ from megatron_eks.ops.checks import Unknown
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.facts import (
     SET_UP,
-    WEBHOOK,
     Claim,
     Live,
     Part,
@@ -22,6 +21,7 @@ from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube.access import Access, explained
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.kube.pods import one_line
+from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import Project
 
 _Found = TypeVar("_Found")
@@ -64,8 +64,8 @@ def read(access: Access, project: Project) -> Live:
         for part in parts(plan, is_local=access.is_local)
     )
     live.parts = [state for state in found if state is not None]
-    live.knows_jobs = ask("job definition", lambda: client.serves("kubeflow.org/v1", "PyTorchJob"))
-    live.webhook = ask("operator webhook", lambda: _webhook(client))
+    live.missing_definitions = ask("job definitions", lambda: _unknown_kinds(client, plan)) or ()
+    live.webhooks = ask("webhooks of jobs", lambda: _webhooks(client, plan)) or ()
     live.claims = ask("shared file system", lambda: _claims(client, live)) or ()
     live.mounts = ask("mounts", lambda: _mounts(client, live)) or ()
     live.set_up = ask("shared directories", lambda: _set_up(client, live))
@@ -75,7 +75,8 @@ def read(access: Access, project: Project) -> Live:
 
 def _missing_namespaces(client: Client, live: Live) -> list[str]:
     platform = live.plan.platform
-    wanted = [platform.namespace, platform.system_namespace, platform.operator_namespace]
+    wanted = [platform.namespace, platform.system_namespace]
+    wanted += [each.controller[0] for each in platform.workloads if each.controller]
     found = {each["metadata"]["name"] for each in client.list("v1", "Namespace")}
     return [name for name in wanted if name not in found]
 
@@ -111,11 +112,24 @@ def _image_name(image: str) -> str:
     return str(image.partition("@")[0].rpartition("/")[2].partition(":")[0])
 
 
-def _webhook(client: Client) -> str | None:
-    """Return what is wrong with the operator's webhook."""
-    found = client.find(_ADMISSION, "ValidatingWebhookConfiguration", WEBHOOK)
+def _unknown_kinds(client: Client, plan: ClusterPlan) -> list[str]:
+    return [
+        f"{each.plural}.{each.group}"
+        for each in plan.platform.workloads
+        if not client.serves(each.api_version, each.kind)
+    ]
+
+
+def _webhooks(client: Client, plan: ClusterPlan) -> list[tuple[str, str]]:
+    found = ((each.webhook, _webhook(client, each.webhook)) for each in plan.platform.workloads)
+    return [(name, why) for name, why in found if why]
+
+
+def _webhook(client: Client, configuration: str) -> str | None:
+    """Return what is wrong with the webhook of a controller."""
+    found = client.find(_ADMISSION, "ValidatingWebhookConfiguration", configuration)
     if found is None:
-        return f"there is no ValidatingWebhookConfiguration {WEBHOOK}"
+        return f"there is no ValidatingWebhookConfiguration {configuration}"
     for each in found.get("webhooks") or ():
         service = each["clientConfig"].get("service")
         if service is None:
@@ -141,7 +155,7 @@ def _webhook(client: Client) -> str | None:
         if not ready:
             return f"nobody answers for the Service {namespace}/{name}, so every job is refused"
         if not each["clientConfig"].get("caBundle"):
-            return "it has no certificate to trust: the operator has not started yet"
+            return "it has no certificate to trust: its controller has not started yet"
     return None
 
 

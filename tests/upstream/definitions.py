@@ -1,6 +1,6 @@
-"""Writes `charts/platform/crd/pytorchjobs.json`: upstream's PyTorchJob, without its texts.
+"""Writes `charts/platform/crd/*.json`: upstream's kinds of jobs, without their texts.
 
-`python -m tests.upstream.pytorchjobs`, in the development environment.
+`python -m tests.upstream.definitions`, in the development environment.
 """
 
 import json
@@ -11,15 +11,22 @@ import yaml
 
 from tests.upstream.modules import module_directory
 
-_OPERATOR = "github.com/kubeflow/training-operator"
-_SOURCE = "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
-_TARGET = Path(__file__).parents[2] / "charts/platform/crd/pytorchjobs.json"
+# By plural: module and file.
+SOURCES = {
+    "pytorchjobs": (
+        "github.com/kubeflow/training-operator",
+        "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+    ),
+    "jobsets": ("sigs.k8s.io/jobset", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"),
+}
+_FOLDER = Path(__file__).parents[2] / "charts/platform/crd"
 _WIDTH = 100
 
 
-def generate() -> str:
-    """Return the text of pytorchjobs.json."""
-    text = (module_directory(_OPERATOR) / _SOURCE).read_text(encoding="utf-8")
+def generate(plural: str) -> str:
+    """Return the text of a file."""
+    module, source = SOURCES[plural]
+    text = (module_directory(module) / source).read_text(encoding="utf-8")
     definition = yaml.safe_load(text)
     # Which version of its generator wrote the file says nothing about the definition.
     del definition["metadata"]["annotations"]
@@ -56,4 +63,5 @@ def _dump(value: object) -> str:
 
 
 if __name__ == "__main__":
-    _TARGET.write_text(generate(), encoding="utf-8")
+    for name in SOURCES:
+        (_FOLDER / f"{name}.json").write_text(generate(name), encoding="utf-8")

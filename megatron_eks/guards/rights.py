@@ -1,0 +1,125 @@
+"""Guards of what the controllers of jobs, and what keeps their ends, may do."""
+
+from collections.abc import Iterator, Mapping
+
+from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
+from megatron_eks.guards.codes import Rule
+from megatron_eks.guards.components import (
+    ARGS,
+    CERTIFICATE,
+    CONFIGURATION,
+    HOOK,
+    NO_RECORD,
+    OPERATOR,
+    RECORDER,
+    SET_CERTIFICATE,
+    SET_CONTROLLER,
+    part_of,
+)
+from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
+from megatron_eks.guards.values import Value, report
+
+_READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
+_JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
+_ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
+_MUTATING = "mutatingwebhookconfigurations"
+_OF_OPERATOR = (
+    (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no jobs, and ends none"),
+    (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
+    (_JOBS, "kubeflow.org", "pytorchjobs/finalizers", "update", "no pod gets an owner"),
+    (_JOBS, "", "pods", _MAKE, "it creates no pods"),
+    (_JOBS, "", "services", _MAKE, "ranks have no names"),
+    (_JOBS, "", "events", "create patch", "nobody learns why a job failed"),
+    (_JOBS, "autoscaling", "horizontalpodautoscalers", f"{_MAKE} update", "elastic jobs block it"),
+    (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
+    (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
+)
+_KEPT = (("", "pods"), ("", "events"), ("batch", "jobs"), ("kubeflow.org", "pytorchjobs"))
+_OF_RECORDER = tuple((_JOBS, group, kind, "list watch", NO_RECORD) for group, kind in _KEPT)
+_SETS = WORKLOADS["JobSet"]
+_OF_SETS = (
+    (_CLUSTER, _SETS.group, "jobsets", _READ, "it sees no jobs"),
+    (_CLUSTER, "batch", "jobs", _READ, "it does not learn how ranks end"),
+    (_CLUSTER, "", "pods", _READ, "it does not start"),
+    (_CLUSTER, "", "services", _READ, "it does not start"),
+    (_JOBS, _SETS.group, "jobsets", "delete", "jobs stay forever"),
+    (_JOBS, _SETS.group, "jobsets/status", "update", "jobs never say how they end"),
+    (_JOBS, _SETS.group, "jobsets/finalizers", "update", "no Job gets an owner"),
+    (_JOBS, "batch", "jobs", "create delete", "it starts no ranks, or not again"),
+    (_JOBS, "", "services", "create", "ranks have no names"),
+    (_JOBS, "events.k8s.io", "events", "create patch", "nobody learns why a job failed"),
+    (_OWN, "", "secrets", _CHANGE, "its webhook has no certificate"),
+    (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
+    (_CLUSTER, _ADMISSION, _MUTATING, _CHANGE, "its webhook is not trusted"),
+)
+_RIGHTS = {OPERATOR: _OF_OPERATOR, RECORDER: _OF_RECORDER, SET_CONTROLLER: _OF_SETS}
+_LIMITED: Mapping[str, Mapping[str, str]] = {
+    OPERATOR: {"secrets": CERTIFICATE, _HOOKS: CONFIGURATION},
+    SET_CONTROLLER: {
+        "secrets": SET_CERTIFICATE,
+        _HOOKS: _SETS.webhook,
+        _MUTATING: "jobset-mutating-webhook-configuration",
+    },
+    RECORDER: {},
+}
+"""Which one of a kind a controller may change, as its certificate is in it."""
+
+
+@manifest_guard
+def operator(manifests: Manifests) -> Iterator[Finding]:
+    """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
+    alone = len(manifests.objects) == 1
+    pods = [each for each in manifests.pods if not alone and part_of(each.owner) in _RIGHTS]
+    spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of(*CONTROLLED)})
+    for pod in pods:
+        row = (f"{ARGS}--namespace", (*spaces,), "it watches another namespace, or may not")
+        if part_of(pod.owner) != SET_CONTROLLER:
+            yield from pod.owner.body.must_hold(Rule.OPERATOR, (row,))
+        yield from _lacking_rights(manifests, pod)
+    for hook in manifests.of(HOOK):
+        service = hook.body.at("webhooks 0 clientConfig service")
+        target = manifests.named("Service", service["name"].text, service["namespace"].text)
+        ports = target["spec"]["ports"] if target else service
+        right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
+        found = "no such Service with port 443: with failurePolicy Fail, no job is accepted"
+        wrong, remedy = pods and not right, "name the operator's Service; port 443"
+        yield from report(Rule.WEBHOOK, (wrong, ports, found, remedy))
+
+
+def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
+    name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
+    account: Json = {"kind": "ServiceAccount", "name": name, "namespace": space}
+    bound = []
+    for each in manifests.of("RoleBinding", "ClusterRoleBinding"):
+        kind, named = each["roleRef"]["kind"].text, each["roleRef"]["name"].text
+        role = manifests.named(kind, named, each.namespace)
+        if role and account in [e.raw for e in each["subjects"]]:
+            bound.append((each.namespace, role["rules"]))
+    sets = next((each.namespace for each in manifests.of("JobSet")), "")
+    # The controller of JobSets is told of no namespace.
+    watched = pod.main.at("args --namespace").text.partition("=")[2] or sets
+    spaces = {_JOBS: watched, _OWN: pod.owner.namespace, _CLUSTER: ""}
+    limits = _LIMITED[part_of(pod.owner)]
+    for where, group, resource, verbs, why in _RIGHTS[part_of(pod.owner)]:
+        if where == _JOBS and not watched:
+            continue
+        roles = [rules for space, rules in bound if space == spaces[where]]
+        rules = [rule for role in roles for rule in role]
+        wanted = ((verb, (group, resource, verb)) for verb in verbs.split())
+        lacking = [
+            verb for verb, right in wanted if not any(_gives(e, right, limits) for e in rules)
+        ]
+        place = roles[0] if roles else pod.spec["serviceAccountName"]
+        only = f" {limits[resource]} alone" if resource in limits else ""
+        found = f"no role lets {name} {', '.join(lacking)} {resource}{only}: {why}"
+        remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
+        yield from report(Rule.RIGHTS, (lacking, place, found, remedy))
+
+
+def _gives(rule: Value, right: tuple[str, str, str], limits: Mapping[str, str]) -> bool:
+    keys = zip(("apiGroups", "resources", "verbs"), right, strict=True)
+    named, only = rule["resourceNames"].texts, limits.get(right[1])
+    limited = only in named if only and right[2] == "update" else not named
+    return limited and all({one, "*"} & set(rule[key].texts) for key, one in keys)

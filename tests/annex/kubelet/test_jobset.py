@@ -1,0 +1,117 @@
+"""Ranks as a JobSet: its controller starts all of them again, and says how they ended."""
+
+import os
+import signal
+
+import pytest
+
+from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.localcloud.kubernetes.operator import JobSetController
+from megatron_eks.ops.kube.jobs import RunningJob, everything, find, pods_of, ranks
+from tests.annex import jobs
+from tests.annex.kubelet import runs
+from tests.charts import rendered
+
+pytestmark = [
+    pytest.mark.control_plane,
+    pytest.mark.programs,
+    pytest.mark.usefixtures("_controller"),
+]
+
+_MEGATRON = "programs.train_megatron"
+_NAMESPACE = "megatron-workshop"
+
+
+@pytest.fixture(scope="module")
+def _controller(cluster) -> None:
+    """Run the controller of our chart beside the training operator."""
+    chart = rendered.platform(rendered.other_platform(workload="jobset"))
+    own = [each for each in chart if "jobset" in str(each["metadata"])]
+    JobSetController(cluster.plane, own).install()
+
+
+def _live(cluster, job) -> RunningJob:
+    found = find(cluster.client, _NAMESPACE, job["metadata"]["name"])
+    assert found is not None
+    return found
+
+
+def _uids(cluster, run) -> set[str]:
+    return {each["metadata"]["uid"] for each in jobs.pods_of(cluster.client, run.job)}
+
+
+@pytest.fixture
+def run(request, start):
+    """Start a job of three nodes, and wait until it steps."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:30].strip("-")
+    found = start(runs.gang_job(name, 3, kind="JobSet"))
+    found.wait_for_step(after=10)
+    return found
+
+
+def test_a_lost_rank_restarts_all_in_new_pods(cluster, run):
+    """One container fails, and so its pod, its Job and the set; nothing restarts in place."""
+    client = cluster.client
+    live = _live(cluster, run.job)
+    assert live.kind == "JobSet"
+    there = ranks(live, pods_of(client, live))
+    assert [each.number for each in there] == [0, 1, 2]
+    assert live.phase(there) == "Running"
+    # The Job that the controller makes is no job of its own.
+    assert [(each.kind, each.name) for each in everything(client, _NAMESPACE)] == [
+        ("JobSet", live.name)
+    ]
+    before = _uids(cluster, run)
+    pod = there[2].manifest
+    assert pod is not None
+    (rank,) = cluster.ranks_of(pod, _MEGATRON)
+    os.kill(rank, signal.SIGKILL)
+    assert run.wait_for_restart()["start"] >= 10
+    assert not before & _uids(cluster, run)
+    again = _live(cluster, run.job)
+    assert again.manifest["status"]["restarts"] == 1
+    run.finish()
+    jobs.wait_for_condition(client, run.job, "Completed")
+    assert _live(cluster, run.job).ended == "Succeeded"
+
+
+@pytest.mark.long
+def test_a_deleted_pod_restarts_all(cluster, run):
+    """As a node's end does, which takes the pod along."""
+    worker = jobs.pods_of(cluster.client, run.job)[1]
+    cluster.client.delete("v1", "Pod", worker["metadata"]["name"], _NAMESPACE)
+    run.wait_for_restart()
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Completed")
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "why"),
+    [(2, 0, "FailJobSet"), pytest.param(1, 1, "restart", marks=pytest.mark.long)],
+)
+def test_failures(cluster, submit, code, restarts, why):
+    """A mistake ends the job at once; what another try may help is tried as often as is said."""
+    job = runs.job(f"fails-with-{code}", 2, image=runs.SMALL, kind="JobSet")
+    job["spec"]["failurePolicy"]["maxRestarts"] = 1
+    for pod in jobs.pod_specs(job):
+        (container,) = pod["containers"]
+        container |= {"command": ["sh", "-c", f"exit {code}"], "args": []}
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Failed")
+    found = _live(cluster, job)
+    assert found.ended == "Failed"
+    assert found.manifest["status"].get("restarts", 0) == restarts
+    assert why in found.message()
+
+
+def test_a_cancelled_job_takes_its_pods_along(cluster, submit):
+    """Deleting the set deletes its Job, and that its pods."""
+    job = runs.job("cancelled", 2, image=runs.SMALL, kind="JobSet")
+    for pod in jobs.pod_specs(job):
+        (container,) = pod["containers"]
+        container |= {"command": ["sh", "-c", "sleep 1000"], "args": []}
+    submit(job)
+    jobs.wait_for_pods(cluster.client, job, 2, "Running")
+    name, namespace = jobs.place(job)
+    cluster.client.delete(job["apiVersion"], "JobSet", name, namespace)
+    wait_for("the pods to go", lambda: not jobs.pods_of(cluster.client, job), 90)
