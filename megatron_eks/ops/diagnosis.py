@@ -12,8 +12,7 @@ from megatron_eks.config.messages import paragraph
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.diagnosis.lines import Line
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.ops.output import count, formatted
 from megatron_eks.ops.support.text import without_secrets

@@ -32,11 +32,9 @@ from megatron_eks.localcloud.kubernetes.state import (
     read_state,
     shared_files,
 )
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured, table
-
-_DONE, _FAILED, _NOT_FOUND = 0, 1, 3
 
 _START_SECONDS = 120
 _STOP_SECONDS = 60
@@ -112,7 +110,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
             _leave_to_any(folder / "manifests")
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
-        return _FAILED
+        return FAILED
     settings = Settings(
         folder,
         plan.region,
@@ -158,13 +156,13 @@ def _down(folder: Path, *, may_delete: bool) -> int:
         return _leave(folder, may_delete=may_delete)
     if not (folder / STATE_FILE).exists():
         _say("the local cluster is still starting - try again in a few seconds")
-        return _FAILED
+        return FAILED
     os.kill(read_state(folder).pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
     while is_running(folder):
         if time.monotonic() > deadline:
             _say(f"the local cluster does not stop - see {folder / LOG_FILE}")
-            return _FAILED
+            return FAILED
         time.sleep(_POLL_SECONDS)
     _say("stopped the local cluster")
     return _leave(folder, may_delete=may_delete)
@@ -180,10 +178,10 @@ def _leave(folder: Path, *, may_delete: bool) -> int:
         if not may_delete:
             _say(f"its /shared is kept for the next one: {kept}")
             _say("delete it with: meks local down --yes")
-            return _DONE
+            return DONE
         _say(f"deleted its /shared: {kept}")
     shutil.rmtree(folder, ignore_errors=True)
-    return _DONE
+    return DONE
 
 
 def _clear(folder: Path) -> None:
@@ -200,10 +198,10 @@ def _clear(folder: Path) -> None:
 def _status(folder: Path, output: str) -> int:
     if found := fall(folder):
         _say(f"{found} - {REMEDIES[folder.name]}")
-        return _NOT_FOUND
+        return NOT_FOUND
     if not is_running(folder) or not (folder / STATE_FILE).exists():
         _say(_NONE)
-        return _NOT_FOUND
+        return NOT_FOUND
     state = read_state(folder)
     rows = [("supervisor", str(state.pid), "")]
     rows += [
@@ -214,18 +212,18 @@ def _status(folder: Path, output: str) -> int:
     places = (f"{name} {getattr(state, name)}" for name in named)
     lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places)
     sys.stdout.write(formatted(output, lines, lambda: asdict(state)))
-    return _DONE
+    return DONE
 
 
 def _limits(output: str) -> int:
     lines = ("Local AWS does not check:", *(f"- {each}" for each in NOT_CHECKED))
     sys.stdout.write(formatted(output, lines, lambda: list(NOT_CHECKED)))
-    return _DONE
+    return DONE
 
 
 def _print_places(state: State | None, output: str) -> int:
     if state is None:
-        return _FAILED
+        return FAILED
     if output != "table":
         places: Json = {
             "kubeconfig": state.kubeconfig,
@@ -241,7 +239,7 @@ def _print_places(state: State | None, output: str) -> int:
             sys.stdout.write("unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN\n")
         for name, value in state.environment.items():
             sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
-    return _DONE
+    return DONE
 
 
 def _say(line: str) -> None:

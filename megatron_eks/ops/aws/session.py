@@ -11,8 +11,7 @@ from botocore.client import BaseClient
 from botocore.config import Config
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import FAILED, NOT_REACHABLE, USAGE, Failure
 
 # Standard mode waits longer after each refusal; the default of 3 attempts gives up within seconds.
 _ATTEMPTS = 8

@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.ops.cluster.billed import Instance
 from megatron_eks.ops.cluster.cost_json import as_json
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.jobs.holdings import Holdings, JobHoldings
 from megatron_eks.ops.output import count, formatted, table, usd
 from megatron_eks.plan.cost import (

@@ -22,8 +22,7 @@ from megatron_eks.ops.cluster.capacity import offers_of
 from megatron_eks.ops.cluster.cluster_file import Answers, render
 from megatron_eks.ops.cluster.reservation import OVER, described, utc
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import check_cluster
 from megatron_eks.project import clusters_in
 

@@ -12,8 +12,7 @@ from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.kubeconfig import Entry, KubeconfigError
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.kube.access import TOKEN_COMMAND, explained
 
 _USABLE = frozenset({"ACTIVE", "UPDATING"})

@@ -10,8 +10,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.plan.cluster.pools import PoolPlan
 
 # What neither is nor will become usable (EC2 API, CapacityReservation, State).

@@ -9,8 +9,7 @@ from megatron_eks.ops.cluster import pool_nodes
 from megatron_eks.ops.cluster.capacity import explain
 from megatron_eks.ops.cluster.reservation import start_of, wait_until
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.output import count
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from botocore.client import BaseClient
 
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.failure import DONE
 
 # The presigned request itself may be used within a minute; the API server takes a token for
 # fifteen (kubernetes-sigs/aws-iam-authenticator, README, "API Authorization from Outside a

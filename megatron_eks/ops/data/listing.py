@@ -10,7 +10,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.data.target import Target
-from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.output import count, formatted, table
 from megatron_eks.ops.programs import Ended, Place
 

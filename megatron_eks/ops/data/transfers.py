@@ -7,7 +7,7 @@ from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.listing import NO_DIRECTORY, PROGRAM, S3_END, head, size
 from megatron_eks.ops.data.target import Target
-from megatron_eks.ops.endings import DONE, FAILED
+from megatron_eks.ops.failure import DONE, FAILED
 from megatron_eks.ops.output import count, structured, table
 from megatron_eks.ops.programs import Place
 

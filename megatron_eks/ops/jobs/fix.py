@@ -13,8 +13,7 @@ from megatron_eks.ops.cluster.inside import checks
 from megatron_eks.ops.cluster.inside.facts import EFA_PLUGIN, NVIDIA_PLUGIN, SET_UP, Live
 from megatron_eks.ops.cluster.inside.read import read
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
-from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, USAGE, Failure, no_such
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import key

@@ -9,8 +9,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
-from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import logs, room, suspects
 from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.output import count, formatted, structured, table

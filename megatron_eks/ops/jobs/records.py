@@ -8,8 +8,7 @@ from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops import diagnosis
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.shared_pod import SharedPod
-from megatron_eks.ops.endings import INTERRUPTED
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import INTERRUPTED, Failure
 from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
 from megatron_eks.ops.jobs import (
     logs,

@@ -7,8 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.diagnosis.diagnose import Diagnosis
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.jobs import diagnosis, matching, waiting
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs

@@ -14,8 +14,7 @@ from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.execution import Channel, Execution
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failure
 from megatron_eks.ops.jobs import logs
 from megatron_eks.ops.jobs.terminal import Terminal
 from megatron_eks.ops.kube import access, jobs

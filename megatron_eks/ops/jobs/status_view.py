@@ -7,7 +7,7 @@ from datetime import datetime
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import CHECK_FAILED, DONE
+from megatron_eks.ops.failure import CHECK_FAILED, DONE
 from megatron_eks.ops.jobs import node_view
 from megatron_eks.ops.jobs.account import Restarts
 from megatron_eks.ops.jobs.pace import Pace, Planned, span

@@ -18,8 +18,7 @@ from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
 from megatron_eks.localcloud.aws.values import ACCOUNT as LOCAL_ACCOUNT
 from megatron_eks.localcloud.kubernetes.kubeconfigs import KUBECONFIG_NAME
-from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import FAILED, NOT_REACHABLE, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 TIMEOUT_SECONDS = 30

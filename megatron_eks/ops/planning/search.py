@@ -9,7 +9,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
-from megatron_eks.ops.failure import no_such
+from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.planning import search_figure
 from megatron_eks.plan.jobs.models import model_shape
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     """Where to write the best layout's job file, and the figure."""
 
 _BEST = 10
-_DONE, _USAGE = 0, 2
 # What a search is there to mend does not keep it from searching.
 _MENDED = {
     Code.DOES_NOT_FIT,
@@ -62,7 +61,7 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
         raise no_such(Code.JOB_NOT_FOUND, text, name, known)
     if refused := _refused(len(jobs), wanted):
         sys.stderr.write(f"{refused}\n")
-        return _USAGE
+        return USAGE
     data: dict[str, Json] = {}
     for document, job in jobs:
         own, found = _searched(job, files)
@@ -73,7 +72,7 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
             _write(document, own, found, wanted)
     if output != "table":
         sys.stdout.write(structured(data, output))
-    return _DONE
+    return DONE
 
 
 def _refused(jobs: int, wanted: "Wanted") -> str | None:
