@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,13 +24,14 @@ from megatron_eks.ops.cluster.account import checks as aws_checks
 from megatron_eks.ops.cluster.account.facts import FileSystem, Quota
 from megatron_eks.ops.cluster.build_causes import cause_of
 from megatron_eks.ops.cluster.inside import checks as kube_checks
-from megatron_eks.ops.cluster.inside.facts import Claim, Live, Part, PartState, Plugin
+from megatron_eks.ops.cluster.inside.live import Live, Plugin
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import logs
 from megatron_eks.ops.jobs.checklist import CHECKLIST, Run
 from megatron_eks.ops.jobs.room import NodeRoom
 from megatron_eks.ops.jobs.verdicts import Ended, verdict
 from megatron_eks.ops.kube import access
+from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.troubles import RUNBOOK, Trouble, troubles, written
 from megatron_eks.plan.jobs.table import check_job
@@ -76,10 +78,27 @@ def template(resource: str, path: str, value: object) -> set[str]:
     return {Rule[name] for name in slips.in_template(resource, path, value)}
 
 
-def cluster(**read: Any) -> set[str]:
-    """Judge what was read of a cluster."""
-    results = kube_checks.results(Live(PLAN, is_local=False, **read))
-    return codes(finding for result in results for finding in result.findings)
+class Empty:
+    """An API server that knows of nothing."""
+
+    def list(self, *_: object, **_fields: object) -> list[object]:
+        """Return no object."""
+        return []
+
+    def find(self, *_: object) -> None:
+        """Return that there is none."""
+
+    serves = find
+
+
+def cluster(check: kube_checks.Check, **there: Any) -> set[str]:
+    """Make one check of an empty cluster, but for what is there."""
+    client: Any = Empty()
+    secrets = [SimpleNamespace(secret="hugging-face", key="token")]  # noqa: S106 -- a name
+    project: Any = SimpleNamespace(cluster=PLAN, jobs=[SimpleNamespace(name="j", secrets=secrets)])
+    live = Live(Access(client, is_local=False), project)
+    vars(live).update(there)
+    return codes(check(live))
 
 
 def node(**devices: int) -> set[str]:
@@ -98,7 +117,7 @@ def node(**devices: int) -> set[str]:
         allocatable=amounts,
         free=amounts,
     )
-    return cluster(nodes=[room])
+    return cluster(kube_checks.gpus, nodes=[room]) | cluster(kube_checks.efa, nodes=[room])
 
 
 def account(tmp_path: Any, **facts: Any) -> set[str]:
@@ -137,9 +156,6 @@ def refused(call: Callable[[], object]) -> set[str]:
     return {raised.value.finding}
 
 
-_MISSING = PartState(
-    Part("DaemonSet", "kube-system", "nvidia-device-plugin"), exists=False, why=None
-)
 _PLUGINS = [
     Plugin("nvidia.com/gpu", "kube-system", name, ours=name == "a", nodes=frozenset({"n"}))
     for name in ("a", "b")
@@ -194,12 +210,12 @@ PROOFS: dict[str, Callable[[Any], set[str]]] = {
     "MEKS-0835": lambda tmp: account(tmp, images={_image(tmp): False}),
     "MEKS-0842": lambda _: node(gpu=7),
     "MEKS-0843": lambda _: node(efa=0),
-    "MEKS-0846": lambda _: cluster(knows_jobs=False),
-    "MEKS-0847": lambda _: cluster(parts=[_MISSING]),
-    "MEKS-0849": lambda _: cluster(webhook="no endpoints"),
-    "MEKS-0850": lambda _: cluster(plugins=_PLUGINS),
-    "MEKS-0852": lambda _: cluster(claims=[Claim("megatron-workshop", "fsx", "Pending")]),
-    "MEKS-0854": lambda _: cluster(missing_secrets=[("job", "hugging-face", "token")]),
+    "MEKS-0846": lambda _: cluster(kube_checks.definition),
+    "MEKS-0847": lambda _: cluster(kube_checks.workloads),
+    "MEKS-0849": lambda _: cluster(kube_checks.webhook),
+    "MEKS-0850": lambda _: cluster(kube_checks.device_plugins, plugins=_PLUGINS),
+    "MEKS-0852": lambda _: cluster(kube_checks.claims),
+    "MEKS-0854": lambda _: cluster(kube_checks.secrets),
     "MEKS-0860": lambda _: checklist("Using network Socket\n") & ended(_BENCH, "Succeeded", 60),
     "MEKS-0861": lambda _: ended("| ERR!   ERR! |", "Succeeded"),
     "MEKS-0862": lambda _: ended("nothing here", ""),

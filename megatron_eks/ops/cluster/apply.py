@@ -9,7 +9,7 @@ from pathlib import Path
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster import prune, readiness
-from megatron_eks.ops.cluster.inside.facts import OPERATOR, SET_UP
+from megatron_eks.ops.cluster.inside.live import OPERATOR, SET_UP
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.ops.kube import objects

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.cluster.inside.facts import OPERATOR, SET_UP
+from megatron_eks.ops.cluster.inside.live import OPERATOR, SET_UP
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.pods import has_ended

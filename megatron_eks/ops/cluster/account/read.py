@@ -7,7 +7,7 @@ from typing import TypeVar
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.ops.cluster.account import deployed, network, permissions
+from megatron_eks.ops.cluster.account import deployed, permissions
 from megatron_eks.ops.cluster.account.asking import Asking
 from megatron_eks.ops.cluster.account.capacity_facts import offers, quotas, reservation
 from megatron_eks.ops.cluster.account.facts import Caller, EksCluster, Facts
@@ -67,24 +67,24 @@ def _network(ask: Asking, plan: ClusterPlan, facts: Facts, cluster: EksCluster |
     wanted = dict.fromkeys((*named, *(cluster.subnets if cluster else ())))
     ask.check = "free addresses"
     if wanted:
-        found = ask("subnets and their free addresses", lambda: network.subnets(ask, wanted))
+        found = ask("subnets and their free addresses", lambda: deployed.subnets(ask, wanted))
         facts.subnets = found or {}
     ask.check = "what the file brings along"
     if existing:
         vpc = existing.vpc_id
-        facts.vpcs = ask("the VPC", lambda: {vpc: network.vpc_exists(ask, vpc)}) or {}
+        facts.vpcs = ask("the VPC", lambda: {vpc: deployed.vpc_exists(ask, vpc)}) or {}
         if (group := existing.node_security_group_id) is not None:
-            found_groups = ask("the nodes' security group", lambda: network.groups(ask, [group]))
+            found_groups = ask("the nodes' security group", lambda: deployed.groups(ask, [group]))
             facts.groups = found_groups or {}
     used = cluster.vpc if cluster else existing.vpc_id if existing else None
     ask.check = "default security group"
     if used:
         facts.default_group = ask(
-            "the default security group", lambda: network.default_group(ask, used)
+            "the default security group", lambda: deployed.default_group(ask, used)
         )
     ask.check = "what the file brings along"
     if (key := plan.storage.kms_key_arn) is not None:
-        facts.keys = ask("the KMS key", lambda: {key: network.key_state(ask, key)}) or {}
+        facts.keys = ask("the KMS key", lambda: {key: deployed.key_state(ask, key)}) or {}
 
 
 def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) -> None:
