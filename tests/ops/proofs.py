@@ -1,31 +1,22 @@
 """By code, what makes the check find it that reports a trouble of the guides."""
 
-
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import yaml
 
-from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.explanations import explanations
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.diagnosis.codes import LogCode
-from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.checks import judged
 from megatron_eks.ops.cluster.account import checks as aws_checks
 from megatron_eks.ops.cluster.account.facts import FileSystem, Quota
-from megatron_eks.ops.cluster.build_causes import cause_of
 from megatron_eks.ops.cluster.inside import checks as kube_checks
 from megatron_eks.ops.cluster.inside.live import Live, Plugin
 from megatron_eks.ops.failure import Failure
