@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION
 from megatron_eks.localcloud.aws.limits import NOT_CHECKED
 from megatron_eks.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes.build import cache_folder
 from megatron_eks.localcloud.kubernetes.settings import Settings
 from megatron_eks.localcloud.kubernetes.state import (
     LOG_FILE,
@@ -28,12 +30,12 @@ from megatron_eks.localcloud.kubernetes.state import (
     STATE_FILE,
     State,
     fall,
+    fall_at,
     is_running,
     read_state,
     shared_files,
 )
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
-from megatron_eks.ops.fallen import REMEDIES
 from megatron_eks.ops.output import formatted, structured, table
 
 _START_SECONDS = 120
@@ -244,3 +246,26 @@ def _print_places(state: State | None, output: str) -> int:
 
 def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
+
+
+REMEDIES = {
+    "local": "start it again, which keeps /shared: meks local up",
+    "demo": "start it again: make demo",
+}
+"""By the name of a cluster's folder, how it starts again."""
+
+
+@dataclass(frozen=True)
+class Fall:
+    """The end of a cluster that nobody has stopped."""
+
+    reason: str
+    remedy: str
+
+
+def fall_of(address: str, environment: Mapping[str, str]) -> Fall | None:
+    """Return how the cluster fell that a user's process meant by an address of this machine."""
+    for name, remedy in REMEDIES.items():
+        if reason := fall_at(cache_folder(environment) / name, address):
+            return Fall(reason, remedy)
+    return None

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, Price
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.ops.cluster.billed import Instance
 from megatron_eks.ops.cluster.cost_json import as_json
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import DONE
@@ -23,6 +23,9 @@ from megatron_eks.plan.cost import (
     total,
 )
 from megatron_eks.project import Project
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.cluster.billing import Instance
 
 _HOUR_SECONDS = 3600
 
@@ -75,7 +78,7 @@ class CostNow:
 def run(
     project: Project,
     holdings: Holdings | None,
-    instances: Sequence[Instance] | None,
+    instances: "Sequence[Instance] | None",
     notes: Iterable[str],
     *,
     output: str,
@@ -118,7 +121,7 @@ def idle(found: CostNow) -> Iterator[Finding]:
 
 
 def _nodes(
-    project: Project, holdings: Holdings | None, instances: Sequence[Instance] | None
+    project: Project, holdings: Holdings | None, instances: "Sequence[Instance] | None"
 ) -> list[RunningNode]:
     """Join what both tell: EC2 knows since when, and what has not joined yet."""
     pools = {pool.name: pool for pool in project.cluster.pools}

@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.data.listing import size
+from megatron_eks.ops.data.checkpoints import size
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.output import count, structured
 from megatron_eks.ops.programs import Place

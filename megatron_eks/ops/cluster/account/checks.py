@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.checks import Check, Result, in_aws, judged
 from megatron_eks.ops.cluster.account import deployed_checks, network_checks
 from megatron_eks.ops.cluster.account.facts import Quota, Reservation, Subject
-from megatron_eks.ops.cluster.reservation import OVER
+from megatron_eks.ops.cluster.capacity import OVER
 from megatron_eks.ops.console import duration
 from megatron_eks.plan.cluster.pools import PoolPlan
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.session import Aws, if_there
-from megatron_eks.ops.cluster.account.asking import Asking
 from megatron_eks.ops.cluster.account.facts import (
     Addon,
+    Asking,
     EksCluster,
     FileSystem,
     Group,

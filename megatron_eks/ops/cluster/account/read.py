@@ -1,16 +1,19 @@
 """Reads what is judged; what may not be read is noted, and the rest is read all the same."""
 
+import base64
+import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.cluster.account import deployed, permissions
-from megatron_eks.ops.cluster.account.asking import Asking
 from megatron_eks.ops.cluster.account.capacity_facts import offers, quotas, reservation
-from megatron_eks.ops.cluster.account.facts import Caller, EksCluster, Facts
+from megatron_eks.ops.cluster.account.facts import Asking, Caller, EksCluster, Facts
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.jobs import job_access
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -143,3 +146,36 @@ def _reached(cluster: EksCluster, reach: Reach | None) -> EksCluster:
     if reach is None or not cluster.endpoint:
         return cluster
     return replace(cluster, unreachable=reach(cluster.endpoint, cluster.certificate))
+
+
+_SECONDS = 5
+
+
+def why_not(endpoint: str, certificate: str) -> str | None:
+    """Return why a server does not answer from here; None if it does, with its own certificate.
+
+    `certificate` is the authority's, as EKS tells it: PEM in base64.
+    """
+    address = urlsplit(endpoint)
+    host, port = address.hostname or "", address.port or 443
+    try:
+        tls = ssl.create_default_context(cadata=base64.b64decode(certificate).decode("ascii"))
+    except (ValueError, ssl.SSLError):
+        # EKS alone says whose certificates are right; without that a connection has to do.
+        tls = ssl.create_default_context()
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_SECONDS) as plain,
+            tls.wrap_socket(plain, server_hostname=host),
+        ):
+            return None
+    except socket.gaierror:
+        return f"the name {host} is not known here"
+    except TimeoutError:
+        return f"no answer within {_SECONDS} s"
+    except ssl.SSLCertVerificationError as error:
+        return f"somebody else answers, perhaps a proxy: {error.verify_message}"
+    except OSError as error:
+        return error.strerror or str(error)
