@@ -16,7 +16,7 @@ from megatron_eks.programs.checkpoint import (
     retention,
     whole,
 )
-from megatron_eks.programs.findings import Finding
+from megatron_eks.programs.program import Finding
 from megatron_eks.programs.start import preconditions
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank

@@ -11,7 +11,7 @@ import pytest
 from megatron_eks.programs import storage_bench
 from megatron_eks.programs.checks import storage_files
 from megatron_eks.programs.checks.storage_files import FileResult, Span
-from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import Report
 from tests.programs.run_program import command, run
 
 SMALL = ("--size-gib", "0.03125", "--seconds", "0.3", "--processes", "2")

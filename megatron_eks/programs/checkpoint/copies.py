@@ -13,7 +13,7 @@ from typing import Literal
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import manifests
-from megatron_eks.programs.findings import Finding, warning
+from megatron_eks.programs.program import Finding, warning
 
 FILE = "copies.json"
 _VERSION = 1

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from megatron_eks.programs.prepare import text as prepare_text
-from megatron_eks.programs.prepare.blocks import Block
 from megatron_eks.programs.prepare.inputs import read_range
 from megatron_eks.programs.prepare.job import failure
+from megatron_eks.programs.prepare.reader import Block
 from megatron_eks.programs.prepare.text import Document
 from megatron_eks.programs.prepare.tokenizer import Gigatoken, Tokenizer, Tokens, difference
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.programs.findings import Finding, usage_error
+from megatron_eks.programs.program import Finding, usage_error
 
 Values = dict[str, Any]
 
