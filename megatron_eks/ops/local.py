@@ -18,7 +18,6 @@ from pathlib import Path
 
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
-from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION
 from megatron_eks.localcloud.aws.limits import NOT_CHECKED
 from megatron_eks.localcloud.kubernetes import build
@@ -36,12 +35,13 @@ from megatron_eks.localcloud.kubernetes.state import (
     shared_files,
 )
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
-from megatron_eks.ops.output import formatted, structured, table
+from megatron_eks.ops.output import formatted, picked, table
 
 _START_SECONDS = 120
 _STOP_SECONDS = 60
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 30
+_PLACES = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
 
 _NONE = "no local cluster is running - start one with: meks local up"
 
@@ -210,8 +210,7 @@ def _status(folder: Path, output: str) -> int:
         (name, str(state.pids.get(name, "")), str(state.ports.get(name, "")))
         for name in {**state.pids, **state.ports}
     ]
-    named = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
-    places = (f"{name} {getattr(state, name)}" for name in named)
+    places = (f"{name} {place}" for name, place in picked(state, *_PLACES).items())
     lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places)
     sys.stdout.write(formatted(output, lines, lambda: asdict(state)))
     return DONE
@@ -226,21 +225,14 @@ def _limits(output: str) -> int:
 def _print_places(state: State | None, output: str) -> int:
     if state is None:
         return FAILED
-    if output != "table":
-        places: Json = {
-            "kubeconfig": state.kubeconfig,
-            "aws_endpoint_url": state.aws_endpoint_url,
-            "aws_credentials_file": state.aws_credentials_file,
-            "environment": dict(state.environment),
-        }
-        sys.stdout.write(structured(places, output))
-    else:
+    if output == "table":
         _say(f"local AWS at {state.aws_endpoint_url} - docs/local-aws.md says how to reach it")
-        if "AWS_ENDPOINT_URL" in state.environment:
-            # Somebody's profile would be looked for in files that these variables hide.
-            sys.stdout.write("unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN\n")
-        for name, value in state.environment.items():
-            sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in state.environment.items()]
+    if "AWS_ENDPOINT_URL" in state.environment:
+        # Somebody's profile would be looked for in files that these variables hide.
+        lines.insert(0, "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN")
+    places = picked(state, *_PLACES, "environment")
+    sys.stdout.write(formatted(output, lines, lambda: places))
     return DONE
 
 

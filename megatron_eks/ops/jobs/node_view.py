@@ -9,7 +9,7 @@ from megatron_eks.ops.jobs import gpu_use
 from megatron_eks.ops.jobs.gpu_use import Use
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
-from megatron_eks.ops.output import table
+from megatron_eks.ops.output import picked, table
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 _MIB_A_GIB = 1024
@@ -101,9 +101,7 @@ def as_json(found: Sequence[NodeUse]) -> list[Json]:
     """Return it as plain values."""
     return [
         {
-            "node": node.node,
-            "pool": node.pool,
-            "state": node.state,
+            **picked(node, "node", "pool", "state"),
             "ranks": [_placed(each) for each in node.ranks],
         }
         for node in found
@@ -111,18 +109,7 @@ def as_json(found: Sequence[NodeUse]) -> list[Json]:
 
 
 def _placed(each: Placed) -> Json:
-    use = each.use
-    return {
-        "job": each.job,
-        "rank": each.rank,
-        "pod": each.pod,
-        "phase": each.phase,
-        "gpus": [asdict(gpu) for gpu in use.gpus],
-        "efa_sent_gb_s": use.sent_gb_s,
-        "efa_received_gb_s": use.received_gb_s,
-        "networks": [*use.networks],
-        "note": use.note,
-    }
+    return {**picked(each, "job", "rank", "pod", "phase"), **asdict(each.use)}
 
 
 def _use(each: Placed) -> tuple[str, str, str, str]:

@@ -18,7 +18,7 @@ from megatron_eks.ops.jobs.watching import View, fitted
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
-from megatron_eks.ops.output import table
+from megatron_eks.ops.output import picked, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
@@ -220,8 +220,7 @@ def as_json(found: Overview) -> dict[str, Json]:
     return {
         "schema_version": SCHEMA_VERSION,
         "at": time_text(found.now),
-        "cluster": found.cluster,
-        "kubernetes": found.kubernetes,
+        **picked(found, "cluster", "kubernetes"),
         "pools": [asdict(each) for each in found.pools],
         "jobs": [_job_as_json(each) for each in found.jobs],
         "not_ready": [*found.not_ready],
@@ -233,13 +232,5 @@ def _job_as_json(job: JobState) -> dict[str, Json]:
     last = job.progress
     step: Json = None
     if last is not None:
-        step = {"step": last.step, "steps": last.steps, "loss": last.finite_loss}
-    return {
-        "name": job.name,
-        "phase": job.phase,
-        "ranks": job.ranks,
-        "running": job.running,
-        "restarts": job.restarts,
-        "progress": step,
-        "waits_for": [asdict(each) for each in job.waits_for],
-    }
+        step = {**picked(last, "step", "steps", "loss=finite_loss")}
+    return {**asdict(job), "progress": step}
