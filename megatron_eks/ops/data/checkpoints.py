@@ -19,13 +19,8 @@ SCHEMA_VERSION = 1
 NO_DIRECTORY = "-"
 S3_END = "S3"
 _GOOD = ("whole", "unverified")
-# As checkpoint_sync says them, and the state that each is of.
-_RESULTS = {
-    "verified": "whole",
-    "unverified": "unverified",
-    "unfinished": "unfinished",
-    "damaged": "damaged",
-}
+# As checkpoint_sync says them; what it has verified is whole.
+_RESULTS = ("verified", "unverified", "unfinished", "damaged")
 
 Row = Mapping[str, Json]
 
@@ -51,11 +46,8 @@ def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
 
 def verify(target: Target, place: Place, console: Console, *, name: str | None, output: str) -> int:
     """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
-    words = ["verify", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
-    words += ["--name", name] if name else ["--all"]
-    ended = programs.run(
-        place, PROGRAM, [*words, *(["--local"] if target.directory else [])], console
-    )
+    words = _words("verify", target, *(["--name", name] if name else ["--all"]))
+    ended = programs.run(place, PROGRAM, words, console)
     results = _results(ended)
     if not results:
         return ended.code
@@ -91,9 +83,15 @@ def size(number: Json) -> str:
     return f"{left:.1f} TB"
 
 
+def _words(verb: str, target: Target, *options: str) -> list[str]:
+    ends = [target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
+    # All but `ls` look at S3 alone unless they are told.
+    local = ["--local"] if target.directory and verb != "ls" else []
+    return [verb, *ends, *options, *local]
+
+
 def _listed(target: Target, place: Place, console: Console) -> Ended:
-    words = ["ls", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
-    return programs.run(place, PROGRAM, words, console, quiet=True)
+    return programs.run(place, PROGRAM, _words("ls", target), console, quiet=True)
 
 
 def holds_one(directory: str, place: Place, console: Console) -> bool:
@@ -103,17 +101,12 @@ def holds_one(directory: str, place: Place, console: Console) -> bool:
 
 
 def _row(end: Row, near: str) -> Row:
-    where = S3_END if end["where"] == "s3" else near
     return {
         "iteration": end["step"],
         "name": end["name"],
-        "where": where,
+        "where": _where(end, near),
         "whole": end["state"] in _GOOD,
-        "state": end["state"],
-        "why": end["why"],
-        "bytes": end["bytes"],
-        "files": end["files"],
-        "age_seconds": end["age_seconds"],
+        **{name: end[name] for name in ("state", "why", "bytes", "files", "age_seconds")},
     }
 
 
@@ -168,7 +161,8 @@ def _results(ended: Ended) -> list[Row]:
             "state": state,
             "why": _finding(ended, name, state),
         }
-        for fact, state in _RESULTS.items()
+        for fact in _RESULTS
+        for state in ("whole" if fact == "verified" else fact,)
         for name in ended.names(fact)
     ]
     return sorted(results, key=lambda each: (len(str(each["name"])), str(each["name"])))
@@ -206,14 +200,20 @@ def prune(
     target: Target, place: Place, console: Console, *, keep_last: int, output: str, dry_run: bool
 ) -> int:
     """Show what goes and what stays, ask, and remove what was shown and still may go."""
-    words = ["prune", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
-    words += [f"--keep-last={keep_last}", *(["--local"] if target.directory else [])]
+    words = _words("prune", target, f"--keep-last={keep_last}")
     ended = programs.run(place, PROGRAM, [*words, "--dry-run"], console, quiet=True)
     going, staying = ended.rows("goes"), ended.rows("stays")
     if ended.code and not (going or staying):
         return ended.code
+    shown = {"goes": _choices(going, place.name), "stays": _choices(staying, place.name)}
     if output == "table":
-        console.write("".join(f"{line}\n" for line in _choices(going, staying, place.name)))
+        rows = [
+            (str(each["name"]), str(each["where"]), size(each["bytes"]), verb, str(each["why"]))
+            for verb, choices in shown.items()
+            for each in choices
+        ]
+        lines = table(("CHECKPOINT", "WHERE", "SIZE", "", "WHY"), rows, right=(2,))
+        console.write("".join(f"{line}\n" for line in lines))
     code, removed = ended.code, list[Json]()
     if going and not (dry_run or code):
         if reads := ended.summary.get("reads"):
@@ -222,9 +222,8 @@ def prune(
     else:
         console.say("nothing was removed" if going or code else "nothing goes")
     if output != "table":
-        shown = {**head(target), "goes": _named(going, place.name)}
-        shown |= {"stays": _named(staying, place.name), "removed": removed}
-        console.write(structured(shown, output))
+        rows_of: dict[str, Json] = {verb: [*choices] for verb, choices in shown.items()}
+        console.write(structured({**head(target), **rows_of, "removed": removed}, output))
     return code
 
 
@@ -245,18 +244,8 @@ def _remove(
     return ended.code, [*ended.names("removed_locally"), *ended.names("removed")]
 
 
-def _choices(
-    going: list[dict[str, Json]], staying: list[dict[str, Json]], near: str
-) -> Iterator[str]:
-    rows = [
-        (str(each["name"]), _where(each, near), size(each["bytes"]), verb, str(each["why"]))
-        for verb, choices in (("goes", going), ("stays", staying))
-        for each in choices
-    ]
-    yield from table(("CHECKPOINT", "WHERE", "SIZE", "", "WHY"), rows, right=(2,))
-
-
-def _named(choices: list[dict[str, Json]], near: str) -> list[Json]:
+def _choices(choices: list[dict[str, Json]], near: str) -> list[dict[str, Json]]:
+    """Return what is shown of checkpoints."""
     fields = ("name", "bytes", "why")
     return [
         {**{field: each[field] for field in fields}, "where": _where(each, near)}
