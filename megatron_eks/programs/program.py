@@ -1,6 +1,7 @@
 """What a program here finds, and how it ends: exit code, JSON line, an orderly end on a signal."""
 
 import argparse
+import ctypes
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ EXIT_NOT_FOUND = 3
 EXIT_CHECK_FAILED = 4
 EXIT_NOT_REACHABLE = 5
 EXIT_INTERRUPTED = 130
+
+_PR_SET_PDEATHSIG = 1
 
 _STATUS = {
     0: "done",
@@ -122,6 +125,14 @@ def count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{number} is less than 0")
     return number
+
+
+def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send a signal when the parent is gone; it may be gone already."""
+    parent = os.getppid() if parent is None else parent
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def say(message: str) -> None:
