@@ -114,10 +114,7 @@ def test_a_machine_that_never_came_is_asked_for_again(aws, place):
     for _ in range(2):
         aws.starts()
         aws.build("FAILED", ("PROVISIONING", "FAILED", "no capacity"), log=False)
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place, wishes=Wishes(retries=1)) == 1
     aws.done()
     assert "PROVISIONING FAILED: no capacity - CodeBuild got no machine" in said(place.console)
@@ -129,10 +126,7 @@ def test_a_failure_of_our_own_is_not_tried_again(aws, place):
     aws.history()
     aws.starts()
     aws.build("FAILED", DONE, ("BUILD", "FAILED", "docker run failed"), log=False)
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place, wishes=Wishes(retries=5)) == 1
     aws.done()
     assert "self-test" in said(place.console)
