@@ -134,7 +134,6 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m tests.upstream.pytorchjobs
 	$(BIN)/python -m megatron_eks.ops.guide
-	$(BIN)/python -m megatron_eks.ops.troubles
 	$(BIN)/python -m megatron_eks.ops.explain
 	$(BIN)/python -m benchmarks.report
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks import errors, measured, search
 from benchmarks.plot import scatter
 from benchmarks.predictions import predicted_bytes, predicted_tokens
-from megatron_eks.ops.planning import search_figure
+from megatron_eks.ops.planning.search import png
 from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _peaks(framework: str) -> "list[Measured]":
 def _search() -> bytes:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "search.png"
-        search_figure.png(search.example(), None, file)
+        png(search.example(), None, file)
         return file.read_bytes()
 
 

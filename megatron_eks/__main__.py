@@ -15,8 +15,7 @@ from megatron_eks import RUN_APP
 from megatron_eks.cli.app import app
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.messages import message
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.programs.printable import drop, guarded, own
 
 for _panel in ("plan", "cluster", "jobs", "nodes", "data", "ckpt", "here"):

@@ -27,7 +27,7 @@ from image_probe import Found
 from megatron_eks.catalog.environment import POLICIES, Verdict
 from megatron_eks.programs import program
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.findings import Finding, Report, error, usage_error, warning
+from megatron_eks.programs.program import Finding, Report, error, usage_error, warning
 
 # An image is for every type, so it hides no device and sets nothing idle; the plugin's own name is
 # judged by where it leads. FI_EFA_USE_DEVICE_RDMA is harmless on some types, and ends every program

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from megatron_eks.programs.checks import efa_system
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.findings import Finding, error
+from megatron_eks.programs.program import Finding, error
 
 INSTALLED = "opt/amazon/efa_installed_packages"
 """What AWS's EFA installer writes: its own version, and those of its packages."""

@@ -24,7 +24,7 @@ import selftest_cases
 from selftest_cases import Case, FailedError
 
 from megatron_eks.programs import program
-from megatron_eks.programs.findings import Report, error
+from megatron_eks.programs.program import Report, error
 
 _TAIL_LINES = 20
 

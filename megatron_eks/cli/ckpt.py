@@ -54,7 +54,7 @@ def list_checkpoints(
     meks ckpt ls s3://BUCKET/runs/techpulse -o json   needs no cluster
     meks ckpt ls ./checkpoints                        nor does this
     """
-    from megatron_eks.ops.data.listing import ls
+    from megatron_eks.ops.data.checkpoints import ls
     from megatron_eks.ops.data.target import act
 
     return act(reach, what, partial(ls, output=output), _NOTHING)
@@ -76,7 +76,7 @@ def verify_checkpoints(
 
     :param iteration: only this one
     """
-    from megatron_eks.ops.data.listing import verify
+    from megatron_eks.ops.data.checkpoints import verify
     from megatron_eks.ops.data.target import act
 
     return act(reach, what, partial(verify, name=iteration, output=output), _NOTHING)
@@ -103,7 +103,7 @@ def pull(
     :param local: a directory on this machine instead
     :param iteration: this one instead of the newest
     """
-    from megatron_eks.ops.data import transfers
+    from megatron_eks.ops.data import checkpoints
     from megatron_eks.ops.data.target import act, to_pull
 
     if to and local:
@@ -111,7 +111,7 @@ def pull(
     return act(
         reach,
         what,
-        partial(transfers.pull, name=iteration),
+        partial(checkpoints.pull, name=iteration),
         "what was fetched stays, and the same command goes on",
         lambda found, mount: to_pull(found, to, local, mount),
     )
@@ -138,14 +138,14 @@ def push_checkpoints(
     :param every: every whole one, not only the newest
     :param iteration: this one
     """
-    from megatron_eks.ops.data import transfers
+    from megatron_eks.ops.data import checkpoints
     from megatron_eks.ops.data.target import act, to_push
 
     chosen = ["--all"] if every else [f"--name={iteration}"] if iteration else []
     return act(
         reach,
         what,
-        partial(transfers.push, which=chosen),
+        partial(checkpoints.push, which=chosen),
         "what was sent stays, and the same command goes on",
         lambda found, _: to_push(found, uri),
     )
@@ -170,9 +170,9 @@ def prune(
     :param keep_last: whole ones to keep
     :param dry_run: only show what would be removed
     """
-    from megatron_eks.ops.data import transfers
+    from megatron_eks.ops.data import checkpoints
     from megatron_eks.ops.data.target import act
 
-    do = partial(transfers.prune, keep_last=keep_last, output=output, dry_run=dry_run)
+    do = partial(checkpoints.prune, keep_last=keep_last, output=output, dry_run=dry_run)
     again = "each is whole or gone, and the same command does the rest"
     return act(reach, what, do, again, yes=yes)

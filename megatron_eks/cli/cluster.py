@@ -171,12 +171,12 @@ def token(
     import boto3
 
     from megatron_eks.ops.aws.session import Aws
-    from megatron_eks.ops.cluster.token import run
+    from megatron_eks.ops.cluster.kubeconfig import print_token
 
     def aws() -> Aws:
         return Aws(boto3.Session(region_name=region), region)
 
-    return with_console(lambda console: run(cluster_name, role_arn, aws(), console))
+    return with_console(lambda console: print_token(cluster_name, role_arn, aws(), console))
 
 
 @command(CLUSTER, "[PATH...]")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from megatron_eks.diagnosis import activity, endings, launcher, memory, stalls
+from megatron_eks.diagnosis import activity, endings, memory, stalls
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.course import OF_RANKS, Course, Sign
 from megatron_eks.diagnosis.lines import Line
@@ -141,7 +141,7 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
     tcp = [each for each in course.signs if each.signature.code is LogCode.TCP_INSTEAD_OF_EFA]
     if tcp and chosen.signature.code in OF_RANKS and course.last_step is None:
         return _explained(tcp[0], course)
-    told = stalls.laggard(course.ordered) or launcher.first_failure(course.ordered)
+    told = stalls.laggard(course.ordered) or endings.first_failure(course.ordered)
     more = f" {told[:1].upper()}{told[1:]}." if told else ""
     waited = [each.line for each in course.signs if each.signature.code in OF_RANKS]
     doing, going_on = (activity.last(course.ordered, waited[0]) if waited else None) or (

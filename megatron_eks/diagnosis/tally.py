@@ -1,12 +1,12 @@
 """What is kept of a log: bounded, however long it is."""
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from megatron_eks.diagnosis import activity, endings, frames, launcher, pods, stalls
-from megatron_eks.diagnosis.around import Around
+from megatron_eks.diagnosis import activity, endings, frames, pods, stalls
 from megatron_eks.diagnosis.index import shape
 from megatron_eks.diagnosis.lines import Line, in_order, read
 from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
@@ -123,7 +123,7 @@ def _tells(text: str) -> bool:
     return (
         stalls.tells(text)
         or bool(pods.stage(text))
-        or launcher.tells(text)
+        or endings.tells_failure(text)
         or bool(activity.of(text))
     )
 
@@ -141,3 +141,43 @@ def _keep_complaint(kept: Tally, line: Line) -> None:
 def _each(queues: dict[object, deque[Line]]) -> Iterator[Line]:
     for queue in queues.values():
         yield from queue
+
+
+_SAVING = re.compile(
+    r"\b[Ss]aving (\w+ ){0,3}(checkpoint|model|state|weights|optimizer)"
+    r"|, in (_?save\w*|\w+_save)\b|\b(save_file|torch\.save)\("
+)
+_SAVED = re.compile(
+    r"[Ss]uccessfully (saved|loaded)|\b[Ll]oading (\w+ ){0,3}(checkpoint|model|state|weights)"
+    r"|, in (_?load\w*|\w+_load)\b"
+)
+# nccl_ofi_net.cpp of aws-ofi-nccl; libfabric's own lines name the provider after the process.
+_PROVIDER = re.compile(
+    r"[Ss]elected [Pp]rovider is ([\w-]+)|^libfabric:\d+:\d+:+(efa):|(?:EFA|Unreachable remote)\b"
+)
+
+
+class Around:
+    """The words that a signature's `around` is looked for in."""
+
+    def __init__(self) -> None:
+        self._saving = False
+        self._provider = ""
+        self.words = ""
+
+    def see(self, line: Line) -> None:
+        """Take a line in."""
+        text = line.text
+        if line.step is not None or _is(_SAVED, text, "oad", "saved"):
+            self._saving = False
+        elif _is(_SAVING, text, "av"):
+            self._saving = True
+        if _is(_PROVIDER, text, "rovider", "libfabric:", "EFA", "Unreach") and (
+            found := _PROVIDER.search(text)
+        ):
+            self._provider = found[1] or "efa"
+        self.words = f"{'saving ' if self._saving else ''}{self._provider}"
+
+
+def _is(pattern: "re.Pattern[str]", text: str, *words: str) -> bool:
+    return any(word in text for word in words) and bool(pattern.search(text))

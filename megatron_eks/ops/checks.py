@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level, Path, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE
+from megatron_eks.ops.failure import CHECK_FAILED, DONE
 from megatron_eks.ops.output import counted, formatted, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 

@@ -9,8 +9,7 @@ from typing import TextIO
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.messages import messages
-from megatron_eks.ops.endings import USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import USAGE, Failure
 from megatron_eks.programs.printable import printable
 
 # Much is done at once, or within seconds.

@@ -12,10 +12,9 @@ from megatron_eks.config.messages import paragraph
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.diagnosis.lines import Line
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.kube.pods import one_line
-from megatron_eks.ops.output import count, formatted
+from megatron_eks.ops.output import count, formatted, picked
 from megatron_eks.ops.support.text import without_secrets
 from megatron_eks.programs.printable import plain
 
@@ -42,24 +41,17 @@ def as_json(found: Diagnosis) -> Json:
     return {
         "schema_version": SCHEMA_VERSION,
         "code": found.code.value if found.code else None,
-        "certain": found.certain,
-        "ended_well": found.ended_well,
-        "cause": found.cause,
-        "why": found.why,
-        "remedy": found.remedy,
-        "rank": found.rank,
+        **picked(found, "certain", "ended_well", "cause", "why", "remedy", "rank"),
         "evidence": [_line(line) for line in found.evidence],
         "cascades": [
             {
                 "code": each.code.value,
-                "what": each.what,
-                "lines": each.lines,
+                **picked(each, "what", "lines"),
                 "first": _line(each.first),
             }
             for each in found.cascades
         ],
-        "last_step": found.last_step,
-        "lines": found.lines,
+        **picked(found, "last_step", "lines"),
     }
 
 

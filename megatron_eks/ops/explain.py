@@ -6,12 +6,12 @@ from typing import TextIO
 
 from megatron_eks.config.errors import closest
 from megatron_eks.config.explanations import explanations, removed
+from megatron_eks.ops.failure import DONE, USAGE
 from megatron_eks.ops.output import formatted
 
 _PACKAGE = Path(__file__).parents[1]
 RULES = _PACKAGE / "docs" / "rules.md"
 
-_DONE, _REFUSED = 0, 2
 _PARTS = {
     "00": "Files",
     "01": "The shape of configuration files",
@@ -30,21 +30,21 @@ def run(code: str, output: str, stdout: TextIO) -> int:
     """Print the meaning of a code, or a page that a message names; return the exit code."""
     if code in (pages := [f"docs/{page.name}" for page in RULES.parent.glob("*.md")]):
         stdout.write((_PACKAGE / code).read_text(encoding="utf-8"))
-        return _DONE
+        return DONE
     wanted = f"MEKS-{code.upper().removeprefix('MEKS').removeprefix('-'):0>4}"
     meaning = explanations().get(wanted)
     if meaning is None and wanted in removed():
         stdout.write(f"{wanted} was removed, because {removed()[wanted]}\n")
-        return _DONE
+        return DONE
     if meaning is None:
         meant = closest(code, pages) or closest(wanted, list(explanations()))
         hint = f"did you mean {meant}? " if meant else ""
         sys.stderr.write(f"unknown code {code!r}; {hint}docs/rules.md lists all of them\n")
-        return _REFUSED
+        return USAGE
     rows: dict[str, str] = {"code": wanted, **vars(meaning)}
     lines = (f"{key:8}{value}" for key, value in rows.items())
     stdout.write(formatted(output, lines, lambda: {**rows}))
-    return _DONE
+    return DONE
 
 
 def rules(text: str) -> str:

@@ -1,11 +1,13 @@
-"""Why a command ended without doing what it was asked, with a code that `meks explain` knows."""
+"""How commands end: exit codes, and failures with a code that `meks explain` knows."""
 
 from collections.abc import Iterable
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import choices
-from megatron_eks.ops.endings import FAILED, NOT_FOUND
 from megatron_eks.programs.printable import plain
+
+DONE, FAILED, USAGE, NOT_FOUND, CHECK_FAILED, NOT_REACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+"""Exit codes of commands."""
 
 
 class Failure(Exception):  # noqa: N818 -- it reads as what happened, like Finding

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.util import find_spec
@@ -17,10 +18,10 @@ from pathlib import Path
 
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
-from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION
 from megatron_eks.localcloud.aws.limits import NOT_CHECKED
 from megatron_eks.localcloud.kubernetes import build
+from megatron_eks.localcloud.kubernetes.build import cache_folder
 from megatron_eks.localcloud.kubernetes.settings import Settings
 from megatron_eks.localcloud.kubernetes.state import (
     LOG_FILE,
@@ -28,20 +29,19 @@ from megatron_eks.localcloud.kubernetes.state import (
     STATE_FILE,
     State,
     fall,
+    fall_at,
     is_running,
     read_state,
     shared_files,
 )
-from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.fallen import REMEDIES
-from megatron_eks.ops.output import formatted, structured, table
-
-_DONE, _FAILED, _NOT_FOUND = 0, 1, 3
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
+from megatron_eks.ops.output import formatted, picked, table
 
 _START_SECONDS = 120
 _STOP_SECONDS = 60
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 30
+_PLACES = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
 
 _NONE = "no local cluster is running - start one with: meks local up"
 
@@ -114,7 +114,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
             _leave_to_any(folder / "manifests")
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
-        return _FAILED
+        return FAILED
     settings = Settings(
         folder,
         plan.region,
@@ -161,13 +161,13 @@ def _down(folder: Path, *, may_delete: bool) -> int:
         return _leave(folder, may_delete=may_delete)
     if not (folder / STATE_FILE).exists():
         _say("the local cluster is still starting - try again in a few seconds")
-        return _FAILED
+        return FAILED
     os.kill(read_state(folder).pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
     while is_running(folder):
         if time.monotonic() > deadline:
             _say(f"the local cluster does not stop - see {folder / LOG_FILE}")
-            return _FAILED
+            return FAILED
         time.sleep(_POLL_SECONDS)
     _say("stopped the local cluster")
     return _leave(folder, may_delete=may_delete)
@@ -183,10 +183,10 @@ def _leave(folder: Path, *, may_delete: bool) -> int:
         if not may_delete:
             _say(f"its /shared is kept for the next one: {kept}")
             _say("delete it with: meks local down --yes")
-            return _DONE
+            return DONE
         _say(f"deleted its /shared: {kept}")
     shutil.rmtree(folder, ignore_errors=True)
-    return _DONE
+    return DONE
 
 
 def _clear(folder: Path) -> None:
@@ -203,49 +203,64 @@ def _clear(folder: Path) -> None:
 def _status(folder: Path, output: str) -> int:
     if found := fall(folder):
         _say(f"{found} - {REMEDIES[folder.name]}")
-        return _NOT_FOUND
+        return NOT_FOUND
     if not is_running(folder) or not (folder / STATE_FILE).exists():
         _say(_NONE)
-        return _NOT_FOUND
+        return NOT_FOUND
     state = read_state(folder)
     rows = [("supervisor", str(state.pid), "")]
     rows += [
         (name, str(state.pids.get(name, "")), str(state.ports.get(name, "")))
         for name in {**state.pids, **state.ports}
     ]
-    named = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
-    places = (f"{name} {getattr(state, name)}" for name in named)
+    places = (f"{name} {place}" for name, place in picked(state, *_PLACES).items())
     lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places)
     sys.stdout.write(formatted(output, lines, lambda: asdict(state)))
-    return _DONE
+    return DONE
 
 
 def _limits(output: str) -> int:
     lines = ("Local AWS does not check:", *(f"- {each}" for each in NOT_CHECKED))
     sys.stdout.write(formatted(output, lines, lambda: list(NOT_CHECKED)))
-    return _DONE
+    return DONE
 
 
 def _print_places(state: State | None, output: str) -> int:
     if state is None:
-        return _FAILED
-    if output != "table":
-        places: Json = {
-            "kubeconfig": state.kubeconfig,
-            "aws_endpoint_url": state.aws_endpoint_url,
-            "aws_credentials_file": state.aws_credentials_file,
-            "environment": dict(state.environment),
-        }
-        sys.stdout.write(structured(places, output))
-    else:
+        return FAILED
+    if output == "table":
         _say(f"local AWS at {state.aws_endpoint_url} - docs/local-aws.md says how to reach it")
-        if "AWS_ENDPOINT_URL" in state.environment:
-            # Somebody's profile would be looked for in files that these variables hide.
-            sys.stdout.write("unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN\n")
-        for name, value in state.environment.items():
-            sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
-    return _DONE
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in state.environment.items()]
+    if "AWS_ENDPOINT_URL" in state.environment:
+        # Somebody's profile would be looked for in files that these variables hide.
+        lines.insert(0, "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN")
+    places = picked(state, *_PLACES, "environment")
+    sys.stdout.write(formatted(output, lines, lambda: places))
+    return DONE
 
 
 def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
+
+
+REMEDIES = {
+    "local": "start it again, which keeps /shared: meks local up",
+    "demo": "start it again: make demo",
+}
+"""By the name of a cluster's folder, how it starts again."""
+
+
+@dataclass(frozen=True)
+class Fall:
+    """The end of a cluster that nobody has stopped."""
+
+    reason: str
+    remedy: str
+
+
+def fall_of(address: str, environment: Mapping[str, str]) -> Fall | None:
+    """Return how the cluster fell that a user's process meant by an address of this machine."""
+    for name, remedy in REMEDIES.items():
+        if reason := fall_at(cache_folder(environment) / name, address):
+            return Fall(reason, remedy)
+    return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.endings import INTERRUPTED
+from megatron_eks.ops.failure import INTERRUPTED
 
 if TYPE_CHECKING:
     from megatron_eks.kubernetes.client import Client

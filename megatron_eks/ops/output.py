@@ -13,6 +13,12 @@ from megatron_eks.config.messages import messages
 from megatron_eks.programs.printable import plain, printable
 
 
+def picked(whole: object, *names: str) -> dict[str, Json]:
+    """Return attributes as plain values, by name; `shown=name` shows one by another name."""
+    pairs = (name.partition("=")[::2] for name in names)
+    return {shown: getattr(whole, name or shown) for shown, name in pairs}
+
+
 def structured(value: Json, output: str) -> str:
     """Write plain values as JSON or YAML."""
     if output == "yaml":

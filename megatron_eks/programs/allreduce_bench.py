@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.programs import program
-from megatron_eks.programs.findings import Report, error, warning
+from megatron_eks.programs.program import Report, error, warning
 
 if TYPE_CHECKING:
     from torch import Tensor

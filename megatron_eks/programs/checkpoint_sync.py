@@ -39,8 +39,7 @@ from megatron_eks.programs.checkpoint import copies, listing, watch
 from megatron_eks.programs.checkpoint import prune as sync_prune
 from megatron_eks.programs.checkpoint.commands import Sync
 from megatron_eks.programs.checkpoint.remote import Remote
-from megatron_eks.programs.findings import Report
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Report, StopError
 from megatron_eks.programs.s3_store import PART_BYTES, Store
 
 _LOW_PRIORITY = 19

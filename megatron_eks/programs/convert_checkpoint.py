@@ -28,8 +28,7 @@ from typing import Any
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
 from megatron_eks.programs.convert import check, hf_directory
-from megatron_eks.programs.findings import Finding, Report, error
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Finding, Report, StopError, error
 
 _RUN_CONFIG = "run_config.yaml"
 _SPARE = 1.05

@@ -19,7 +19,7 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.checks import efa_system
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.findings import Finding, Report, error, warning
+from megatron_eks.programs.program import Finding, Report, error, warning
 
 _SMALL_MEMLOCK_BYTES = 64 * 2**20
 

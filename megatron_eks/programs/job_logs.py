@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks.programs import program, record_files
-from megatron_eks.programs.findings import Report, warning
 from megatron_eks.programs.printable import log_line
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Report, StopError, warning
 
 _NAME = re.compile(r"rank-(\d+)\.log")
 _AFTER = re.compile(rb"record: start .*, after (\d+)")

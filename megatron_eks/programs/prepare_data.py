@@ -22,10 +22,10 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from megatron_eks.programs.findings import EXIT_USAGE, Report, error, warning
 from megatron_eks.programs.prepare import options as prepare_options
 from megatron_eks.programs.prepare.job import Options, PrepareError
 from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.program import EXIT_USAGE, Report, error, warning
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130

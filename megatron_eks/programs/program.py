@@ -1,21 +1,27 @@
-"""How a program here ends: its exit code, its JSON line, and an orderly end on a signal."""
+"""What a program here finds, and how it ends: exit code, JSON line, an orderly end on a signal."""
 
 import argparse
+import ctypes
+import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from megatron_eks.programs import findings, printable
-from megatron_eks.programs.findings import Report, error
+from megatron_eks.programs import printable
+from megatron_eks.programs.printable import plain
 
 EXIT_FAILED = 1
-EXIT_USAGE = findings.EXIT_USAGE
-EXIT_CHECK_FAILED = findings.EXIT_CHECK_FAILED
+EXIT_USAGE = 2
 EXIT_NOT_FOUND = 3
+EXIT_CHECK_FAILED = 4
 EXIT_NOT_REACHABLE = 5
 EXIT_INTERRUPTED = 130
+
+_PR_SET_PDEATHSIG = 1
 
 _STATUS = {
     0: "done",
@@ -26,6 +32,75 @@ _STATUS = {
     EXIT_NOT_REACHABLE: "not reachable",
     EXIT_INTERRUPTED: "interrupted",
 }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or worth knowing, and what to do about it."""
+
+    level: Literal["error", "warning"]
+    subject: str
+    found: str
+    remedy: str
+    usage: bool = False
+    """The command line is wrong, not the world."""
+
+    def __str__(self) -> str:
+        """Return the line that people read."""
+        return plain(f"{self.level} {self.subject}: {self.found} - {self.remedy}")
+
+
+def error(subject: object, found: str, remedy: str) -> Finding:
+    """Return a finding that stops the program."""
+    return Finding("error", str(subject), found, remedy)
+
+
+def usage_error(subject: object, found: str, remedy: str) -> Finding:
+    """Return a finding about the command line that stops the program."""
+    return Finding("error", str(subject), found, remedy, usage=True)
+
+
+def warning(subject: object, found: str, remedy: str) -> Finding:
+    """Return a finding that is said and does not stop the program."""
+    return Finding("warning", str(subject), found, remedy)
+
+
+@dataclass
+class Report:
+    """All findings of one run, and the facts that its JSON line carries."""
+
+    findings: list[Finding] = field(default_factory=list)
+    facts: dict[str, object] = field(default_factory=dict)
+
+    def collect(self, findings: Iterator[Finding]) -> None:
+        """Run a check to its end and keep what it finds; what the system refuses is found too."""
+        try:
+            self.findings.extend(findings)
+        except OSError as problem:
+            place = problem.filename or "the system"
+            self.findings.append(
+                error(place, str(problem.strerror), "make it readable, start again")
+            )
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if nothing stops the program."""
+        errors = [finding for finding in self.findings if finding.level == "error"]
+        if any(finding.usage for finding in errors):
+            return EXIT_USAGE
+        return EXIT_CHECK_FAILED if errors else 0
+
+    def write_findings(self) -> None:
+        """Write one line for each finding on stderr."""
+        for finding in self.findings:
+            sys.stderr.write(f"{finding}\n")
+        sys.stderr.flush()
+
+    def write_summary(self, head: Mapping[str, object]) -> None:
+        """Write the JSON line on stdout, flushed: a process may end at once."""
+        messages = [str(finding) for finding in self.findings]
+        sys.stdout.write(json.dumps({**head, **self.facts, "findings": messages}) + "\n")
+        sys.stdout.flush()
 
 
 class StopError(Exception):
@@ -50,6 +125,14 @@ def count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{number} is less than 0")
     return number
+
+
+def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send a signal when the parent is gone; it may be gone already."""
+    parent = os.getppid() if parent is None else parent
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def say(message: str) -> None:

@@ -36,7 +36,7 @@ _TELL_BYTES = 2000
 _TERMINATION_LOG = Path("/dev/termination-log")
 _RANK = rb"(?:\[rank\d+\]: ?)?"
 _REASONS = (
-    # The programs here name every error so; see findings.py. The first one stops them.
+    # The programs here name every error so; see program.py. The first one stops them.
     re.compile(_RANK + rb"(error \S.*: .* - .*)"),
     # The launcher's own exception only says that a rank had one.
     re.compile(_RANK + rb"((?!torch\.distributed\.elastic)[\w.]*(?:Error|Exception)\b(?::.*)?)"),

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from megatron_eks.programs import program, s3_errors
-from megatron_eks.programs.findings import Finding
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Finding, StopError
 from megatron_eks.programs.s3_errors import GoneError, RaceError
 
 __all__ = ["GoneError", "RaceError", "Store", "Stored", "checksum", "part_bytes"]

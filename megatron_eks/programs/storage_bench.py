@@ -24,7 +24,7 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.checks import storage_files
 from megatron_eks.programs.checks.storage_files import FileResult
-from megatron_eks.programs.findings import Report, error, warning
+from megatron_eks.programs.program import Report, error, warning
 
 _PREFIX = ".storage-bench-"
 _SHARED = ("lustre", "nfs", "fuse")

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import own_checkpoints
-from megatron_eks.programs.findings import Finding, Report, error, usage_error
 from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.program import Finding, Report, error, usage_error
 from megatron_eks.programs.record import rank_of
 from megatron_eks.programs.start import companions, preconditions
 from megatron_eks.programs.start.companion import Companion

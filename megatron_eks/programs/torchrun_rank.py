@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from megatron_eks.programs import program
-from megatron_eks.programs.findings import Report, error
 from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.program import Report, error
 from megatron_eks.programs.start import guard
 
 _NO_COMMAND = 127

@@ -28,9 +28,8 @@ from typing import Any
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, whole
-from megatron_eks.programs.findings import Finding, Report, warning
 from megatron_eks.programs.prepare.indexed_data import DataSet
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Finding, Report, StopError, warning
 from megatron_eks.programs.start import bridge_config, companions, guard, preconditions
 from megatron_eks.programs.start.bridge_config import Values
 from megatron_eks.programs.start.megatron_arguments import MegatronArguments

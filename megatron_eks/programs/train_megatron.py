@@ -24,9 +24,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from megatron_eks.programs.checkpoint import whole
-from megatron_eks.programs.findings import Report, warning
 from megatron_eks.programs.prepare.indexed_data import DataSet
 from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.program import Report, warning
 from megatron_eks.programs.start import companions, guard, megatron_process, preconditions
 from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 

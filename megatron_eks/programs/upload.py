@@ -21,9 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from megatron_eks.programs import inside, program, s3_store
-from megatron_eks.programs.findings import Report, error
 from megatron_eks.programs.inside import Entry
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Report, StopError, error
 from megatron_eks.programs.progress import TransferProgress
 from megatron_eks.programs.s3_store import Store
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import gate as program_under_test
 
-from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import Report
 
 GATE = Path(__file__).parents[2] / "assets" / "images" / "gate.py"
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from megatron_eks.ops.support.redaction import Redactor
-from megatron_eks.ops.support.secret_names import sounds_secret
+from megatron_eks.ops.support.secret_forms import sounds_secret
 
 SECRETS = yaml.safe_load(Path(__file__).with_name("secret_places.yaml").read_text())
 PLACES = (*SECRETS["texts"].splitlines(), *SECRETS["blocks"])

@@ -12,7 +12,7 @@ from megatron_eks.catalog.environment import POLICIES, READ, Verdict
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.program_options import PROGRAM_OPTIONS
 from megatron_eks.ops.support import parts
-from megatron_eks.ops.support.objects import shown_object
+from megatron_eks.ops.support.files import shown_object
 from megatron_eks.project import ROOT, load_project
 from tests import examples
 from tests.charts import rendered

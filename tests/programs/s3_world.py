@@ -14,7 +14,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from megatron_eks.programs import program
-from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import Report
 from tests.programs import fault_proxy
 from tests.programs.fault_proxy import Fault, How, Proxy
 from tests.programs.run_program import Ended

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.programs import allreduce_bench
 from megatron_eks.programs.allreduce_bench import Row
-from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import Report
 from tests.programs.run_program import run, torchrun
 
 GIB = 2**30

@@ -16,7 +16,7 @@ from megatron_eks.programs.checkpoint import (
     retention,
     whole,
 )
-from megatron_eks.programs.findings import Finding
+from megatron_eks.programs.program import Finding
 from megatron_eks.programs.start import preconditions
 from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank
@@ -387,9 +387,9 @@ def test_replacement_is_atomic_and_readable(tmp_path, monkeypatch):
     with monkeypatch.context() as context:
         context.setattr(os, "fsync", crash)
         with pytest.raises(OSError, match="No space left"):
-            checkpoints.replace_text(path, "1000")
+            manifests.replace_file(path, b"1000")
     assert path.read_text() == "500"
-    checkpoints.replace_text(path, "1000")
+    manifests.replace_file(path, b"1000")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("1000", 0o644)
 
 

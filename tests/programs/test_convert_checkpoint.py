@@ -6,7 +6,7 @@ import pytest
 
 from megatron_eks.programs import convert_checkpoint
 from megatron_eks.programs.convert import hf_directory
-from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import Report
 from tests.programs import hf_model, saved
 from tests.programs.run_program import Ended, run
 

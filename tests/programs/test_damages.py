@@ -25,8 +25,7 @@ from megatron_eks.programs.checkpoint import (
 )
 from megatron_eks.programs.checkpoint.commands import Sync
 from megatron_eks.programs.checkpoint.remote import Remote
-from megatron_eks.programs.findings import Report
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Report, StopError
 from megatron_eks.programs.s3_store import Store
 from megatron_eks.programs.start import preconditions
 from tests.programs import saved

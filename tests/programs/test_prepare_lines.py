@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megatron_eks.programs.prepare import blocks as prepare_blocks
-from megatron_eks.programs.prepare.blocks import blocks, count_lines
+from megatron_eks.programs.prepare import reader as prepare_blocks
 from megatron_eks.programs.prepare.inputs import LocalFile
 from megatron_eks.programs.prepare.job import Shard
-from megatron_eks.programs.prepare.reader import spans
+from megatron_eks.programs.prepare.reader import blocks, count_lines, spans
 from megatron_eks.programs.prepare.text import read
 
 MIB = 1 << 20

@@ -19,8 +19,8 @@ from megatron_eks.programs import (
     train_bridge,
 )
 from megatron_eks.programs.fetch import __main__ as fetch
-from megatron_eks.programs.findings import Finding as ProgramFinding
 from megatron_eks.programs.prepare import options
+from megatron_eks.programs.program import Finding as ProgramFinding
 from megatron_eks.programs.start import bridge_config
 from megatron_eks.programs.trainer.config import read_config
 from megatron_eks.programs.trainer.shape import read_model

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.programs import storage_bench
+from megatron_eks.programs import program, storage_bench
 from megatron_eks.programs.checks import storage_files
 from megatron_eks.programs.checks.storage_files import FileResult, Span
-from megatron_eks.programs.findings import Report
+from megatron_eks.programs.program import Report
 from tests.programs.run_program import command, run
 
 SMALL = ("--size-gib", "0.03125", "--seconds", "0.3", "--processes", "2")
@@ -84,7 +84,7 @@ def test_damage_is_found(tmp_path, monkeypatch, how):
         return span
 
     monkeypatch.setattr(storage_files, "_write", write_and_damage)
-    monkeypatch.setattr(storage_files, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(program, "end_with_parent", lambda: None)
     assert not storage_files.transfer(tmp_path, 0, 2**24).same
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from megatron_eks.catalog.gpus import GPUS, gpu_named
-from megatron_eks.programs.findings import Finding
+from megatron_eks.programs.program import Finding
 from megatron_eks.programs.trainer.config import Config, read_config
 from megatron_eks.programs.trainer.shape import flops_per_token, read_model
 from tests.programs.trainer_files import TINY

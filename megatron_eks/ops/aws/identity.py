@@ -6,8 +6,7 @@ import urllib.request
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.session import Aws, error_code
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.endings import USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import USAGE, Failure
 
 _DENIED = {"AccessDenied", "AccessDeniedException"}
 _SSO_ROLE = "AWSReservedSSO_"

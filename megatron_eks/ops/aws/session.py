@@ -11,8 +11,7 @@ from botocore.client import BaseClient
 from botocore.config import Config
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import FAILED, NOT_REACHABLE, USAGE, Failure
 
 # Standard mode waits longer after each refusal; the default of 3 attempts gives up within seconds.
 _ATTEMPTS = 8
@@ -133,7 +132,7 @@ def explained(error: Exception) -> Failure:
         where = getattr(error, "kwargs", {}).get("endpoint_url", "AWS")
         found = f"no answer ({type(error).__name__})"
         remedy = "check network, proxy and AWS_ENDPOINT_URL, and try again"
-        from megatron_eks.ops.fallen import fall_of  # noqa: PLC0415 -- seldom needed
+        from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
 
         if fall := fall_of(str(where), os.environ):
             found, remedy = fall.reason, fall.remedy

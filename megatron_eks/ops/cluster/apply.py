@@ -10,10 +10,9 @@ from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster import prune, readiness
-from megatron_eks.ops.cluster.inside.facts import SET_UP
+from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.ops.kube import objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key

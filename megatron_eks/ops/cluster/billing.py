@@ -1,17 +1,38 @@
 """How `meks cost` asks the API server and EC2, each as far as it answers."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.cluster import cost
-from megatron_eks.ops.cluster.billed import Instance
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
 from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.jobs import NoJob
 from megatron_eks.ops.opening import Reach, console_here, opened, today
+from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.project import Project, load_project
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+
+_BILLED = ["pending", "running", "shutting-down"]
+_CAPACITY: dict[str, CapacityKind] = {"spot": "spot", "capacity-block": "capacity_block"}
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance of a managed node group."""
+
+    instance_id: str
+    instance_type: str
+    node_group: str
+    capacity: CapacityKind
+    since: datetime
 
 
 def run(reach: Reach, job: str | None, output: str) -> int:
@@ -58,10 +79,36 @@ def _holdings(
 def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:
     """Ask EC2; say why not where it cannot be asked."""
     from megatron_eks.ops.aws import session
-    from megatron_eks.ops.cluster import billed
 
     try:
         aws = session.open_session(project.cluster.region, os.environ)
-        return billed.instances(project.cluster.eks_name, aws.client("ec2")), ""
+        return instances(project.cluster.eks_name, aws.client("ec2")), ""
     except session.ERRORS as error:
         return None, session.explained(error)
+
+
+def instances(cluster: str, ec2: "BaseClient") -> list[Instance]:
+    """Return the instances of a cluster's node groups, by the tags that EKS gives them."""
+    pages = ec2.get_paginator("describe_instances").paginate(
+        Filters=[
+            {"Name": "tag:eks:cluster-name", "Values": [cluster]},
+            {"Name": "instance-state-name", "Values": _BILLED},
+        ]
+    )
+    return [
+        _instance(each)
+        for page in pages
+        for reservation in page["Reservations"]
+        for each in reservation["Instances"]
+    ]
+
+
+def _instance(told: Mapping[str, Any]) -> Instance:
+    tags = {tag["Key"]: tag["Value"] for tag in told.get("Tags", ())}
+    return Instance(
+        instance_id=told["InstanceId"],
+        instance_type=told["InstanceType"],
+        node_group=tags.get("eks:nodegroup-name", ""),
+        capacity=_CAPACITY.get(told.get("InstanceLifecycle", ""), "on_demand"),
+        since=told["LaunchTime"].astimezone(UTC),
+    )

@@ -9,11 +9,9 @@ from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
 from megatron_eks.ops.cluster.build_causes import cause_of
-from megatron_eks.ops.cluster.build_records import Records
-from megatron_eks.ops.cluster.build_source import project_version, revision
+from megatron_eks.ops.cluster.build_records import Records, project_version, revision
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, Failure
 from megatron_eks.plan.cluster.images import ImagePlan
 
 _POLL_SECONDS = 5

@@ -13,8 +13,7 @@ from megatron_eks.ops.cluster.splitting import (
     references,
 )
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import CHECK_FAILED, Failure
 from megatron_eks.ops.output import count
 
 # More than this are counted instead of listed: a new stack is no news line by line.

@@ -12,8 +12,7 @@ from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import retained
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import count, table
 from megatron_eks.plan.cost import stack_costs

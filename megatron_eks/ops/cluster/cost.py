@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, Price
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.ops.cluster.billed import Instance
-from megatron_eks.ops.cluster.cost_json import as_json
+from megatron_eks.config.load import Json
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.jobs.holdings import Holdings, JobHoldings
-from megatron_eks.ops.output import count, formatted, table, usd
+from megatron_eks.ops.output import count, formatted, picked, table, usd
 from megatron_eks.plan.cost import (
     JobSpending,
     NodeCost,
@@ -24,6 +24,10 @@ from megatron_eks.plan.cost import (
 )
 from megatron_eks.project import Project
 
+if TYPE_CHECKING:
+    from megatron_eks.ops.cluster.billing import Instance
+
+SCHEMA_VERSION = 1
 _HOUR_SECONDS = 3600
 
 
@@ -75,7 +79,7 @@ class CostNow:
 def run(
     project: Project,
     holdings: Holdings | None,
-    instances: Sequence[Instance] | None,
+    instances: "Sequence[Instance] | None",
     notes: Iterable[str],
     *,
     output: str,
@@ -98,6 +102,44 @@ def run(
     return DONE
 
 
+def as_json(found: CostNow, findings: Iterable[Finding]) -> Json:
+    """Return it as docs/schemas/cost.json has it."""
+    price = ("item", "count", "usd_each=usd_per_hour", "usd_per_hour=total")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **picked(found.project.cluster, "cluster=name", "region"),
+        "at": found.at.isoformat(),
+        "prices_as_of": AS_OF.isoformat(),
+        "usd_per_hour": found.usd_per_hour,
+        "nodes": [
+            {
+                **picked(each, "pool", "instance_type", "capacity", "count", "idle", "not_joined"),
+                **picked(each, "usd_each", "usd_per_hour", "idle_usd_per_hour"),
+                "since": each.since.isoformat(),
+                "usd_so_far": each.usd_so_far,
+            }
+            for each in found.nodes
+        ],
+        "standing": [picked(each, *price) for each in found.standing],
+        "jobs": None if found.jobs is None else [_job_json(each) for each in found.jobs],
+        "findings": [dict(finding.as_json()) for finding in findings],
+        "notes": [*found.notes],
+    }
+
+
+def _job_json(each: JobCostNow) -> Json:
+    held, basis = each.holdings, "measured" if each.measured else "predicted"
+    return {
+        **picked(held, "name", "phase", "pool"),
+        "ranks": len(held.ranks),
+        "started": held.started.isoformat() if held.started else None,
+        "ended": held.ended.isoformat() if held.ended else None,
+        **picked(each.spending, "node_hours", "usd_per_hour", "usd_so_far"),
+        **picked(each, "seconds_left", "usd_left"),
+        "left_is": basis if each.seconds_left is not None else None,
+    }
+
+
 def idle(found: CostNow) -> Iterator[Finding]:
     """Say which GPU nodes run for nobody, where it is known."""
     if found.jobs is None:
@@ -118,7 +160,7 @@ def idle(found: CostNow) -> Iterator[Finding]:
 
 
 def _nodes(
-    project: Project, holdings: Holdings | None, instances: Sequence[Instance] | None
+    project: Project, holdings: Holdings | None, instances: "Sequence[Instance] | None"
 ) -> list[RunningNode]:
     """Join what both tell: EC2 knows since when, and what has not joined yet."""
     pools = {pool.name: pool for pool in project.cluster.pools}

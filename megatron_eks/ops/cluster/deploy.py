@@ -16,8 +16,7 @@ from megatron_eks.ops.cluster.change_guard import Verdict, judge, refuse_data_lo
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.cluster.splitting import keep_launch_templates, steps
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import CHECK_FAILED, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
 from megatron_eks.project import read_document, refuse_folder_of_another

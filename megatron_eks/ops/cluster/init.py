@@ -17,13 +17,11 @@ from megatron_eks.config.parse import parse_cluster
 from megatron_eks.ops import files
 from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.aws.session import Aws
-from megatron_eks.ops.cluster import project_files
-from megatron_eks.ops.cluster.capacity import offers_of
+from megatron_eks.ops.cluster import cluster_file
+from megatron_eks.ops.cluster.capacity import OVER, described, offers_of, utc
 from megatron_eks.ops.cluster.cluster_file import Answers, render
-from megatron_eks.ops.cluster.reservation import OVER, described, utc
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import check_cluster
 from megatron_eks.project import clusters_in
 
@@ -66,7 +64,7 @@ def run(
         remedy = "name another one: --cluster NAME/cluster.yaml"
         raise Failure(Code.FOLDER_OF_ANOTHER, found, remedy, exit_code=USAGE)
     _refuse_silence(wish, console)
-    schema = project_files.schema(wish.file)
+    schema = cluster_file.schema(wish.file)
 
     def checked(answers: Answers) -> list[Finding]:
         return _check(render(answers, schema), wish.file, today)
@@ -79,7 +77,7 @@ def run(
         return FAILED
     files.replace(wish.file, text, "or name another with --cluster")
     console.report(findings)
-    written = (wish.file, *project_files.write(wish.file.parent))
+    written = (wish.file, *cluster_file.write(wish.file.parent))
     console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")
     console.say("into a VPC that exists: see docs/bring-your-own.md first")
     return DONE

@@ -1,19 +1,25 @@
-"""`meks kubeconfig`: the way to the configured EKS cluster, for kubectl and for `meks`."""
+"""`meks kubeconfig` and `meks token`: the way to the configured EKS cluster, and what opens it."""
 
+import base64
+import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import boto3
 import yaml
+from botocore.client import BaseClient
 
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.kubeconfig import Entry, KubeconfigError
-from megatron_eks.ops.aws.session import if_there
+from megatron_eks.ops.aws.session import Aws, if_there
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.console import Console
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.kube.access import TOKEN_COMMAND, explained
 
 _USABLE = frozenset({"ACTIVE", "UPDATING"})
@@ -123,3 +129,58 @@ def _write(file: Path, text: str) -> None:
     except OSError as error:
         found = f"{file} cannot be written: {error.strerror}"
         raise Failure(Code.KUBECONFIG, found, "name another with --kubeconfig") from error
+
+
+# The presigned request itself may be used within a minute; the API server takes a token for
+# fifteen (kubernetes-sigs/aws-iam-authenticator, README, "API Authorization from Outside a
+# Cluster"). A minute earlier a client asks for the next one.
+_URL_SECONDS = 60
+_TOKEN_LIFE = timedelta(minutes=14)
+_PREFIX = "k8s-aws-v1."
+_HEADER = "x-k8s-aws-id"
+
+
+def print_token(cluster: str, role_arn: str | None, aws: Aws, console: Console) -> int:
+    """Print an ExecCredential, as `users[].user.exec` of a kubeconfig asks for it."""
+    console.write(credential(cluster, role_arn, aws, console.clock.now()) + "\n")
+    return DONE
+
+
+def credential(cluster: str, role_arn: str | None, aws: Aws, now: datetime) -> str:
+    """Return an ExecCredential for one cluster, after taking a role where one is named."""
+    expires = now + _TOKEN_LIFE
+    sts = aws.client("sts")
+    if role_arn:
+        found = sts.assume_role(RoleArn=role_arn, RoleSessionName="meks")["Credentials"]
+        session = boto3.Session(
+            found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], aws.region
+        )
+        sts = Aws(session, aws.region).client("sts")
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {
+            "expirationTimestamp": f"{expires:%Y-%m-%dT%H:%M:%SZ}",
+            "token": token(sts, cluster),
+        },
+    }
+    return json.dumps(answer)
+
+
+def token(sts: BaseClient, cluster: str) -> str:
+    """Sign a request that tells who asks, for one cluster: only it takes the token."""
+
+    def remember(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        context[_HEADER] = params.pop("ClusterName")
+
+    def add(request: Any, **_: object) -> None:  # noqa: ANN401 -- botocore has no types
+        request.headers[_HEADER] = request.context[_HEADER]
+
+    events = sts.meta.events
+    events.register("provide-client-params.sts.GetCallerIdentity", remember)
+    events.register("before-sign.sts.GetCallerIdentity", add)
+    params: Mapping[str, str] = {"ClusterName": cluster}
+    url = sts.generate_presigned_url(
+        "get_caller_identity", Params=params, ExpiresIn=_URL_SECONDS, HttpMethod="GET"
+    )
+    return _PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

@@ -19,8 +19,7 @@ from megatron_eks.ops.cluster import outputs
 from megatron_eks.ops.cluster.build import Wishes, ended
 from megatron_eks.ops.cluster.build_causes import cause_of
 from megatron_eks.ops.cluster.build_records import Records, digest_of
-from megatron_eks.ops.endings import FAILED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import FAILED, NOT_FOUND, Failure
 from megatron_eks.plan.cluster.builds import PROGRAM
 from megatron_eks.plan.cluster.images import ImagePlan
 from megatron_eks.project import ROOT

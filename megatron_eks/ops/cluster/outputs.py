@@ -16,8 +16,7 @@ from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.session import ERRORS
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.build_records import Records, digest_of, is_there
-from megatron_eks.ops.endings import NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import OUTPUTS, refuse_folder_of_another, synth_command
 

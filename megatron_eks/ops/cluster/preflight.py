@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.ops import opening
 from megatron_eks.ops.checks import KUBERNETES, Result, report
 from megatron_eks.ops.cluster.inside import checks as kube_checks
-from megatron_eks.ops.cluster.inside.read import read as read_cluster
+from megatron_eks.ops.cluster.inside.live import Live
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access, explained
 from megatron_eks.project import MISSING_CLUSTER, Project, read_document
@@ -34,7 +34,7 @@ def run(reach: opening.Reach, part: str | None, output: str) -> int:
 
 def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) -> int:
     from megatron_eks.ops.aws.identity import public_address
-    from megatron_eks.ops.cluster.account.reach import why_not
+    from megatron_eks.ops.cluster.account.read import why_not
 
     try:
         way: Access | Failure = opening.opened(tools.plan, reach)
@@ -70,7 +70,7 @@ def account(
 
 def cluster(access: Access, project: Project) -> list[Result]:
     """Check what is inside a cluster; raise what the client raises where it does not answer."""
-    return kube_checks.results(read_cluster(access, project))
+    return kube_checks.results(Live(access, project))
 
 
 def cluster_if_reached(way: Access | Failure, project: Project) -> list[Result]:

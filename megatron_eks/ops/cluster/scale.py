@@ -5,12 +5,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.cluster import pool_nodes
-from megatron_eks.ops.cluster.capacity import explain
-from megatron_eks.ops.cluster.reservation import start_of, wait_until
+from megatron_eks.ops.cluster import node_groups
+from megatron_eks.ops.cluster.capacity import explain, start_of, wait_until
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.output import count
 
 if TYPE_CHECKING:
@@ -178,7 +176,7 @@ def _wait_for_nodes(
         present = groups.find(pool.name) or group
         running = groups.instances(present)
         try:
-            ready = pool_nodes.usable_nodes(kubernetes, pool)
+            ready = node_groups.usable_nodes(kubernetes, pool)
         except OSError as error:
             # Nodes take minutes; a network that is away for one of them is no reason to end this.
             console.say(f"  {duration((console.clock.now() - began).total_seconds())}: {error}")
@@ -251,7 +249,7 @@ def _pods_if_reachable(
 ) -> list[str]:
     """Name the pods on a pool; an API server out of reach must not keep nodes running."""
     try:
-        return pool_nodes.job_pods(connect(), pool, namespace)
+        return node_groups.job_pods(connect(), pool, namespace)
     except (Failure, OSError) as error:
         tools.console.say(f"note: jobs on {pool.name} cannot be seen: {error}")
         if not tools.console.confirm("Give the nodes back all the same?"):
@@ -265,7 +263,7 @@ def _wait_idle(pool: "PoolPlan", namespace: str, tools: "Tools", kubernetes: "Cl
     def idle() -> bool:
         nonlocal state
         try:
-            pods = pool_nodes.job_pods(kubernetes, pool, namespace)
+            pods = node_groups.job_pods(kubernetes, pool, namespace)
         except OSError as error:
             # Jobs take days, and so does this; a network that is away for an hour is no reason.
             pods, now = [""], f"no answer from {error}; trying again"

@@ -15,8 +15,7 @@ from megatron_eks.config.errors import TOKEN
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import Project

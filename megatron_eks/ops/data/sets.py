@@ -9,10 +9,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.data.listing import size
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.data.checkpoints import size
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, USAGE, Failure
+from megatron_eks.ops.output import count, formatted
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import PUSHED_DATA, S3
@@ -71,20 +70,16 @@ def push(
         return ended.code
     found = ended.summary
     where, how = on_shared(_sent(paths, uri), plan)
+    left = f"; {len(left_out)} left out" if left_out else ""
+    line = f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
+    line += f"{found.get('sent')} sent, {found.get('present')} there already{left}"
+    facts = ("files", "bytes", "sent", "present", "bytes_sent")
+    shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "s3_uri": uri}
+    shown |= {fact: found.get(fact) for fact in facts}
+    shown |= {"left_out": [*left_out], "shared": {"path": where, "how": how}}
+    console.write(formatted(output, [line], lambda: shown))
     if output == "table":
-        sent, present = found.get("sent"), found.get("present")
-        left = f"; {len(left_out)} left out" if left_out else ""
-        console.write(
-            f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
-            f"{sent} sent, {present} there already{left}\n"
-        )
         console.say(f"for pods: {how}")
-    else:
-        facts = ("files", "bytes", "sent", "present", "bytes_sent")
-        shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "s3_uri": uri}
-        shown |= {fact: found.get(fact) for fact in facts}
-        shown |= {"left_out": [*left_out], "shared": {"path": where, "how": how}}
-        console.write(structured(shown, output))
     return ended.code
 
 
@@ -135,16 +130,15 @@ def verify(
         for key, value in ended.summary.items()
         if key not in {"program", "findings", "seconds"}
     }
+    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    width = max(map(len, plain), default=0)
+    lines = [f"{key:{width}}  {value}" for key, value in plain.items()]
+    findings: list[Json] = [*ended.names("findings")]
+    shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "prefix": prefix}
+    shown |= {"passed": not ended.code, "facts": facts, "findings": findings}
+    console.write(formatted(output, lines, lambda: shown))
     if output == "table":
-        shown = {key: value for key, value in facts.items() if not isinstance(value, dict)}
-        width = max(map(len, shown), default=0)
-        console.write("".join(f"{key:{width}}  {value}\n" for key, value in shown.items()))
         console.say(f"{prefix}: {'damaged' if ended.code else 'whole'}")
-    else:
-        findings: list[Json] = [*ended.names("findings")]
-        head: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "prefix": prefix}
-        head |= {"passed": not ended.code, "facts": facts, "findings": findings}
-        console.write(structured(head, output))
     return ended.code
 
 

@@ -17,8 +17,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import USAGE, Failure
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL

@@ -13,8 +13,7 @@ from megatron_eks.config.errors import ConfigError, has_errors
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.config.storage import MOUNT_PATH
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.opening import Reach, at, today
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.data_access import S3

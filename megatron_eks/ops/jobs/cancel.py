@@ -3,8 +3,7 @@
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import DONE, FAILED
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, Failure
 from megatron_eks.ops.jobs.status import ranks_of, summary
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import RunningJob

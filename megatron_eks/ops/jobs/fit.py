@@ -7,7 +7,7 @@ from fractions import Fraction
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.cluster.inside.facts import SET_UP
+from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.pods import has_ended

@@ -10,11 +10,9 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import apply
 from megatron_eks.ops.cluster.inside import checks
-from megatron_eks.ops.cluster.inside.facts import EFA_PLUGIN, NVIDIA_PLUGIN, SET_UP, Live
-from megatron_eks.ops.cluster.inside.read import read
+from megatron_eks.ops.cluster.inside.live import EFA_PLUGIN, MISSING, NVIDIA_PLUGIN, SET_UP, Live
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
-from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, USAGE, Failure, no_such
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import key
@@ -57,7 +55,7 @@ class Patient:
 def run(access: Access, project: Project, wanted: str, options: Options, console: Console) -> int:
     """Apply the remedy of a code and check again; return 4 if the finding stays."""
     code = _code(wanted)
-    live = read(access, project)
+    live = Live(access, project)
     found = _findings(live, code)
     if not found:
         console.say(f"{code} is not found in this cluster: there is nothing to do")
@@ -101,7 +99,7 @@ def _checked(
     left: list[Finding] = []
 
     def gone() -> bool:
-        left[:] = _findings(read(access, project), code)
+        left[:] = _findings(Live(access, project), code)
         return not left
 
     if console.wait(options.wait_seconds, _POLL_SECONDS, gone):
@@ -164,10 +162,9 @@ def _plugin_pods(name: str) -> Callable[[Patient], list[Step]]:
 def _parts(patient: Patient) -> list[Step]:
     """Start the pods again that are not ready, of each workload that does not work."""
     steps: list[Step] = []
-    for state in patient.live.parts:
-        if state.why is None:
+    for part, why in patient.live.parts:
+        if why in {None, MISSING}:
             continue
-        part = state.part
         workload = patient.client.get(_APPS, part.kind, part.name, part.namespace)
         chosen = workload["spec"]["selector"]["matchLabels"]
         labels = ",".join(f"{name}={value}" for name, value in chosen.items())

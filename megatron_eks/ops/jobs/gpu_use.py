@@ -63,9 +63,9 @@ class Use:
     """What one rank's container says."""
 
     gpus: tuple[Gpu, ...] = ()
-    sent_gb_s: float | None = None
+    efa_sent_gb_s: float | None = None
     """By all EFA interfaces of the node; None where it has none."""
-    received_gb_s: float | None = None
+    efa_received_gb_s: float | None = None
     networks: tuple[str, ...] = ()
     """What NCCL's log says that it chose."""
     note: str = ""
@@ -74,8 +74,8 @@ class Use:
     @property
     def efa(self) -> str:
         """Say whether EFA is in use."""
-        if self.sent_gb_s is not None and self.received_gb_s is not None:
-            return f"{self.sent_gb_s:.1f}/{self.received_gb_s:.1f} GB/s"
+        if self.efa_sent_gb_s is not None and self.efa_received_gb_s is not None:
+            return f"{self.efa_sent_gb_s:.1f}/{self.efa_received_gb_s:.1f} GB/s"
         return ", ".join(self.networks)
 
 
@@ -143,8 +143,8 @@ def read(text: str) -> Use:
             networks.append(found[1].strip())
     return Use(
         gpus=tuple(gpus),
-        sent_gb_s=_rate("tx_bytes", times, sums),
-        received_gb_s=_rate("rx_bytes", times, sums),
+        efa_sent_gb_s=_rate("tx_bytes", times, sums),
+        efa_received_gb_s=_rate("rx_bytes", times, sums),
         networks=tuple(dict.fromkeys(networks)),
         note=notes[0] if notes and not gpus else "",
     )

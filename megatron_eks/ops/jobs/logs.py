@@ -12,8 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, INTERRUPTED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, INTERRUPTED, NOT_FOUND, Failure
 from megatron_eks.ops.jobs import matching
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import ERRORS

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.endings import USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import USAGE, Failure
 
 LONGEST = 8192
 """Characters of a line that are looked at: the time of some patterns grows with their square."""

@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.jobs import gpu_use, node_state
+from megatron_eks.ops.jobs import gpu_use
 from megatron_eks.ops.jobs.gpu_use import Use
+from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
-from megatron_eks.ops.output import table
+from megatron_eks.ops.output import picked, table
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 _MIB_A_GIB = 1024
@@ -60,7 +61,7 @@ def read(
         NodeUse(
             node=name,
             pool=_label(nodes.get(name)),
-            state=node_state.state(nodes.get(name)),
+            state=state(nodes.get(name)),
             ranks=tuple(by_node[name]),
         )
         for name in sorted(by_node)
@@ -100,9 +101,7 @@ def as_json(found: Sequence[NodeUse]) -> list[Json]:
     """Return it as plain values."""
     return [
         {
-            "node": node.node,
-            "pool": node.pool,
-            "state": node.state,
+            **picked(node, "node", "pool", "state"),
             "ranks": [_placed(each) for each in node.ranks],
         }
         for node in found
@@ -110,18 +109,7 @@ def as_json(found: Sequence[NodeUse]) -> list[Json]:
 
 
 def _placed(each: Placed) -> Json:
-    use = each.use
-    return {
-        "job": each.job,
-        "rank": each.rank,
-        "pod": each.pod,
-        "phase": each.phase,
-        "gpus": [asdict(gpu) for gpu in use.gpus],
-        "efa_sent_gb_s": use.sent_gb_s,
-        "efa_received_gb_s": use.received_gb_s,
-        "networks": [*use.networks],
-        "note": use.note,
-    }
+    return {**picked(each, "job", "rank", "pod", "phase"), **asdict(each.use)}
 
 
 def _use(each: Placed) -> tuple[str, str, str, str]:
@@ -146,3 +134,34 @@ def _use(each: Placed) -> tuple[str, str, str, str]:
 
 def _label(node: Object | None) -> str:
     return str(((node or {}).get("metadata", {}).get("labels") or {}).get(POOL_LABEL, ""))
+
+
+_PRESSURE = frozenset({"DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
+
+
+def state(node: Object | None) -> str:
+    """Return a node's state: ready, cordoned, or what is wrong with it."""
+    if node is None:
+        return "not in the cluster"
+    if found := trouble(node):
+        return found
+    return "cordoned" if node.get("spec", {}).get("unschedulable") else "ready"
+
+
+def trouble(node: Object) -> str:
+    """Say what is wrong with a node, or nothing."""
+    found: list[str] = []
+    for each in node.get("status", {}).get("conditions") or ():
+        kind, status = each["type"], each["status"]
+        if kind == "Ready" and status != "True":
+            found.insert(0, _with("is not ready", each))
+        elif kind.endswith("Ready") and kind != "Ready" and status == "False":
+            found.append(_with(f"is not healthy ({kind})", each))
+        elif kind in _PRESSURE and status == "True":
+            found.append(_with(f"has {kind}", each))
+    return "; ".join(found)
+
+
+def _with(words: str, condition: Object) -> str:
+    why = condition.get("message") or condition.get("reason") or ""
+    return pods.one_line(f"{words}: {why}") if why else words

@@ -9,11 +9,10 @@ from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
-from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import logs, room, suspects
 from megatron_eks.ops.kube import jobs, pods
-from megatron_eks.ops.output import count, formatted, structured, table
+from megatron_eks.ops.output import count, formatted, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
@@ -63,17 +62,13 @@ def run(client: Client, plan: ClusterPlan, pool: str | None, output: str, consol
 def suspicious(client: Client, plan: ClusterPlan, output: str, console: Console) -> int:
     """Name the nodes that fail, and offer to keep jobs away from them."""
     found = [each for each in read(client, plan) if each.suspect]
-    if output != "table":
-        console.write(structured(_as_json(plan, found), output))
-        return CHECK_FAILED if found else DONE
-    if not found:
-        console.write("No node is suspect.\n")
-        return DONE
-    for each in found:
-        console.write("\n".join(_against(each, plan.region)) + "\n")
+    lines = [line for each in found for line in _against(each, plan.region)]
+    console.write(
+        formatted(output, lines or ["No node is suspect."], lambda: _as_json(plan, found))
+    )
     free = [each for each in found if "cordoned" not in each.state]
-    if not free:
-        return CHECK_FAILED
+    if output != "table" or not free:
+        return CHECK_FAILED if found else DONE
     names = " ".join(each.name for each in free)
     if not console.answers:
         console.say(f"to keep jobs away: meks nodes cordon {names}")

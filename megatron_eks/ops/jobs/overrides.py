@@ -8,8 +8,7 @@ from dataclasses import replace
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Path, dotted
 from megatron_eks.config.load import Document, Json, Place, read_documents
-from megatron_eks.ops.endings import USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import USAGE, Failure
 
 _PART = re.compile(r"([^.\[\]]+)((?:\[[0-9]{1,6}\])*)")
 _INDEX = re.compile(r"\[([0-9]+)\]")

@@ -1,20 +1,24 @@
 """`meks status`: pools, jobs, and what of the platform does not work."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.jobs import node_view, room
 from megatron_eks.ops.jobs.look import newest_step
 from megatron_eks.ops.jobs.node_view import NodeUse
 from megatron_eks.ops.jobs.run_log import Step
+from megatron_eks.ops.jobs.status_view import SCHEMA_VERSION, time_text
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
+from megatron_eks.ops.jobs.watching import View, fitted
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
+from megatron_eks.ops.output import picked, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
@@ -146,3 +150,87 @@ def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> li
         if why:
             lines.append(f"{kind} {place}: {why}")
     return lines
+
+
+def view(found: Overview) -> View:
+    """Return it in all forms; a cluster never ends."""
+    return View(
+        lines=lambda: lines(found),
+        screen=lambda rows: list(fitted([], [lines(found)], rows)),
+        news=lambda: news(found),
+        as_json=lambda: as_json(found),
+        time=f"{found.now:%H:%M:%S}",
+        ended=False,
+    )
+
+
+def lines(found: Overview) -> Iterator[str]:
+    """Yield all of it."""
+    yield f"Cluster {found.cluster}, Kubernetes {found.kubernetes}"
+    yield ""
+    rows = [
+        (each.pool or "-", *map(str, (each.nodes, each.ready, each.gpus, each.free_gpus)))
+        for each in found.pools
+    ]
+    yield from table(("POOL", "NODES", "READY", "GPUS", "FREE"), rows, right=(1, 2, 3, 4))
+    yield ""
+    if found.jobs:
+        shown = [
+            (
+                each.name,
+                each.phase,
+                f"{each.running}/{each.ranks}",
+                str(each.restarts),
+                str(each.progress or ""),
+            )
+            for each in found.jobs
+        ]
+        yield from table(("JOB", "PHASE", "RUN", "RESTARTS", "STEP"), shown, right=(2, 3))
+    else:
+        yield "No jobs."
+    for each in found.jobs:
+        yield from (f"{each.name}, {wait.line}" for wait in each.waits_for)
+    if found.nodes is not None:
+        yield ""
+        yield from node_view.lines(found.nodes)
+    if found.not_ready:
+        yield ""
+        yield "Not ready:"
+        yield from found.not_ready
+
+
+def news(found: Overview) -> Iterator[tuple[str, str]]:
+    """Yield what may change: what it is known by, and a line."""
+    for pool in found.pools:
+        text = f"pool {pool.pool or '-'}: {pool.ready} of {pool.nodes} nodes ready"
+        text += f", {pool.free_gpus} of {pool.gpus} GPUs free"
+        yield text, text
+    for job in found.jobs:
+        step = f", step {job.progress}" if job.progress else ""
+        text = f"{job.name}: {job.phase}, {job.running} of {job.ranks} ranks run{step}"
+        yield text, text
+        for wait in job.waits_for:
+            yield f"{job.name} {wait}", f"{job.name}, {wait.line}"
+    for line in found.not_ready:
+        yield line, f"not ready: {line}"
+
+
+def as_json(found: Overview) -> dict[str, Json]:
+    """Return it as plain values; docs/schemas/status.json says which."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "at": time_text(found.now),
+        **picked(found, "cluster", "kubernetes"),
+        "pools": [asdict(each) for each in found.pools],
+        "jobs": [_job_as_json(each) for each in found.jobs],
+        "not_ready": [*found.not_ready],
+        **({} if found.nodes is None else {"nodes": node_view.as_json(found.nodes)}),
+    }
+
+
+def _job_as_json(job: JobState) -> dict[str, Json]:
+    last = job.progress
+    step: Json = None
+    if last is not None:
+        step = {**picked(last, "step", "steps", "loss=finite_loss")}
+    return {**asdict(job), "progress": step}

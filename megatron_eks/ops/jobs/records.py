@@ -1,27 +1,25 @@
 """What `meks logs` and `meks status` read: pods, and the records that outlive them."""
 
+import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.diagnose import Diagnosis
+from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.ops import diagnosis
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.shared_pod import SharedPod
-from megatron_eks.ops.endings import INTERRUPTED
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failure
 from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
-from megatron_eks.ops.jobs import (
-    logs,
-    overview,
-    overview_view,
-    saved_logs,
-    status,
-    status_view,
-    watching,
-)
+from megatron_eks.ops.jobs import logs, matching, overview, status, status_view, waiting, watching
+from megatron_eks.ops.jobs.logs import Options
+from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.programs import Place
 from megatron_eks.project import Project
 
 _RECORD_SECONDS = 60.0
@@ -40,15 +38,15 @@ def logs_of(
     """Print the lines of a job, or what they say of its end; `file` is the cluster's."""
     access, project, console = on
     client = on.client
-    if not options.follow and saved_logs.are_needed(client, project, job, options.rank):
-        claim = saved_logs.claim_of(project, job)
+    if not options.follow and are_needed(client, project, job, options.rank):
+        claim = claim_of(project, job)
         place = SharedPod(access, project, file, console, claim)
         words = place, project, job, options, console
         try:
             if explains:
-                found = saved_logs.explain(*words, client=client)
+                found = explain(*words, client=client)
                 return diagnosis.report(found, output, console)
-            return saved_logs.run(*words)
+            return run(*words)
         except KeyboardInterrupt:
             console.say("\ninterrupted: nothing was changed")
             return INTERRUPTED
@@ -77,7 +75,7 @@ def see(
 
     def look() -> watching.View:
         if job is None:
-            return overview_view.view(overview.read(client, project.cluster, nodes=nodes))
+            return overview.view(overview.read(client, project.cluster, nodes=nodes))
         read = status.read(client, project, job, nodes=nodes, record=record)
         return status_view.view(read)
 
@@ -89,12 +87,105 @@ def _record(
     file: Path, job: str, access: Access, project: Project, console: Console
 ) -> Sequence[str]:
     """Read what a job's ranks have printed; a cluster that cannot tell has an end to show too."""
-    claim = saved_logs.claim_of(project, job)
+    claim = claim_of(project, job)
     place = SharedPod(access, project, file, console, claim, _RECORD_SECONDS)
     try:
-        return saved_logs.read(place, project, job, logs.Options(), console, both=True)
+        return read(place, project, job, logs.Options(), console, both=True)
     except Failure as failure:
         console.say(f"note: {failure}")
     except ApiError as error:
         console.say(f"note: the record of {job} cannot be read: {error}")
     return ()
+
+
+_PROGRAM = "job_logs"
+_TAIL = 2000
+"""Lines of each rank to explain, where nobody asks for another number."""
+
+
+def are_needed(client: Client, project: Project, name: str, rank: int | None) -> bool:
+    """Say whether a job has ended, or is known by its file alone, and pods of it are gone."""
+    job = jobs.find(client, project.cluster.platform.namespace, name)
+    if job is None:
+        return any(each.name == name for each in project.jobs)
+    found = jobs.ranks(job, jobs.pods_of(client, job)) if job.ended else []
+    return any(each.pod is None and rank in {None, each.number} for each in found)
+
+
+def claim_of(project: Project, name: str) -> str:
+    """Return the claim on the file system that a job's pods mount."""
+    platform = project.cluster.platform
+    pool = next((each.pool for each in project.jobs if each.name == name), None)
+    return platform.claim_in(pool.zone) if pool else platform.claim
+
+
+def run(place: Place, project: Project, name: str, options: Options, console: Console) -> int:
+    """Print the lines of all ranks."""
+    console.say(f"pods of {name} are gone: from its record in {_folder(project, name)}")
+    for line in read(place, project, name, options, console):
+        if matching.matches(options.pattern, line):
+            console.write(f"{line}\n")
+    return DONE
+
+
+def explain(
+    place: Place, project: Project, name: str, options: Options, console: Console, *, client: Client
+) -> Diagnosis:
+    """Explain what became of a job by its record, and by what the cluster still knows."""
+    tail = _TAIL if options.tail is None else options.tail
+    lines = read(place, project, name, replace(options, tail=tail), console, both=True)
+    return kube_diagnosis.of_record(client, project.cluster, name, options, lines)
+
+
+def read(
+    place: Place,
+    project: Project,
+    name: str,
+    options: Options,
+    console: Console,
+    *,
+    both: bool = False,
+) -> list[str]:
+    """Return the lines, with `both` those before the last restart too, and what was kept of pods.
+
+    Raises Failure if there are none, or if not all of them came.
+    """
+    chosen = {"rank": options.rank, "tail": options.tail, "since": options.since_seconds}
+    words = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
+    words += ["--before"] * options.previous or ["--both", "--objects"] * both
+    folder = _folder(project, name)
+    lines: list[str] = []
+    ended = place.run(_PROGRAM, [folder, *words], lines.append)
+    if ended.code == NOT_FOUND:
+        found = f"{name} has no pods and no record: {'; '.join(ended.names('findings'))}"
+        raise Failure(Code.NO_LOGS, found, f"meks status {name}", exit_code=NOT_FOUND)
+    # What the program itself says stands among them; the ranks' lines begin with a bracket.
+    own = [line for line in lines if line.startswith("[")]
+    whole = ended.summary.get("lines") == len(own)
+    if ended.code or not whole or ended.summary.get("crc32") != _checksum(own):
+        found = f"{len(own)} lines of {ended.summary.get('lines', 'more')} came whole"
+        remedy = "narrow it down with --rank or --tail, and try again"
+        raise Failure(Code.SAVED_LOG_CUT, found, remedy, exit_code=ended.code or FAILED)
+    for finding in ended.names("findings"):
+        console.say(finding)
+    there, nodes = ended.summary.get("ranks"), _nodes(project, name)
+    if isinstance(there, list) and options.rank is None:
+        lacking = [number for number in range(nodes) if number not in there]
+        if lacking:
+            console.say(f"note: {waiting.numbers(lacking)} of {nodes} left no record")
+    return own
+
+
+def _nodes(project: Project, name: str) -> int:
+    return next((each.nodes for each in project.jobs if each.name == name), 0)
+
+
+def _checksum(lines: list[str]) -> int:
+    checksum = 0
+    for line in lines:
+        checksum = zlib.crc32(line.encode(), checksum)
+    return checksum
+
+
+def _folder(project: Project, name: str) -> str:
+    return f"{project.cluster.platform.mount_path}/logs/{name}"

@@ -1,12 +1,18 @@
 """`meks shell`: a shell, or one command, in the container of a rank, or of all ranks."""
 
 import contextlib
+import os
 import queue
+import select
+import signal
+import termios
 import threading
+import tty
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from types import FrameType
 from typing import TextIO
 
 from megatron_eks.config.codes import Code
@@ -14,10 +20,8 @@ from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.execution import Channel, Execution
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failure
 from megatron_eks.ops.jobs import logs
-from megatron_eks.ops.jobs.terminal import Terminal
 from megatron_eks.ops.kube import access, jobs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -27,6 +31,74 @@ _SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 _AT_ONCE = 32
 # As shells have it, also that in the container that passes input on.
 _NO_PROGRAM = 127
+
+
+class Terminal:
+    """Standard input, which goes into the container, and the size of the screen."""
+
+    def __init__(self, stdin: TextIO | None, stdout: TextIO) -> None:
+        self._input = _number(stdin)
+        typed = self._input is not None and os.isatty(self._input)
+        self.is_one = typed and stdout.isatty()
+        """Whether somebody types, and sees what comes back."""
+        self.has_input = self.is_one or (self._input is not None and not typed)
+        """Whether there is anything to send: with the output in a file, nobody types a file."""
+
+    @contextlib.contextmanager
+    def serve(self, begun: Execution) -> Iterator[None]:
+        """Send input and size to a command until the caller is done with it."""
+        if self._input is None or not self.has_input:
+            yield
+            return
+        reader, writer = os.pipe()
+        thread = threading.Thread(target=self._send, args=(begun, self._input, reader), daemon=True)
+        with self._raw(self._input, writer) if self.is_one else contextlib.nullcontext():
+            thread.start()
+            try:
+                yield
+            finally:
+                os.write(writer, _ENDED)
+                # A command that takes no input keeps it waiting.
+                thread.join(1)
+        os.close(writer)
+
+    @contextlib.contextmanager
+    def _raw(self, number: int, writer: int) -> Iterator[None]:
+        """Have every key reach the container, and be told of a changed size."""
+
+        def resized(_number: int, _frame: FrameType | None) -> None:
+            # Not here: the thread that this interrupts may hold the connection.
+            os.write(writer, _RESIZED)
+
+        settings = termios.tcgetattr(number)
+        before = signal.signal(signal.SIGWINCH, resized)
+        os.write(writer, _RESIZED)
+        try:
+            # What was typed already is for the container too.
+            tty.setraw(number, termios.TCSADRAIN)
+            yield
+        finally:
+            termios.tcsetattr(number, termios.TCSADRAIN, settings)
+            signal.signal(signal.SIGWINCH, before)
+
+    def _send(self, begun: Execution, number: int, told: int) -> None:
+        sources = [told, number]
+        while True:
+            ready, _, _ = select.select(sources, [], [])
+            if told in ready:
+                word = os.read(told, 1)
+                if word == _ENDED:
+                    os.close(told)
+                    return
+                size = os.get_terminal_size(number)
+                begun.resize(size.columns, size.lines)
+            elif number in ready:
+                data = os.read(number, _PIECE_BYTES)
+                if data:
+                    begun.write(data)
+                else:
+                    begun.end_input()
+                    sources.remove(number)
 
 
 @dataclass(frozen=True)
@@ -190,3 +262,15 @@ def _write(stream: TextIO, data: bytes, terminal: Terminal) -> None:
     else:
         buffer.write(data)
         buffer.flush()
+
+
+_PIECE_BYTES = 16 * 1024
+_RESIZED, _ENDED = b"r", b"e"
+
+
+def _number(stream: TextIO | None) -> int | None:
+    """Return the file behind a stream; there is none where it was closed, and in a test."""
+    try:
+        return stream.fileno() if stream is not None else None
+    except (OSError, ValueError):
+        return None

@@ -7,14 +7,14 @@ from datetime import datetime
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.endings import CHECK_FAILED, DONE
+from megatron_eks.ops.failure import CHECK_FAILED, DONE
 from megatron_eks.ops.jobs import node_view
 from megatron_eks.ops.jobs.account import Restarts
 from megatron_eks.ops.jobs.pace import Pace, Planned, span
 from megatron_eks.ops.jobs.status import State, summary
 from megatron_eks.ops.jobs.watching import View, fitted
 from megatron_eks.ops.kube.jobs import Rank
-from megatron_eks.ops.output import table
+from megatron_eks.ops.output import picked, table
 
 SCHEMA_VERSION = 1
 
@@ -184,9 +184,7 @@ def as_json(state: State) -> dict[str, Json]:
     return {
         "schema_version": SCHEMA_VERSION,
         "at": time_text(look.now),
-        "name": look.job.name,
-        "kind": look.job.kind,
-        "namespace": look.job.namespace,
+        **picked(look.job, "name", "kind", "namespace"),
         "phase": look.job.phase(look.ranks),
         "message": look.job.message(),
         "progress": _progress(state),
@@ -213,17 +211,10 @@ def _progress(state: State) -> Json:
     if last is None:
         return None
     return {
-        "step": last.step,
-        "steps": last.steps,
-        "loss": last.finite_loss,
+        **picked(last, "step", "steps", "loss=finite_loss"),
         "at": time_text(last.at),
-        "silent_seconds": found.silent_seconds,
-        "usual_silence_seconds": found.line_seconds,
-        "step_seconds": found.step_seconds,
-        "tokens_per_second": found.tokens_per_second,
-        "tflops_per_gpu": found.tflops_per_gpu,
-        "mfu": found.mfu,
-        "seconds_left": found.seconds_left,
+        **picked(found, "silent_seconds", "usual_silence_seconds=line_seconds", "step_seconds"),
+        **picked(found, "tokens_per_second", "tflops_per_gpu", "mfu", "seconds_left"),
         "ends_at": time_text(found.ends_at),
     }
 

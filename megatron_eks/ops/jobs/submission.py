@@ -8,7 +8,7 @@ from pathlib import Path
 
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.data import listing, target
+from megatron_eks.ops.data import checkpoints, target
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.jobs import submit
 from megatron_eks.ops.jobs.rendering import Wish
@@ -62,7 +62,7 @@ def _checkpoint_in(
     )
     claim = target.claim_of(found, project)
     place = SharedPod(access, project, file, console, claim)
-    return listing.holds_one(job.checkpoint.directory, place, console)
+    return checkpoints.holds_one(job.checkpoint.directory, place, console)
 
 
 def _built(file: Path, project: Project, console: Console) -> Mapping[str, str]:

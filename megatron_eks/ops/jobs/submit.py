@@ -16,8 +16,7 @@ from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, INTERRUPTED
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, INTERRUPTED, Failure
 from megatron_eks.ops.jobs import account, fit, logs, resume
 from megatron_eks.ops.jobs.look import look
 from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render

@@ -12,8 +12,7 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.checks import Result, in_kubernetes, report
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.endings import INTERRUPTED, NOT_FOUND
-from megatron_eks.ops.failure import Failure, no_such
+from megatron_eks.ops.failure import INTERRUPTED, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import fit, verdicts
 from megatron_eks.ops.jobs.pool_checks import CHECKS
 from megatron_eks.ops.jobs.status import changes, ranks_of

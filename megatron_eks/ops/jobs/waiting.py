@@ -7,7 +7,7 @@ from datetime import datetime
 
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.jobs import node_state
+from megatron_eks.ops.jobs import node_view
 from megatron_eks.ops.jobs.look import QUEUE_LABEL
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
@@ -116,7 +116,7 @@ def _of_rank(rank: Rank, nodes: Mapping[str, Object], events: Sequence[Object]) 
     if rank.pod is None or rank.pod.phase == "Succeeded":
         return
     node = nodes.get(rank.pod.node)
-    if node is not None and (trouble := node_state.trouble(node)):
+    if node is not None and (trouble := node_view.trouble(node)):
         yield f"node {rank.pod.node} {trouble}"
     elif rank.pod.reason:
         pulling = rank.pod.reason.endswith("container is being created") and _pulling(rank, events)

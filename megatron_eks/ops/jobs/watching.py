@@ -12,7 +12,7 @@ from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.kubeconfig import KubeconfigError
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import DONE, INTERRUPTED
+from megatron_eks.ops.failure import DONE, INTERRUPTED
 from megatron_eks.ops.jobs.screen import Screen
 from megatron_eks.ops.output import formatted
 

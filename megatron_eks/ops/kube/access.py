@@ -18,8 +18,7 @@ from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
 from megatron_eks.localcloud.aws.values import ACCOUNT as LOCAL_ACCOUNT
 from megatron_eks.localcloud.kubernetes.kubeconfigs import KUBECONFIG_NAME
-from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import FAILED, NOT_REACHABLE, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 TIMEOUT_SECONDS = 30
@@ -126,20 +125,20 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
     import boto3  # noqa: PLC0415 -- slow, and a kubeconfig may name another program
 
     from megatron_eks.ops.aws import session  # noqa: PLC0415 -- with it
-    from megatron_eks.ops.cluster import token  # noqa: PLC0415 -- with it
+    from megatron_eks.ops.cluster import kubeconfig  # noqa: PLC0415 -- with it
 
     named = dict(itertools.pairwise(command[len(TOKEN_COMMAND) :]))
     region, role = named["--region"], named.get("--role-arn")
     try:
         aws = session.Aws(boto3.Session(region_name=region), region)
-        return token.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
+        return kubeconfig.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
     except session.ERRORS:
         return None
 
 
 def _fallen(server: str, environment: Mapping[str, str]) -> GoneError | None:
     """Say what became of a cluster of this machine that gives no answer."""
-    from megatron_eks.ops.fallen import fall_of  # noqa: PLC0415 -- seldom needed
+    from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
 
     fall = fall_of(server, environment)
     return GoneError(fall.reason, fall.remedy) if fall else None

@@ -8,8 +8,7 @@ from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind, templates
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import closest
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.endings import NOT_FOUND
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.pods import PodState
 

@@ -11,8 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.endings import NOT_FOUND, USAGE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import NOT_FOUND, USAGE, Failure
 from megatron_eks.programs.printable import plain
 from megatron_eks.project import SYNTH
 

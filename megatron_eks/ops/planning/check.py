@@ -17,6 +17,7 @@ from megatron_eks.guards.check import bodies_in, check_bodies, check_templates
 from megatron_eks.guards.manifests import is_manifest
 from megatron_eks.guards.templates import is_template
 from megatron_eks.guards.values import Value
+from megatron_eks.ops.failure import DONE, USAGE
 from megatron_eks.ops.output import count, counted, write_findings
 from megatron_eks.ops.planning.linters import Linter, cfn_lint, hadolint, kubernetes_validate
 
@@ -29,8 +30,6 @@ _MARK = "meks:"
 _RESOURCE = len(("Resources", "Name"))
 _NAMED = 4
 """So many files without an opinion are named, and the rest counted."""
-
-_DONE, _REFUSED = 0, 2
 
 
 def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
@@ -46,7 +45,7 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
         sys.stderr.write(f"no opinion on {_listed(files.unknown)}\n")
     judged = ", ".join(["the guards", *(each.state for each in linters)])
     sys.stderr.write(f"checked {files.counted()} by {judged}: {counted(findings)}\n")
-    return _REFUSED if has_errors(findings) else _DONE
+    return USAGE if has_errors(findings) else DONE
 
 
 def _order(finding: Finding) -> tuple[int, str, int, str, tuple[tuple[int, str], ...]]:

@@ -9,8 +9,7 @@ from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH, HOURS_PER
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, dotted
 from megatron_eks.config.messages import messages, paragraph
-from megatron_eks.ops.endings import DONE, USAGE
-from megatron_eks.ops.failure import no_such
+from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import count, counted, formatted, table, usd, write_findings
 from megatron_eks.ops.planning import carried
 from megatron_eks.ops.planning.plan_jobs import job_details, job_rows, labelled, takes

@@ -5,6 +5,7 @@ from functools import partial
 
 from megatron_eks.config.messages import paragraph
 from megatron_eks.ops.output import count, table, usd
+from megatron_eks.ops.planning.plan_json import SIZES
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
 from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan, Training
@@ -200,14 +201,8 @@ def _short(number: int) -> str:
 
 def _layout(layout: Layout) -> str:
     """Write the sizes that are not 1; what remains is data parallel."""
-    sizes = {
-        "tensor": layout.tensor,
-        "pipeline": layout.pipeline,
-        "context": layout.context,
-        "expert": layout.expert,
-        "data": layout.data,
-    }
-    return ", ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "1 GPU"
+    sizes = ((name, getattr(layout, name)) for name in SIZES)
+    return ", ".join(f"{name} {size}" for name, size in sizes if size > 1) or "1 GPU"
 
 
 def _duration(seconds: float) -> str:

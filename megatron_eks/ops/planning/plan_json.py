@@ -7,6 +7,7 @@ from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
+from megatron_eks.ops.output import picked
 from megatron_eks.plan.cluster.capacity import CapacityPlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.lustre import CHANGES
@@ -15,6 +16,9 @@ from megatron_eks.plan.jobs.job import JobPlan, Training
 from megatron_eks.predict.memory import OVERHEAD_BYTES, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.project import Project
+
+SIZES = ("tensor", "pipeline", "context", "expert", "data")
+"""Of a layout, as they are shown."""
 
 
 def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
@@ -31,17 +35,11 @@ def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
 
 def _cluster(plan: ClusterPlan) -> Json:
     return {
-        "name": plan.name,
-        "region": plan.region,
-        "kubernetes_version": plan.kubernetes_version,
-        "eks_cluster": plan.eks_name,
+        **picked(plan, "name", "region", "kubernetes_version", "eks_cluster=eks_name"),
         "stacks": [plan.stack(part) for part in plan.stacks],
         "vpc_id": plan.network.existing.vpc_id if plan.network.existing else None,
         "subnets": [asdict(subnet) for subnet in plan.network.subnets],
-        "system_nodes": {
-            "instance_type": plan.system_nodes.instance_type,
-            "count": plan.system_nodes.count,
-        },
+        "system_nodes": picked(plan.system_nodes, "instance_type", "count"),
         "gpu_pools": [
             {
                 "name": pool.name,
@@ -52,9 +50,7 @@ def _cluster(plan: ClusterPlan) -> Json:
                 "gpu": pool.instance.gpu.name,
                 "efa_interfaces_per_node": pool.instance.efa_interfaces,
                 "network_interfaces": [asdict(interface) for interface in pool.interfaces],
-                "max_pods": pool.max_pods,
-                "ami_release": pool.ami_release,
-                "placement_group": pool.placement_group,
+                **picked(pool, "max_pods", "ami_release", "placement_group"),
                 "capacity": _capacity(pool.capacity),
             }
             for pool in plan.pools
@@ -77,22 +73,17 @@ def _storage(plan: ClusterPlan) -> Json:
     storage = plan.storage
     file_systems: list[Json] = [
         {
-            "capacity_gib": lustre.capacity_gib,
-            "throughput_mb_s": lustre.throughput_mb_s,
-            "availability_zone": lustre.zone,
+            **picked(lustre, "capacity_gib", "throughput_mb_s", "availability_zone=zone"),
             "mount_path": lustre.mount_path,
             "deployment": lustre.deployment.lower(),
-            "efa": lustre.efa,
-            "claim": lustre.claim,
+            **picked(lustre, "efa", "claim"),
         }
         for lustre in storage.file_systems
     ]
     return {
         "lustre": file_systems[0],
         "file_systems": file_systems,
-        "existing": storage.existing,
-        "efs": storage.efs,
-        "retain": storage.retain,
+        **picked(storage, "existing", "efs", "retain"),
         "changes": {effect: dict(keys) for effect, keys in CHANGES.items()},
     }
 
@@ -110,16 +101,10 @@ def _cost(plan: ClusterPlan) -> Json:
     return {
         "currency": "USD",
         "prices_as_of": AS_OF.isoformat(),
-        "idle_per_hour": cost.idle_usd_per_hour,
-        "full_per_hour": cost.full_usd_per_hour,
+        **picked(cost, "idle_per_hour=idle_usd_per_hour", "full_per_hour=full_usd_per_hour"),
         "notes": list(cost.notes),
         "items": [
-            {
-                "item": price.item,
-                "count": price.count,
-                "each_per_hour": price.usd_per_hour,
-                "per_hour": price.total,
-            }
+            picked(price, "item", "count", "each_per_hour=usd_per_hour", "per_hour=total")
             for price in (*cost.standing, *cost.gpu_nodes)
         ],
     }
@@ -129,11 +114,9 @@ def job_as_json(job: JobPlan, plan: ClusterPlan) -> Json:
     """Return one job of the plan."""
     cost = job_cost(job, plan)
     return {
-        "name": job.name,
-        "kind": job.kind,
+        **picked(job, "name", "kind"),
         "pool": job.pool.name if job.pool else None,
-        "nodes": job.nodes,
-        "gpus": job.gpus,
+        **picked(job, "nodes", "gpus"),
         "image": job.image.uri,
         **(_training(job.training) if job.training else {}),
         **({"estimated": job.estimated} if job.estimated else {}),
@@ -144,30 +127,20 @@ def job_as_json(job: JobPlan, plan: ClusterPlan) -> Json:
 
 
 def _training(training: Training) -> dict[str, Json]:
-    layout, memory = training.layout, training.memory
     return {
         "parameters": parameters(training.model),
-        "parallelism": {
-            "tensor": layout.tensor,
-            "pipeline": layout.pipeline,
-            "context": layout.context,
-            "expert": layout.expert,
-            "data": layout.data,
-        },
-        "tokens": training.tokens,
-        "epochs": training.epochs,
-        "checkpoint_bytes": training.checkpoint_bytes,
+        "parallelism": picked(training.layout, *SIZES),
+        **picked(training, "tokens", "epochs", "checkpoint_bytes"),
         "throughput": dict(asdict(training.speed)) if training.speed else None,
         "goodput": dict(asdict(training.goodput)) if training.goodput else None,
-        "memory": memory_as_json(memory),
+        "memory": memory_as_json(training.memory),
     }
 
 
 def memory_as_json(memory: MemoryEstimate) -> dict[str, Json]:
     """Return what a run takes of each GPU, by pipeline stage."""
     return {
-        "per_gpu_bytes": memory.per_gpu_bytes,
-        "capacity_bytes": memory.capacity_bytes,
+        **picked(memory, "per_gpu_bytes", "capacity_bytes"),
         "overhead_bytes": OVERHEAD_BYTES,
         "stages": [{**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages],
     }

@@ -1,6 +1,10 @@
 """`meks plan --search`: the fastest layouts of the Megatron jobs, and why a job's own differs."""
 
+import math
 import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
@@ -9,12 +13,12 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
-from megatron_eks.ops.failure import no_such
+from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import structured, table
-from megatron_eks.ops.planning import search_figure
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import Candidate, evaluate, search
+from megatron_eks.predict.memory import GIB
 from megatron_eks.project import check_files, job_files
 
 if TYPE_CHECKING:
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     """Where to write the best layout's job file, and the figure."""
 
 _BEST = 10
-_DONE, _USAGE = 0, 2
 # What a search is there to mend does not keep it from searching.
 _MENDED = {
     Code.DOES_NOT_FIT,
@@ -62,7 +65,7 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
         raise no_such(Code.JOB_NOT_FOUND, text, name, known)
     if refused := _refused(len(jobs), wanted):
         sys.stderr.write(f"{refused}\n")
-        return _USAGE
+        return USAGE
     data: dict[str, Json] = {}
     for document, job in jobs:
         own, found = _searched(job, files)
@@ -73,7 +76,7 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
             _write(document, own, found, wanted)
     if output != "table":
         sys.stdout.write(structured(data, output))
-    return _DONE
+    return DONE
 
 
 def _refused(jobs: int, wanted: "Wanted") -> str | None:
@@ -81,7 +84,7 @@ def _refused(jobs: int, wanted: "Wanted") -> str | None:
     for file in wanted:
         if file and (jobs > 1 or file.exists()):
             return f"name one job, and a file that does not exist: {file}"
-    if wanted[1] and not search_figure.can_draw():
+    if wanted[1] and not can_draw():
         return "a PNG needs matplotlib: pip install matplotlib"
     return None
 
@@ -94,7 +97,7 @@ def _write(
         job.write_text(_text(document, found[0].job), encoding="utf-8")
         sys.stderr.write(f"wrote {job}; check it with: meks validate {job}\n")
     if picture:
-        search_figure.png(found, own, picture)
+        png(found, own, picture)
         sys.stderr.write(f"wrote {picture}\n")
 
 
@@ -120,7 +123,7 @@ def _lines(
     yield from table(header, rows, right=(1, 2, 3, 4, 5, 6, 8, 9, 10))
     yield _reason(own, found[0])
     yield ""
-    yield from search_figure.drawn(found, own)
+    yield from drawn(found, own)
     yield "Memory against step time: 1 the fastest, y yours, . one layout, : several."
     yield ""
 
@@ -182,3 +185,74 @@ def _text(document: "Document", job: MegatronRun) -> str:
             changed[name] = setting
     value["training"] = changed
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+_COLUMNS, _ROWS = 66, 12
+
+
+def drawn(found: Sequence[Candidate], own: Candidate | None) -> Iterator[str]:
+    """Yield a figure of text: `.` a layout, `:` several, `1` the fastest, `y` the job's own."""
+    shown = [*found, *([own] if own else [])]
+    seconds = [each.speed.step_seconds for each in shown]
+    memory = [each.memory.per_gpu_bytes / GIB for each in shown]
+    low, span = min(seconds), math.log(max(seconds) / min(seconds)) or 1.0
+    top = max(memory)
+    grid = [[" "] * _COLUMNS for _ in range(_ROWS)]
+    for index, (time, size) in enumerate(zip(seconds, memory, strict=True)):
+        column = round(math.log(time / low) / span * (_COLUMNS - 1))
+        row = min(_ROWS - 1, int((1 - size / top) * _ROWS))
+        free = grid[row][column] == " "
+        mark = "." if free else ":"
+        if index == 0 or (own and index == len(found)):
+            mark = "y" if index == len(found) else "1"
+        elif grid[row][column] in "1y":
+            continue
+        grid[row][column] = mark
+    for row, cells in enumerate(grid):
+        label = f"{top * (1 - row / _ROWS):.0f}" if row % 4 == 0 else ""
+        yield f"{label:>6} |{''.join(cells).rstrip()}"
+    yield f"   GiB +{'-' * _COLUMNS}"
+    right = f"{max(seconds):.3g} s a step"
+    yield f"        {f'{low:.3g} s':<{_COLUMNS - len(right)}}{right}"
+
+
+def can_draw() -> bool:
+    """Tell whether a PNG can be made here."""
+    return find_spec("matplotlib") is not None
+
+
+def png(found: Sequence[Candidate], own: Candidate | None, file: Path) -> None:
+    """Write the figure as a PNG, with what a GPU has for tensors."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- who asks has it
+    from matplotlib.figure import Figure  # noqa: PLC0415 -- likewise
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 -- likewise
+
+    figure = Figure(figsize=(6.4, 4.2), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    axes.scatter(*_places(found), s=10, linewidths=0, label="layouts that fit")
+    axes.scatter(*_places(found[:1]), s=120, marker="*", linewidths=0, label="the fastest")
+    if own is not None:
+        axes.scatter(*_places([own]), s=50, marker="D", linewidths=0, label="the job's own")
+    capacity = found[0].memory.capacity_bytes / GIB
+    axes.axhline(capacity, color="0.4", linewidth=0.8, linestyle="--", label="a GPU has")
+    axes.set(xscale="log", xlabel="seconds a step", ylabel="GiB a GPU", ylim=(0, None))
+    axes.xaxis.set_major_formatter(FuncFormatter(_shown))
+    axes.xaxis.set_minor_formatter(FuncFormatter(_shown))
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.grid(color="0.9", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.legend(fontsize=8)
+    FigureCanvasAgg(figure)
+    # No version in it: the same figure is the same file.
+    figure.savefig(file, format="png", metadata={"Software": None})
+
+
+def _shown(value: float, _: int | None) -> str:
+    return f"{value:g}"
+
+
+def _places(found: Sequence[Candidate]) -> tuple[list[float], list[float]]:
+    return (
+        [each.speed.step_seconds for each in found],
+        [each.memory.per_gpu_bytes / GIB for each in found],
+    )

@@ -14,8 +14,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.endings import CHECK_FAILED, DONE
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import CHECK_FAILED, DONE, Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.support import parts

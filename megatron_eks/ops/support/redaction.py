@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from megatron_eks.ops.support.files import is_output, is_setting, shown_file
-from megatron_eks.ops.support.objects import facts_in, shown_object
+from megatron_eks.ops.support.files import facts_in, is_output, is_setting, shown_file, shown_object
 from megatron_eks.ops.support.parts import Kind
 from megatron_eks.ops.support.text import HIDDEN, Texts
 

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from megatron_eks.catalog import shown
 from megatron_eks.ops.support import secret_forms
-from megatron_eks.ops.support.secret_names import sounds_secret
+from megatron_eks.ops.support.secret_forms import sounds_secret
 
 HIDDEN = "(redacted)"
 

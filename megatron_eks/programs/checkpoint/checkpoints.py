@@ -5,9 +5,7 @@ whole.py.
 """
 
 import json
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -191,7 +189,7 @@ def lost(root: Path, choice: Choice) -> tuple[Path, str, str]:
 def point_to(root: Path, checkpoint: Path) -> None:
     """Let a run resume from a checkpoint."""
     number = manifest_format.iteration_of(checkpoint.name)
-    replace_text(root / TRACKER, RELEASE if number is None else str(number))
+    manifests.replace_file(root / TRACKER, (RELEASE if number is None else str(number)).encode())
 
 
 def forget_newer(root: Path, checkpoint: Path) -> None:
@@ -211,8 +209,8 @@ def set_aside(checkpoint: Path) -> str:
 def note_imported(root: Path) -> None:
     """Write down, at the first start in a directory, which checkpoints others put there."""
     if imported(root) is None:
-        replace_text(
-            root / _IMPORTED, json.dumps([path.name for path in iterations(root).values()])
+        manifests.replace_file(
+            root / _IMPORTED, json.dumps([path.name for path in iterations(root).values()]).encode()
         )
 
 
@@ -238,24 +236,6 @@ def point_bridge(root: Path, checkpoint: Path) -> bool:
     shutil.copyfile(state, beside)
     beside.replace(copy)
     return True
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Replace a file so that a crash leaves the old or the new text, never a part."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            # mkstemp lets nobody else read; people and other jobs do read a tracker.
-            os.fchmod(descriptor, 0o644)
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(path)
-    except OSError:
-        # A full disk must not fill with what could not be written to its end.
-        Path(name).unlink(missing_ok=True)
-        raise
-    manifests.sync_one(path.parent)
 
 
 def _directory_name(text: str) -> str | None:

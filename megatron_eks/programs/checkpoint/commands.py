@@ -11,8 +11,7 @@ from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, L
 from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far, publish
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.checkpoint.whole import State
-from megatron_eks.programs.findings import Finding, Report, error, warning
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Finding, Report, StopError, error, warning
 from megatron_eks.programs.s3_store import Store
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import checkpoints
-from megatron_eks.programs.findings import Finding, warning
+from megatron_eks.programs.checkpoint import manifests
+from megatron_eks.programs.program import Finding, warning
 
 FILE = "copies.json"
 _VERSION = 1
@@ -44,7 +44,7 @@ class Copies:
         """Write the file; a file system that is full or lost keeps the log's line alone."""
         fields = {"version": _VERSION, "at": round(time.time()), **asdict(self)}
         with suppress(OSError):
-            checkpoints.replace_text(directory / FILE, json.dumps(fields) + "\n")
+            manifests.replace_file(directory / FILE, f"{json.dumps(fields)}\n".encode())
 
     def last_word(self) -> None:
         """Let the pod's status carry it, where a container has such a file."""

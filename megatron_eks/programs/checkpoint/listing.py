@@ -10,8 +10,7 @@ from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
 from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far, Remote
-from megatron_eks.programs.findings import Finding, Report, warning
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Finding, Report, StopError, warning
 from megatron_eks.programs.s3_store import Store
 
 

@@ -2,8 +2,8 @@
 
 import os
 import stat
+import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,15 +46,26 @@ def read(directory: Path) -> Manifest | None:
 
 def write(directory: Path, manifest: Manifest) -> None:
     """Put a manifest into a checkpoint, whole or not at all."""
+    replace_file(directory / MANIFEST, manifest.text())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash leaves the old or the new content, never a part."""
     # Two programs of a run may write the same one at a time.
-    beside = directory / f"{_BESIDE}{uuid.uuid4().hex}"
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        beside.write_bytes(manifest.text())
-        sync_one(beside)
-        beside.replace(directory / MANIFEST)
-    finally:
-        beside.unlink(missing_ok=True)
-    sync_one(directory)
+        with os.fdopen(descriptor, "wb") as file:
+            # mkstemp lets nobody else read; people and other jobs do.
+            os.fchmod(descriptor, 0o644)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except OSError:
+        # A full disk must not fill with what could not be written to its end.
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_one(path.parent)
 
 
 def files_of(directory: Path) -> list[Path]:

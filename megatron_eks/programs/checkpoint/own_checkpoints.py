@@ -13,6 +13,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -124,7 +125,7 @@ def main(argv: Sequence[str]) -> int:
     """Look once an interval for as long as the ranks' starter lives, or once."""
     options = _parser().parse_args(argv)
     if options.parent is not None:
-        retention.end_with_parent(options.parent)
+        program.end_with_parent(options.parent, signal.SIGTERM)
     os.nice(_LOW_PRIORITY)
     keeper = Keeper(options)
     while True:

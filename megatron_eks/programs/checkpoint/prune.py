@@ -12,7 +12,7 @@ from megatron_eks.programs.checkpoint.listing import measured
 from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far
 from megatron_eks.programs.checkpoint.whole import State
-from megatron_eks.programs.findings import Report, error, warning
+from megatron_eks.programs.program import Report, error, warning
 
 # No push takes that long, so what has no manifest by then was given up.
 _GIVEN_UP_SECONDS = 7 * 24 * 3600.0

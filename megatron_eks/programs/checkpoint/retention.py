@@ -5,7 +5,6 @@ themselves. No error of it reaches the training.
 """
 
 import argparse
-import ctypes
 import math
 import os
 import shutil
@@ -14,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.printable import guarded
 
 _INTERVAL_SECONDS = 60.0
 DELETING = ".deleting-"
-_PR_SET_PDEATHSIG = 1
 _LOW_PRIORITY = 19
 # Beside a training, which needs the other cores for its data.
 _THREADS = 4
@@ -178,20 +177,12 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
     return looked
 
 
-def end_with_parent(parent: int) -> None:
-    """Ask the kernel for SIGTERM when the parent is gone; it may be gone already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(0)
-
-
 @guarded()
 def main() -> None:
     """Look once an interval for as long as the training process lives."""
     options = _parser().parse_args()
     if options.parent is not None:
-        end_with_parent(options.parent)
+        program.end_with_parent(options.parent, signal.SIGTERM)
     os.nice(_LOW_PRIORITY)
     known = Known()
     said = ""

@@ -10,8 +10,7 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import commands, copies, prune
 from megatron_eks.programs.checkpoint.commands import Sync
-from megatron_eks.programs.findings import warning
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import StopError, warning
 
 _LOOK_SECONDS = 1.0
 # `meks status` reads the end of a log: a trouble has to stand there for as long as it lasts.

@@ -1,20 +1,19 @@
 """What one process of the storage measurement does: a large file, then many small ones."""
 
-import ctypes
 import mmap
 import os
 import random
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from megatron_eks.programs import program
 
 # O_DIRECT wants lengths and memory on block boundaries; mmap gives whole pages. Lustre's own
 # stripes are 1 MiB and more.
 _BLOCK = 8 * 2**20
 # Every block starts with its number, so that a block in the wrong place is found.
 _MARK_BYTES = 8
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class FileResult:
 
 def transfer(directory: Path, number: int, size: int) -> FileResult:
     """Write a file of whole blocks, sync it, read it back and compare."""
-    _end_with_parent()
+    # Nobody else removes its files.
+    program.end_with_parent()
     blocks = max(1, size // _BLOCK)
     path = directory / f"file-{number}"
     # Random, because file systems compress, and different in every file.
@@ -136,8 +136,3 @@ def _read_all(descriptor: int, buffer: mmap.mmap) -> bool:
             return False
         view = view[count:]
     return True
-
-
-def _end_with_parent() -> None:
-    """Ask the kernel to end this process with its parent: nobody else removes its files."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from megatron_eks.programs.findings import Finding, error
+from megatron_eks.programs.program import Finding, error
 
 MANIFEST = "conversion.json"
 """Every tensor of the result in Hugging Face's form: shape, kind and SHA-256."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.program import Finding, error, warning
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"

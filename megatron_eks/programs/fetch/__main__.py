@@ -38,8 +38,7 @@ from megatron_eks.programs.fetch.files import (
     read_marker,
     write_marker,
 )
-from megatron_eks.programs.findings import Report, warning
-from megatron_eks.programs.program import StopError
+from megatron_eks.programs.program import Report, StopError, warning
 
 _SPARE_BYTES = 2**30
 _ATTEMPTS = 3

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from megatron_eks.programs.findings import Finding, error, usage_error
+from megatron_eks.programs.program import Finding, error, usage_error
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from megatron_eks.programs.findings import Finding, error, usage_error
+from megatron_eks.programs.program import Finding, error, usage_error
 
 MIB = 1 << 20
 SHOWN_LINES = 1000

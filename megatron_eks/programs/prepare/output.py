@@ -31,17 +31,6 @@ HEADER = "<9sQBQQ"
 _COPY_BYTES = 4 << 20
 
 
-def write_aside(path: Path, text: str) -> None:
-    """Replace a file so that a crash leaves the old or the new text, never a part."""
-    aside = path.with_name(f"{path.name}.aside")
-    with aside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    manifests.sync_one(path.parent)
-
-
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return a JSON object that this program wrote, or None where there is none."""
     try:
@@ -160,7 +149,9 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
             sizes[name] = file.tell()
-        write_aside(self.directory / STATE, json.dumps({**state, "sizes": sizes}))
+        manifests.replace_file(
+            self.directory / STATE, json.dumps({**state, "sizes": sizes}).encode()
+        )
 
     def write_index(self, key: str) -> dict[str, object]:
         """Write one key's index, and return what the sidecar says of both files."""
@@ -192,7 +183,8 @@ class Store:
     def publish(self, state: Mapping[str, object], sidecars: Mapping[str, object]) -> None:
         """Write the sidecars, commit, and give all files their names."""
         for key, sidecar in sidecars.items():
-            write_aside(self.directory / f"{key}.json", json.dumps(sidecar, indent=1) + "\n")
+            text = json.dumps(sidecar, indent=1) + "\n"
+            manifests.replace_file(self.directory / f"{key}.json", text.encode())
         self.commit({**state, "publishing": True})
         self.close()
         self.finish()

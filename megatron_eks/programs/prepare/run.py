@@ -8,13 +8,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from megatron_eks.programs.findings import error
 from megatron_eks.programs.prepare import worker as prepare_worker
 from megatron_eks.programs.prepare.job import BadLine, Options, PrepareError, failure
 from megatron_eks.programs.prepare.output import Store
 from megatron_eks.programs.prepare.reader import Reader, Task
 from megatron_eks.programs.prepare.tokenizer import Tokenizer
 from megatron_eks.programs.prepare.worker import Result, Worker
+from megatron_eks.programs.program import error
 from megatron_eks.programs.progress import Progress
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from megatron_eks.programs.findings import Report, usage_error, warning
 from megatron_eks.programs.prepare import inputs as prepare_inputs
 from megatron_eks.programs.prepare import shards
 from megatron_eks.programs.prepare import sidecar as prepare_sidecar
@@ -12,6 +11,7 @@ from megatron_eks.programs.prepare.output import SKIPPED, Store
 from megatron_eks.programs.prepare.reader import Reader
 from megatron_eks.programs.prepare.run import Run
 from megatron_eks.programs.prepare.tokenizer import Tokenizer
+from megatron_eks.programs.program import Report, usage_error, warning
 
 
 class Steps:

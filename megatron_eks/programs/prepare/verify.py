@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from megatron_eks.programs.findings import Finding, error, usage_error, warning
 from megatron_eks.programs.prepare.indexed_data import check_prefix
 from megatron_eks.programs.prepare.job import file_sha256
 from megatron_eks.programs.prepare.output import HEADER, ROWS, read_json, running_sums
+from megatron_eks.programs.program import Finding, error, usage_error, warning
 
 _AGAIN = "prepare the data set again"
 # indexed_dataset.py, DType; 6 and 7 are no token numbers.

@@ -1,22 +1,20 @@
 """What one worker does: a block of lines in, the tokens of its documents out."""
 
 import codecs
-import ctypes
-import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from megatron_eks.programs import program
 from megatron_eks.programs.prepare import text as prepare_text
-from megatron_eks.programs.prepare.blocks import Block
 from megatron_eks.programs.prepare.inputs import read_range
 from megatron_eks.programs.prepare.job import failure
+from megatron_eks.programs.prepare.reader import Block
 from megatron_eks.programs.prepare.text import Document
 from megatron_eks.programs.prepare.tokenizer import Gigatoken, Tokenizer, Tokens, difference
 
-_PARENT_DEATH = 1  # PR_SET_PDEATHSIG, linux/prctl.h
 _COMPARED_CHARACTERS = 1000
 
 
@@ -134,10 +132,7 @@ _worker: Worker
 def start(worker: Worker) -> None:
     """Make this process a worker; it ends with its parent, however that ends."""
     global _worker  # noqa: PLW0603 -- a pool's initializer has no other place to keep it
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    program.end_with_parent()
     # The terminal's Ctrl-C reaches every process; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

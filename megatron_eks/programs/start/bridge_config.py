@@ -13,7 +13,7 @@ from typing import Any
 
 from megatron_eks.catalog.job_keys import SAME
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.programs.findings import Finding, usage_error
+from megatron_eks.programs.program import Finding, usage_error
 
 Values = dict[str, Any]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints
 from megatron_eks.programs.checkpoint.copies import Copies as State
-from megatron_eks.programs.findings import Finding, error, usage_error, warning
+from megatron_eks.programs.program import Finding, error, usage_error, warning
 from megatron_eks.programs.start import guard
 from megatron_eks.programs.start.companion import Companion, ended
 from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds, wants_cpu

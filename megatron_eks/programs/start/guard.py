@@ -12,7 +12,7 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.program import Finding, error, warning
 from megatron_eks.programs.start.companion import Companion
 
 _DEFAULT_TIMEOUT_MINUTES = 10.0

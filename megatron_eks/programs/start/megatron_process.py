@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_eks.programs.findings import EXIT_USAGE, usage_error
+from megatron_eks.programs.program import EXIT_USAGE, usage_error
 
 # Where Megatron reads its arguments, and makes its configurations of them.
 _ARGUMENTS = ("/megatron/training/arguments.py", "/megatron/training/argument_utils.py")

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from megatron_eks.programs.findings import Finding, error, warning
+from megatron_eks.programs.program import Finding, error, warning
 
 State = Literal["waiting", "good", "bad"]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from megatron_eks.programs.checkpoint import checkpoints, disk, manifest_format, whole
 from megatron_eks.programs.checkpoint.checkpoints import Choice, Tracker
 from megatron_eks.programs.checkpoint.whole import State
-from megatron_eks.programs.findings import Finding, error, warning
 from megatron_eks.programs.prepare.indexed_data import (
     DataSet,
     blend_prefixes,
     check_prefix,
     check_split,
 )
+from megatron_eks.programs.program import Finding, error, warning
 from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
 _DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")

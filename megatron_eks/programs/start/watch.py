@@ -27,8 +27,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from megatron_eks.programs import program
-from megatron_eks.programs.findings import Finding, Report, error, warning
 from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.program import Finding, Report, error, warning
 from megatron_eks.programs.start import gang, nccl_log
 from megatron_eks.programs.start.rank_processes import Progress, Rank, cpu_seconds, end, started
 

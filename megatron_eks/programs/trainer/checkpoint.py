@@ -270,7 +270,7 @@ class Checkpointer:
             "trainer": trainer,
             "files": {path.name: path.stat().st_size for path in aside.iterdir()},
         }
-        checkpoints.replace_text(aside / "metadata.json", json.dumps(content))
+        manifests.replace_file(aside / "metadata.json", json.dumps(content).encode())
         files = [
             sums.get(path.name) or manifests.entry(aside, path)
             for path in manifests.files_of(aside)
@@ -279,7 +279,7 @@ class Checkpointer:
         retention.replace(final, aside)
         manifests.sync_one(self.root)
         self._known.note(final, State("whole"))
-        checkpoints.replace_text(self.root / checkpoints.TRACKER, str(step))
+        manifests.replace_file(self.root / checkpoints.TRACKER, str(step).encode())
         # `meks status` tells the age of the newest checkpoint from it.
         sys.stderr.write(f"saved checkpoint of step {step} to {self.root}\n")
         try:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from megatron_eks.programs.findings import Finding, usage_error
+from megatron_eks.programs.program import Finding, usage_error
 from megatron_eks.programs.trainer.values import (
     boolean,
     choice,

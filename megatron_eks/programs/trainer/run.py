@@ -14,9 +14,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
-from megatron_eks.programs.findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
 from megatron_eks.programs.printable import guarded
+from megatron_eks.programs.program import EXIT_CHECK_FAILED, Finding, Report, error, warning
 from megatron_eks.programs.start import companions, guard
 from megatron_eks.programs.trainer.batches import Batches, open_samples
 from megatron_eks.programs.trainer.checkpoint import (
@@ -24,12 +25,11 @@ from megatron_eks.programs.trainer.checkpoint import (
     LostCheckpointsError,
     NotSavedError,
 )
-from megatron_eks.programs.trainer.config import Checkpoint, Config, read_config
+from megatron_eks.programs.trainer.config import Checkpoint, Config, Training, read_config
 from megatron_eks.programs.trainer.documents import BadDocumentError
 from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
 from megatron_eks.programs.trainer.metrics import Metrics
 from megatron_eks.programs.trainer.model import Decoder
-from megatron_eks.programs.trainer.optimizer import make_optimizer
 from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention, compile_layers
 from megatron_eks.programs.trainer.shape import Model, read_model
 from megatron_eks.programs.trainer.start import check_all
@@ -254,3 +254,19 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )
     guard.add_options(parser)
     return parser
+
+
+def make_optimizer(model: nn.Module, training: Training, device: torch.device) -> torch.optim.AdamW:
+    """Return AdamW; norms and biases do not decay, as in Megatron."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [entry for entry in parameters if entry.dim() > 1]},
+        {"params": [entry for entry in parameters if entry.dim() == 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=training.learning_rate,
+        betas=(training.adam_beta1, training.adam_beta2),
+        weight_decay=training.weight_decay,
+        fused=device.type == "cuda",
+    )

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.programs.findings import Finding, usage_error
+from megatron_eks.programs.program import Finding, usage_error
 from megatron_eks.programs.trainer.values import (
     boolean,
     choice,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from megatron_eks.programs.findings import Finding, error, usage_error
 from megatron_eks.programs.prepare.indexed_data import DataSet, check_prefix
+from megatron_eks.programs.program import Finding, error, usage_error
 from megatron_eks.programs.start import preconditions
 from megatron_eks.programs.trainer.batches import is_indexed
 from megatron_eks.programs.trainer.config import Config

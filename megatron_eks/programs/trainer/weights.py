@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard
 
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.programs.findings import Finding, error
+from megatron_eks.programs.program import Finding, error
 
 _INDEX = "model.safetensors.index.json"
 _RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight")

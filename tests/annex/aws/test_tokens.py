@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from megatron_eks.localcloud.aws.server import TOKENS_PATH
-from megatron_eks.ops.cluster.token import token
+from megatron_eks.ops.cluster.kubeconfig import token
 
 REGION = "eu-north-1"
 NAME = "tokens"

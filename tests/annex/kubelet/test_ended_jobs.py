@@ -13,7 +13,7 @@ from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.jobs import saved_logs, status, status_view
+from megatron_eks.ops.jobs import records, status, status_view
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.programs import Here
@@ -157,7 +157,7 @@ def test_a_job_that_never_started_keeps_its_reason(cluster, given):
 
     wait_for("the event in the record", told, 60)
     jobs.delete(cluster.client, made)
-    found = saved_logs.explain(*given(NEVER), client=cluster.client)
+    found = records.explain(*given(NEVER), client=cluster.client)
     assert found.code == LogCode.CONFIG_MISSING
 
 
@@ -194,7 +194,7 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
 
     wait_for("the event in the record", told, 60)
     jobs.delete(cluster.client, made)
-    found = saved_logs.explain(*given(ON_A_NODE), client=cluster.client)
+    found = records.explain(*given(ON_A_NODE), client=cluster.client)
     assert found.cause == f"The node went away: NodeNotReady at {now[11:16]}."
 
 
@@ -204,8 +204,8 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
 )
 def test_one_command_finds_the_reason(cluster, files, given, name, reason):
     """From the record alone; `status` shows it too, with the command that explains it."""
-    found = saved_logs.explain(*given(name), client=cluster.client)
-    record = partial(saved_logs.read, *given(name), both=True)
+    found = records.explain(*given(name), client=cluster.client)
+    record = partial(records.read, *given(name), both=True)
     state = status.read(cluster.client, files, name, record=record)
     lines = "\n".join(status_view.lines(state))
     if not reason:

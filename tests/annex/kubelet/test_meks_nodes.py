@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.jobs import gpu_use, overview, overview_view, status, status_view, watching
+from megatron_eks.ops.jobs import gpu_use, overview, status, status_view, watching
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
 from tests.annex.kubelet import runs
@@ -110,7 +110,7 @@ def test_devices_by_rank_and_ranks_that_do_not_answer(cluster, loaded, shown):
 def test_nodes_of_the_cluster(cluster, loaded, shown):
     """Those without a rank are there too."""
     found = overview.read(cluster.client, loaded.cluster, nodes=True)
-    told = json.loads(shown(lambda: overview_view.view(found), "json"))
+    told = json.loads(shown(lambda: overview.view(found), "json"))
     jsonschema.validate(told, _SCHEMA)
     by_ranks = sorted(len(node["ranks"]) for node in told["nodes"])
     assert by_ranks[-3:] == [1, 1, 1]

@@ -11,7 +11,7 @@ import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.cluster import cost
-from megatron_eks.ops.cluster.billed import Instance
+from megatron_eks.ops.cluster.billing import Instance
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings

@@ -13,16 +13,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import (
-    cancel,
-    overrides,
-    overview,
-    overview_view,
-    status,
-    status_view,
-    submit,
-    watching,
-)
+from megatron_eks.ops.jobs import cancel, overrides, overview, status, status_view, submit, watching
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.plan.jobs.job import JOB_LABEL
@@ -288,7 +279,7 @@ def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, console,
     """GPUs in use are those that pods have asked for."""
     send()
     running(client, job_name)
-    see = lambda: overview_view.view(overview.read(client, loaded.cluster))  # noqa: E731
+    see = lambda: overview.view(overview.read(client, loaded.cluster))  # noqa: E731
     found = shown(client, console, see)
     pool = next(each for each in found["pools"] if each["pool"] == "p4d")
     assert (pool["nodes"], pool["gpus"], pool["free_gpus"]) == (4, 32, 16)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.cluster.pool_nodes import job_pods, usable_nodes
+from megatron_eks.ops.cluster.node_groups import job_pods, usable_nodes
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane

@@ -15,7 +15,7 @@ from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.ops import checks
 from megatron_eks.ops.cluster import preflight
-from megatron_eks.ops.cluster.inside.facts import parts
+from megatron_eks.ops.cluster.inside.live import parts
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import fix

@@ -45,6 +45,13 @@ class Aws:
             "describe_stacks", "ValidationError", "Stack with id techpulse-Cluster does not exist"
         )
 
+    def none_recorded(self):
+        """Expect the questions behind a build, of which nothing comes for either image."""
+        self.all_stacks()
+        for _ in range(2):
+            self.history()
+            self.image()
+
     def starts(self, **variables):
         """Expect that a build of the Megatron image is started with variables of its own."""
         overrides = [{"name": name, "value": value} for name, value in variables.items()]

@@ -66,10 +66,7 @@ def test_logs_of_a_build_do_not_act_on_a_terminal(aws, place):
     aws.build("FAILED", ("BUILD", "FAILED", hostile.ALL))
     aws.lines("", "t1", *(f"{text}\n" for text in hostile.CORPUS.values()))
     aws.lines("t1", "t1")
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place) == 1
     assert hostile.acting(said(place.console)) == []
 
@@ -83,10 +80,7 @@ def test_a_failed_build_says_phase_reason_and_remedy(aws, place):
     aws.build("FAILED", ("SUBMITTED", "SUCCEEDED", ""), ("BUILD", "FAILED", ""))
     aws.lines("", "t1", "ERROR: no space left on device\n")
     aws.lines("t1", "t1")
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place) == 1
     aws.done()
     assert said(place.console).splitlines()[-1] == (
@@ -105,10 +99,7 @@ def test_a_missing_source_has_a_remedy_of_its_own(aws, place):
     aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
     message = "NoSuchKey: The specified key does not exist"
     aws.build("FAILED", ("DOWNLOAD_SOURCE", "FAILED", message), log=False)
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place) == 1
     assert f"DOWNLOAD_SOURCE FAILED: {message} - the source is gone" in said(place.console)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.ops.cluster import build, build_source, outputs
+from megatron_eks.ops.cluster import build, build_records, outputs
 from megatron_eks.ops.cluster.build_records import Records
 from tests.ops.aws.building import DIGEST, PROJECT, REGISTRY, Aws, built
 from tests.ops.aws.fakes import Clients, console, project_in, said, tools
@@ -195,7 +195,7 @@ class Checkout:
 def checkout(tmp_path, monkeypatch):
     """Return the repository of this project, with an image in it."""
     made = Checkout(tmp_path / "checkout")
-    monkeypatch.setattr(build_source, "ROOT", made.folder)
+    monkeypatch.setattr(build_records, "ROOT", made.folder)
     return made
 
 

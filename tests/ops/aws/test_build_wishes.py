@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from megatron_eks.ops.cluster import build, build_source
+from megatron_eks.ops.cluster import build, build_records
 from megatron_eks.ops.cluster.build import Wishes
 from megatron_eks.ops.cluster.build_causes import CAUSES, cause_of
 from megatron_eks.ops.failure import Failure
@@ -84,7 +84,7 @@ def test_a_version_s_tag_is_that_of_this_checkout(aws, place):
     """CodeBuild has no pyproject.toml in an asset; what is built already is tagged as well."""
     aws.stacks()
     aws.recorded(DIGEST)
-    version = build_source.project_version()
+    version = build_records.project_version()
     aws.starts(TAG_STRATEGY="semantic", PROJECT_VERSION=version, RECORDED_DIGEST=DIGEST)
     wishes = Wishes(tag_strategy="semantic")
     assert build.run(["megatron"], place, wait=False, wishes=wishes) == 0
@@ -114,10 +114,7 @@ def test_a_machine_that_never_came_is_asked_for_again(aws, place):
     for _ in range(2):
         aws.starts()
         aws.build("FAILED", ("PROVISIONING", "FAILED", "no capacity"), log=False)
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place, wishes=Wishes(retries=1)) == 1
     aws.done()
     assert "PROVISIONING FAILED: no capacity - CodeBuild got no machine" in said(place.console)
@@ -129,10 +126,7 @@ def test_a_failure_of_our_own_is_not_tried_again(aws, place):
     aws.history()
     aws.starts()
     aws.build("FAILED", DONE, ("BUILD", "FAILED", "docker run failed"), log=False)
-    aws.all_stacks()
-    for _ in range(2):
-        aws.history()
-        aws.image()
+    aws.none_recorded()
     assert build.run(["megatron"], place, wishes=Wishes(retries=5)) == 1
     aws.done()
     assert "self-test" in said(place.console)
@@ -148,14 +142,14 @@ def _repository(folder, monkeypatch):
         ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
     ):
         subprocess.run(["git", "-C", str(folder), *words], check=True)  # noqa: S603, S607 -- git
-    monkeypatch.setattr(build_source, "ROOT", folder)
+    monkeypatch.setattr(build_records, "ROOT", folder)
 
 
 def test_the_commit_is_told_where_it_is_what_is_built(tmp_path, monkeypatch):
     """Forty digits; changes outside assets/ are not in the image."""
     _repository(tmp_path, monkeypatch)
     (tmp_path / "notes.md").write_text("2")
-    assert len(build_source.revision()) == 40
+    assert len(build_records.revision()) == 40
 
 
 def test_changes_that_the_commit_lacks_refuse_its_tag(tmp_path, monkeypatch):
@@ -163,12 +157,12 @@ def test_changes_that_the_commit_lacks_refuse_its_tag(tmp_path, monkeypatch):
     _repository(tmp_path, monkeypatch)
     (tmp_path / "assets" / "one.py").write_text("2")
     with pytest.raises(Failure, match=r"the images' files have other changes \(assets/one.py\)"):
-        build_source.revision()
+        build_records.revision()
 
 
 def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
     """An archive of the project has none."""
-    monkeypatch.setattr(build_source, "ROOT", tmp_path)
+    monkeypatch.setattr(build_records, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(Failure, match="git does not tell the commit"):
-        build_source.revision()
+        build_records.revision()

@@ -6,7 +6,7 @@ import os
 import jsonschema
 import pytest
 
-from megatron_eks.ops.cluster import billed
+from megatron_eks.ops.cluster import billing
 from megatron_eks.project import ROOT
 from tests import command
 from tests.ops.aws.fakes import CLUSTER, project_in
@@ -44,7 +44,7 @@ def running(server):
 
 def test_instances_are_those_of_the_cluster_that_are_billed(server, running):
     """By the tags that EKS gives them."""
-    found = billed.instances(NAME, server.client("ec2", "us-east-2"))
+    found = billing.instances(NAME, server.client("ec2", "us-east-2"))
     assert sorted(each.instance_id for each in found) == sorted(running)
     assert {(each.node_group, each.capacity) for each in found} == {("p4d", "on_demand")}
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from megatron_eks.__main__ import main
-from megatron_eks.ops.endings import USAGE
+from megatron_eks.ops.failure import USAGE
 from tests import hostile
 from tests.programs import saved
 from tests.programs.s3_world import BUCKET, URI

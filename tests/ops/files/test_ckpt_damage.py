@@ -6,7 +6,7 @@ import json
 import pytest
 
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.data import listing
+from megatron_eks.ops.data import checkpoints
 from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.programs import Here, environment_for
 from tests.programs import saved
@@ -149,7 +149,7 @@ def test_verify_of_both_ends_reads_a_directory_that_was_never_sent(s3, run):
     console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
     target = Target("job", directory=str(run), uri=URI)
     here = Here(environment_for("us-east-1"))
-    assert listing.verify(target, here, console, name=None, output="table") == 4
+    assert checkpoints.verify(target, here, console, name=None, output="table") == 4
     assert s3.names() == []
     rows = [line.split() for line in out.getvalue().splitlines()[1:]]
     assert [row[:2] for row in rows] == [

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.endings import CHECK_FAILED, DONE
+from megatron_eks.ops.failure import CHECK_FAILED, DONE
 from megatron_eks.ops.jobs import account, alarms, pace, status_view
 from megatron_eks.ops.jobs.status import State
 from tests.charts import rendered

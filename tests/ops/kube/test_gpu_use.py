@@ -102,7 +102,7 @@ def test_what_the_script_prints():
         "nccl Provider is efa\nnccl Using network AWS Libfabric\nnonsense\nat x\nefa y z\n"
     )
     assert use.gpus == (Gpu(0, 99, 40000, 81559), Gpu(1, None, 1, 81559))
-    assert (use.sent_gb_s, use.received_gb_s) == (2.0, 0.0)
+    assert (use.efa_sent_gb_s, use.efa_received_gb_s) == (2.0, 0.0)
     assert use.efa == "2.0/0.0 GB/s"
     assert use.networks == ("efa", "AWS Libfabric")
     assert use.note == ""
@@ -111,9 +111,9 @@ def test_what_the_script_prints():
 def test_a_reset_counter_and_no_counters():
     """A device that was reset has sent nothing less than nothing."""
     use = gpu_use.read("at 1\nefa tx_bytes 9\nefa rx_bytes 9\nat 2\nefa tx_bytes 1\nefa rx_bytes 1")
-    assert (use.sent_gb_s, use.received_gb_s) == (0, 0)
+    assert (use.efa_sent_gb_s, use.efa_received_gb_s) == (0, 0)
     alone = gpu_use.read("at 1\nat 2\nnccl Using network Socket\n")
-    assert (alone.sent_gb_s, alone.efa) == (None, "Socket")
+    assert (alone.efa_sent_gb_s, alone.efa) == (None, "Socket")
     assert gpu_use.read("").efa == ""
 
 

@@ -18,7 +18,7 @@ from moto import mock_aws
 from megatron_eks.kubernetes.kubeconfig import contexts, load
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.cluster import kubeconfig, token
+from megatron_eks.ops.cluster import kubeconfig
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import own_token
@@ -140,7 +140,7 @@ def _request(console):
 
 def test_a_token_is_a_signed_question_who_asks(tools, console):
     """For one cluster, whose name is signed with it; STS of the region answers."""
-    assert token.run("techpulse", None, tools.aws, console) == 0
+    assert kubeconfig.print_token("techpulse", None, tools.aws, console) == 0
     _, url, query = _request(console)
     assert url.netloc == "sts.us-east-2.amazonaws.com"
     assert query["Action"] == ["GetCallerIdentity"]
@@ -151,7 +151,7 @@ def test_a_token_is_a_signed_question_who_asks(tools, console):
 def test_a_token_of_a_role_is_signed_by_the_role(tools, console):
     """Its keys are the session's, which has a token of its own."""
     role = tools.aws.client("iam").create_role(RoleName="Admin", AssumeRolePolicyDocument="{}")
-    token.run("techpulse", role["Role"]["Arn"], tools.aws, console)
+    kubeconfig.print_token("techpulse", role["Role"]["Arn"], tools.aws, console)
     _, _, query = _request(console)
     assert query["X-Amz-Security-Token"]
     assert not query["X-Amz-Credential"][0].startswith("testing/")

@@ -7,7 +7,7 @@ import pytest
 
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import saved_logs
+from megatron_eks.ops.jobs import records
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.programs import Here
 from megatron_eks.project import ROOT, load_project
@@ -44,7 +44,7 @@ def read(folder, lost, **options):
     out = io.StringIO()
     console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
     project = load_project(ROOT / "cluster.yaml", date(2026, 11, 22))
-    saved_logs.run(Losing(folder, lost), project, "megatron-gpt-7b", Options(**options), console)
+    records.run(Losing(folder, lost), project, "megatron-gpt-7b", Options(**options), console)
     return out.getvalue().splitlines()
 
 

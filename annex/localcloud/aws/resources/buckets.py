@@ -1,12 +1,10 @@
 """S3 buckets and their policies."""
 
-import json
 from collections.abc import Mapping
+from typing import ClassVar
 
 from megatron_eks.localcloud.aws.resources.handler import Context, Handler
 from megatron_eks.localcloud.aws.values import Object, Value
-
-_NAME_LIMIT = 63
 
 
 class Bucket(Handler):
@@ -14,24 +12,17 @@ class Bucket(Handler):
 
     kind = "AWS::S3::Bucket"
     service = "s3"
+    creates = ("CreateBucket", "")
+    identity = ("BucketName",)
+    renamed: ClassVar = {"BucketName": "Bucket"}
     deletes = ("DeleteBucket", "Bucket")
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the bucket."""
-        name = str(properties.get("BucketName") or context.new_name(_NAME_LIMIT).lower())
-        place = (
-            {"CreateBucketConfiguration": {"LocationConstraint": context.region}}
-            if context.region != "us-east-1"
-            else {}
-        )
-        context.clients("s3").create_bucket(Bucket=name, **place)
-        context.note(name)
-        self._settings(context, name, {}, properties)
-        return name
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change settings."""
-        self._settings(context, physical_id, old, new)
+        given = {"BucketName": context.new_name(63).lower(), **properties}
+        if context.region != "us-east-1":
+            given["CreateBucketConfiguration"] = {"LocationConstraint": context.region}
+        return super().create(context, given)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
@@ -45,9 +36,9 @@ class Bucket(Handler):
             "RegionalDomainName": f"{physical_id}.s3.{context.region}.amazonaws.com",
         }
 
-    @staticmethod
-    def _settings(context: Context, name: str, old: Object, new: Object) -> None:
-        s3 = context.clients("s3")
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change settings."""
+        s3, name = context.clients("s3"), physical_id
 
         def changed(key: str) -> Value:
             return new[key] if key in new and new[key] != old.get(key) else None
@@ -106,19 +97,11 @@ class BucketPolicy(Handler):
 
     kind = "AWS::S3::BucketPolicy"
     service = "s3"
+    creates = ("PutBucketPolicy", "")
+    identity = ("Bucket",)
+    renamed: ClassVar = {"PolicyDocument": "Policy"}
+    updates = ("PutBucketPolicy",)
     deletes = ("DeleteBucketPolicy", "Bucket")
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Set the policy."""
-        self.update(context, properties["Bucket"], {}, properties)
-        return str(properties["Bucket"])
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Set the policy."""
-        del old
-        context.clients("s3").put_bucket_policy(
-            Bucket=physical_id, Policy=json.dumps(new["PolicyDocument"])
-        )
 
 
 HANDLERS: tuple[Handler, ...] = (Bucket(), BucketPolicy())

@@ -3,13 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import (
-    RESOURCE,
-    Context,
-    Handler,
-    call,
-    change_tags,
-)
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _EXCLUSIONS = "ImageTagMutabilityExclusionFilters"
@@ -20,6 +14,9 @@ class Repository(Handler):
 
     kind = "AWS::ECR::Repository"
     service = "ecr"
+    creates = ("CreateRepository", "")
+    identity = ("RepositoryName",)
+    tagged = ("resourceArn", "Arn")
     describes = ("DescribeRepositories", "repositoryNames")
     answers: ClassVar = {
         "Arn": "repositories.0.repositoryArn",
@@ -28,22 +25,13 @@ class Repository(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the repository."""
-        plain = {
-            key: value
-            for key, value in properties.items()
-            if key not in ("LifecyclePolicy", "RepositoryPolicyText", _EXCLUSIONS)
-        }
-        plain.setdefault("RepositoryName", context.new_name(255).lower())
-        call(context, "ecr", "CreateRepository", plain, **_exclusions(properties))
-        name = str(plain["RepositoryName"])
-        context.note(name)
-        self._lifecycle(context, name, {}, properties)
-        return name
+        given = {"RepositoryName": context.new_name(255).lower(), **properties}
+        return super().create(context, {**given, **_exclusions(given)})
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change which tags can move, scanning, and what expires."""
         ecr = context.clients("ecr")
-        self._lifecycle(context, physical_id, old, new)
+        super().update(context, physical_id, old, new)
         if any(new.get(key) != old.get(key) for key in ("ImageTagMutability", _EXCLUSIONS)):
             ecr.put_image_tag_mutability(
                 repositoryName=physical_id,
@@ -56,8 +44,6 @@ class Repository(Handler):
                 repositoryName=physical_id,
                 imageScanningConfiguration={"scanOnPush": scanning.get("ScanOnPush", False)},
             )
-        arn = self.attributes(context, physical_id, new)["Arn"]
-        change_tags(ecr, RESOURCE, {"resourceArn": arn}, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the repository, if it is empty or may be emptied: `meks cleanup` says so."""
@@ -74,9 +60,9 @@ class Repository(Handler):
             return False
         return True
 
-    @staticmethod
-    def _lifecycle(context: Context, name: str, old: Object, new: Object) -> None:
-        ecr = context.clients("ecr")
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set what expires."""
+        ecr, name = context.clients("ecr"), physical_id
         before, after = (
             one.get("LifecyclePolicy", {}).get("LifecyclePolicyText") for one in (old, new)
         )
@@ -94,7 +80,7 @@ def _exclusions(properties: Object) -> Object:
         }
         for each in properties.get(_EXCLUSIONS, [])
     ]
-    return {"imageTagMutabilityExclusionFilters": filters} if filters else {}
+    return {_EXCLUSIONS[0].lower() + _EXCLUSIONS[1:]: filters} if filters else {}
 
 
 class Project(Handler):
@@ -102,14 +88,15 @@ class Project(Handler):
 
     kind = "AWS::CodeBuild::Project"
     service = "codebuild"
+    creates = ("CreateProject", "")
+    identity = ("Name",)
+    made_up = 255
+    updates = ("UpdateProject", "Name")
     deletes = ("DeleteProject", "name")
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the project."""
-        name = str(properties.get("Name") or context.new_name(255))
-        plain = {**_without_triggers(properties), "Name": name}
-        call(context, "codebuild", "CreateProject", plain)
-        context.note(name)
+        name = super().create(context, properties)
         if properties.get("Triggers", {}).get("Webhook"):
             filters = properties["Triggers"].get("FilterGroups", [])
             context.clients("codebuild").create_webhook(
@@ -124,22 +111,12 @@ class Project(Handler):
             )
         return name
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change the project."""
-        del old
-        plain = {**_without_triggers(new), "Name": physical_id}
-        call(context, "codebuild", "UpdateProject", plain)
-
     def attributes(
         self, context: Context, physical_id: str, properties: Object
     ) -> Mapping[str, Value]:
         """Return the ARN."""
         del properties
         return {"Arn": f"arn:aws:codebuild:{context.region}:{ACCOUNT}:project/{physical_id}"}
-
-
-def _without_triggers(properties: Object) -> Object:
-    return {key: value for key, value in properties.items() if key != "Triggers"}
 
 
 HANDLERS: tuple[Handler, ...] = (Repository(), Project())

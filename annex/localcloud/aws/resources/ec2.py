@@ -27,16 +27,11 @@ class Ec2(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource, then give it its tags."""
         physical_id = super().create(context, untagged(properties))
-        context.note(physical_id)
         retag(context, physical_id, {}, properties)
         return physical_id
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change tags; types that can change more say how."""
-        self.modify(context, physical_id, old, new)
-        retag(context, physical_id, old, new)
-
-    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change what is not a tag."""
+        """Change tags; types that can change more settle that."""
         if untagged(old) != untagged(new):
             super().update(context, physical_id, untagged(old), untagged(new))
+        retag(context, physical_id, old, new)

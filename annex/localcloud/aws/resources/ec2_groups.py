@@ -46,18 +46,13 @@ class SecurityGroup(Handler):
         )
         group: str = answer["GroupId"]
         context.note(group)
-        retag(context, group, {}, properties)
-        self._rules(context, group, {}, properties)
+        self.settle(context, group, {}, properties)
         return group
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change tags and rules."""
         retag(context, physical_id, old, new)
-        self._rules(context, physical_id, old, new)
-
-    @staticmethod
-    def _rules(context: Context, group: str, old: Object, new: Object) -> None:
-        ec2 = context.clients("ec2")
+        ec2, group = context.clients("ec2"), physical_id
         for name, add, remove, default in (
             (
                 "SecurityGroupIngress",

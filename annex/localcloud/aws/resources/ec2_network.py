@@ -1,25 +1,15 @@
 """Networks: VPCs, subnets, gateways, routes, endpoints and flow logs."""
 
 from megatron_eks.localcloud.aws.resources.ec2 import Ec2, retag
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
 from megatron_eks.localcloud.aws.values import Object
 
 
 class Vpc(Ec2):
     """A VPC, whose DNS settings are operations of their own."""
 
-    def create(self, context: Context, properties: Object) -> str:
-        """Make a VPC."""
-        physical_id = super().create(context, properties)
-        self._set_dns(context, physical_id, {}, properties)
-        return physical_id
-
-    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change DNS settings."""
-        self._set_dns(context, physical_id, old, new)
-
-    @staticmethod
-    def _set_dns(context: Context, physical_id: str, old: Object, new: Object) -> None:
         for name in ("EnableDnsSupport", "EnableDnsHostnames"):
             if name in new and new[name] != old.get(name):
                 context.clients("ec2").modify_vpc_attribute(
@@ -30,13 +20,7 @@ class Vpc(Ec2):
 class Subnet(Ec2):
     """A subnet; whether it gives public addresses is an operation of its own."""
 
-    def create(self, context: Context, properties: Object) -> str:
-        """Make a subnet."""
-        physical_id = super().create(context, properties)
-        self.modify(context, physical_id, {}, properties)
-        return physical_id
-
-    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change whether nodes get public addresses."""
         public = new.get("MapPublicIpOnLaunch", False)
         if public != old.get("MapPublicIpOnLaunch", False):
@@ -86,24 +70,11 @@ class Route(Handler):
     """One route of a table."""
 
     kind = "AWS::EC2::Route"
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Add the route."""
-        call(context, "ec2", "CreateRoute", properties)
-        return f"{properties['RouteTableId']}|{properties['DestinationCidrBlock']}"
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Send the traffic somewhere else."""
-        del physical_id, old
-        call(context, "ec2", "ReplaceRoute", new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the route."""
-        del physical_id
-        context.clients("ec2").delete_route(
-            RouteTableId=properties["RouteTableId"],
-            DestinationCidrBlock=properties["DestinationCidrBlock"],
-        )
+    service = "ec2"
+    creates = ("CreateRoute", "")
+    identity = ("RouteTableId", "DestinationCidrBlock")
+    updates = ("ReplaceRoute",)
+    deletes = ("DeleteRoute", "RouteTableId", "DestinationCidrBlock")
 
 
 class FlowLog(Ec2):
@@ -118,8 +89,10 @@ class FlowLog(Ec2):
 class Endpoint(Ec2):
     """An endpoint of another service in the VPC."""
 
-    def modify(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change tables, subnets and groups."""
+        if not old:
+            return
         changed: Object = {}
         for name, add, remove in (
             ("RouteTableIds", "AddRouteTableIds", "RemoveRouteTableIds"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from megatron_eks.localcloud.aws.resources.ec2 import Ec2
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call, shaped
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, shaped
 from megatron_eks.localcloud.aws.values import Object, Value
 
 
@@ -54,15 +54,12 @@ class PlacementGroup(Handler):
 
     kind = "AWS::EC2::PlacementGroup"
     service = "ec2"
+    creates = ("CreatePlacementGroup", "")
+    identity = ("GroupName",)
+    made_up = 255
     deletes = ("DeletePlacementGroup", "GroupName")
     describes = ("DescribePlacementGroups", "GroupNames")
     answers: ClassVar = {"GroupName": "", "GroupId": "PlacementGroups.0.GroupId"}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the group."""
-        name = context.new_name(255)
-        call(context, "ec2", "CreatePlacementGroup", properties, GroupName=name)
-        return name
 
 
 class Instance(Ec2):

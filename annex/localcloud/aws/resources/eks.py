@@ -3,26 +3,8 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import (
-    RESOURCE,
-    Context,
-    Handler,
-    call,
-    change_tags,
-    tags_of,
-    untagged,
-)
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call
 from megatron_eks.localcloud.aws.values import Object, Value
-
-
-def tags_argument(properties: Object) -> Object:
-    """Return a template's tags as the operations of EKS take them, if there are any."""
-    return {"tags": tags} if (tags := tags_of(properties)) else {}
-
-
-def retag(context: Context, arn: Value, old: Object, new: Object) -> None:
-    """Give a resource of EKS the tags that it should have."""
-    change_tags(context.clients("eks"), RESOURCE, {"resourceArn": arn}, old, new)
 
 
 def changed(old: Object, new: Object, *names: str) -> Object:
@@ -35,6 +17,10 @@ class Cluster(Handler):
 
     kind = "AWS::EKS::Cluster"
     service = "eks"
+    creates = ("CreateCluster", "")
+    identity = ("Name",)
+    made_up = 100
+    tagged = ("resourceArn", "Arn")
     deletes = ("DeleteCluster", "name")
     describes = ("DescribeCluster", "name")
     answers: ClassVar = {
@@ -48,16 +34,14 @@ class Cluster(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the cluster."""
-        plain = {key: value for key, value in properties.items() if key not in ("Tags", "Logging")}
-        plain.setdefault("Name", context.new_name(100))
-        more = tags_argument(properties)
         if "Logging" in properties:
-            more["logging"] = _logging(properties["Logging"])
-        answer = call(context, "eks", "CreateCluster", plain, **more)
-        return str(answer["cluster"]["name"])
+            properties = {**properties, "Logging": _logging(properties["Logging"])}
+        return super().create(context, properties)
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change one thing after the other, as EKS asks for."""
+        if not old:
+            return
         eks = context.clients("eks")
         if new.get("Version") != old.get("Version"):
             eks.update_cluster_version(name=physical_id, version=new["Version"])
@@ -69,7 +53,6 @@ class Cluster(Handler):
                 call(context, "eks", "UpdateClusterConfig", {**part, "Name": physical_id})
         if new.get("Logging") != old.get("Logging"):
             eks.update_cluster_config(name=physical_id, logging=_logging(new.get("Logging", {})))
-        retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
@@ -93,19 +76,13 @@ class Addon(Handler):
 
     kind = "AWS::EKS::Addon"
     service = "eks"
+    creates = ("CreateAddon", "")
+    identity = ("ClusterName", "AddonName")
+    updates = ("UpdateAddon",)
+    tagged = ("resourceArn", "Arn")
     deletes = ("DeleteAddon", "clusterName", "addonName")
     describes = ("DescribeAddon", "clusterName", "addonName")
     answers: ClassVar = {"Arn": "addon.addonArn"}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Install the add-on."""
-        call(context, "eks", "CreateAddon", untagged(properties), **tags_argument(properties))
-        return f"{properties['ClusterName']}|{properties['AddonName']}"
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change version, settings and roles."""
-        call(context, "eks", "UpdateAddon", untagged(new))
-        retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
 
 class AccessEntry(Handler):
@@ -113,26 +90,16 @@ class AccessEntry(Handler):
 
     kind = "AWS::EKS::AccessEntry"
     service = "eks"
+    creates = ("CreateAccessEntry", "")
+    identity = ("PrincipalArn", "ClusterName")
+    updates = ("UpdateAccessEntry",)
     deletes = ("DeleteAccessEntry", "principalArn", "clusterName")
     describes = ("DescribeAccessEntry", "principalArn", "clusterName")
     answers: ClassVar = {"AccessEntryArn": "accessEntry.accessEntryArn"}
 
-    def create(self, context: Context, properties: Object) -> str:
-        """Let the principal in."""
-        call(context, "eks", "CreateAccessEntry", untagged(properties), **tags_argument(properties))
-        physical_id = f"{properties['PrincipalArn']}|{properties['ClusterName']}"
-        context.note(physical_id)
-        self._policies(context, {}, properties)
-        return physical_id
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change groups, user name and policies."""
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Give it its policies."""
         del physical_id
-        call(context, "eks", "UpdateAccessEntry", untagged(new))
-        self._policies(context, old, new)
-
-    @staticmethod
-    def _policies(context: Context, old: Object, new: Object) -> None:
         eks = context.clients("eks")
         entry = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
         wanted = [each["PolicyArn"] for each in new.get("AccessPolicies", [])]
@@ -149,17 +116,7 @@ class PodIdentityAssociation(Handler):
     kind = "AWS::EKS::PodIdentityAssociation"
     service = "eks"
     creates = ("CreatePodIdentityAssociation", "association.associationId")
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Give the role."""
-        return super().create(context, {**untagged(properties), **tags_argument(properties)})
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Give another role."""
-        del old
-        context.clients("eks").update_pod_identity_association(
-            clusterName=new["ClusterName"], associationId=physical_id, roleArn=new["RoleArn"]
-        )
+    updates = ("UpdatePodIdentityAssociation", "associationId")
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Take the role back."""

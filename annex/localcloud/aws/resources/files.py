@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import RESOURCE, Context, Handler, change_tags
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
 from megatron_eks.localcloud.aws.values import Object
 
 
@@ -21,8 +21,12 @@ class FileSystem(Handler):
         "Id": "",
     }
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    tagged = ("ResourceARN", "ResourceARN")
+
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change size, throughput and Lustre's settings."""
+        if not old:
+            return
         changed: Object = {
             name: new[name]
             for name in ("StorageCapacity", "FileSystemTypeVersion")
@@ -34,8 +38,6 @@ class FileSystem(Handler):
             changed["LustreConfiguration"] = lustre
         if changed:
             context.clients("fsx").update_file_system(FileSystemId=physical_id, **changed)
-        fsx, arn = context.clients("fsx"), self.attributes(context, physical_id, new)["ResourceARN"]
-        change_tags(fsx, RESOURCE, {"ResourceARN": arn}, old, new)
 
 
 class DataRepositoryAssociation(Handler):
@@ -48,14 +50,7 @@ class DataRepositoryAssociation(Handler):
     deletes = ("DeleteDataRepositoryAssociation", "AssociationId")
     describes = ("DescribeDataRepositoryAssociations", "AssociationIds")
     answers: ClassVar = {"AssociationId": "", "ResourceARN": "Associations.0.ResourceARN"}
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change what is copied by itself."""
-        del old
-        names = ("ImportedFileChunkSize", "S3")
-        context.clients("fsx").update_data_repository_association(
-            AssociationId=physical_id, **{name: new[name] for name in names if name in new}
-        )
+    updates = ("UpdateDataRepositoryAssociation", "AssociationId")
 
 
 class Efs(Handler):
@@ -72,7 +67,6 @@ class Efs(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Make the file system."""
         physical_id = super().create(context, properties)
-        context.note(physical_id)
         if "LifecyclePolicies" in properties:
             context.clients("efs").put_lifecycle_configuration(
                 FileSystemId=physical_id, LifecyclePolicies=properties["LifecyclePolicies"]
@@ -88,13 +82,7 @@ class MountTarget(Handler):
     creates = ("CreateMountTarget", "MountTargetId")
     deletes = ("DeleteMountTarget", "MountTargetId")
     answers: ClassVar = {"Id": ""}
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change security groups."""
-        del old
-        context.clients("efs").modify_mount_target_security_groups(
-            MountTargetId=physical_id, SecurityGroups=new["SecurityGroups"]
-        )
+    updates = ("ModifyMountTargetSecurityGroups", "MountTargetId")
 
 
 class AccessPoint(Handler):

@@ -50,9 +50,20 @@ class Handler:
     service: str
     """Whose operations the next are; two of them with their arguments for the physical id."""
     creates: tuple[str, str]
-    """An operation that makes it, and where the answer has the physical id."""
+    """An operation that makes it, and where the answer has the physical id.
+
+    Without a place for that it is made of the properties of `identity`.
+    """
+    identity: tuple[str, ...] = ()
+    made_up: int = 0
+    """How long the name may be that it gets, as its only identity, where the template has none."""
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Properties that this operation calls otherwise."""
+    """Properties that these operations call otherwise."""
+    updates: tuple[str, ...] | None = None
+    """What changes it in place, given all properties; with an argument for the physical id."""
+    tagging: tuple[str, str] = RESOURCE
+    tagged: tuple[str, str] | None = None
+    """The argument of these operations that says whose tags they are, and its attribute."""
     deletes: tuple[str, ...]
     describes: tuple[str, ...] | None = None
     separator = "|"
@@ -62,17 +73,37 @@ class Handler:
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource and return its physical id."""
+        given = {**properties}
+        if self.made_up:
+            given.setdefault(self.identity[0], context.new_name(self.made_up))
         operation, path = self.creates
-        answer = call(context, self.service, operation, properties, self.renamed)
-        return str(pick(answer, path))
+        answer = call(context, self.service, operation, given, self.renamed)
+        parts = (str(given[name]) for name in self.identity)
+        physical_id = str(pick(answer, path)) if path else self.separator.join(parts)
+        context.note(physical_id)
+        self.settle(context, physical_id, {}, given)
+        return physical_id
+
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set what operations of their own set, once it is made and at each change."""
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change the resource in place."""
-        changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-        raise NotSupportedError(
-            f"local AWS cannot change {', '.join(changed)} of {self.kind} {physical_id} in place "
-            f"(resource {context.name})"
-        )
+        """Change the resource in place, and its tags."""
+        if self.updates:
+            operation, *arguments = self.updates
+            given = {**new, **dict.fromkeys(arguments, physical_id)}
+            call(context, self.service, operation, given, self.renamed)
+        elif type(self).settle is Handler.settle:
+            changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+            raise NotSupportedError(
+                f"local AWS cannot change {', '.join(changed)} of {self.kind} {physical_id} in "
+                f"place (resource {context.name})"
+            )
+        self.settle(context, physical_id, old, new)
+        if self.tagged:
+            argument, name = self.tagged
+            owner = self.attributes(context, physical_id, new)[name] if name else physical_id
+            change_tags(context.clients(self.service), self.tagging, {argument: owner}, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the resource."""
@@ -162,6 +193,10 @@ def call(
     client = context.clients(service)
     shape = client.meta.service_model.operation_model(operation).input_shape
     given = {(renamed or {}).get(name, name): value for name, value in properties.items()}
+    tags = tags_of({"Tags": given.pop("Tags", None) or {}})
+    for name in ("Tags", "tags"):
+        if tags and name in shape.members:
+            more[name] = _tags(tags, shape.members[name])
     arguments = {**_structure(given, shape, ignored=True), **more}
     answer: Object = getattr(client, xform_name(operation))(**arguments)
     return answer

@@ -3,10 +3,8 @@
 import json
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, change_tags
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
 from megatron_eks.localcloud.aws.values import Object
-
-_NAME_LIMIT = 64
 
 
 class Role(Handler):
@@ -14,21 +12,13 @@ class Role(Handler):
 
     kind = "AWS::IAM::Role"
     service = "iam"
+    creates = ("CreateRole", "")
+    identity = ("RoleName",)
+    made_up = 64
+    tagging = ("UntagRole", "TagRole")
+    tagged = ("RoleName", "")
     describes = ("GetRole", "RoleName")
     answers: ClassVar = {"Arn": "Role.Arn", "RoleId": "Role.RoleId"}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the role."""
-        name = properties.get("RoleName") or context.new_name(_NAME_LIMIT)
-        optional = ("Path", "Description", "MaxSessionDuration", "PermissionsBoundary", "Tags")
-        context.clients("iam").create_role(
-            RoleName=name,
-            AssumeRolePolicyDocument=json.dumps(properties["AssumeRolePolicyDocument"]),
-            **{key: properties[key] for key in optional if key in properties},
-        )
-        context.note(name)
-        self._policies(context, name, {}, properties)
-        return str(name)
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change what the role trusts and may do."""
@@ -47,8 +37,7 @@ class Role(Handler):
                 )
             else:
                 iam.delete_role_permissions_boundary(RoleName=physical_id)
-        change_tags(iam, ("UntagRole", "TagRole"), {"RoleName": physical_id}, old, new)
-        self._policies(context, physical_id, old, new)
+        super().update(context, physical_id, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the role and what belongs to it; a policy of somebody else stands in the way."""
@@ -62,9 +51,9 @@ class Role(Handler):
                 iam.detach_role_policy(RoleName=physical_id, PolicyArn=each["PolicyArn"])
         iam.delete_role(RoleName=physical_id)
 
-    @staticmethod
-    def _policies(context: Context, name: str, old: Object, new: Object) -> None:
-        iam = context.clients("iam")
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Give it its policies."""
+        iam, name = context.clients("iam"), physical_id
         before, after = (
             {each["PolicyName"]: each["PolicyDocument"] for each in one.get("Policies", [])}
             for one in (old, new)
@@ -122,17 +111,19 @@ class InstanceProfile(Handler):
 
     kind = "AWS::IAM::InstanceProfile"
     service = "iam"
+    creates = ("CreateInstanceProfile", "")
+    identity = ("InstanceProfileName",)
+    made_up = 128
     describes = ("GetInstanceProfile", "InstanceProfileName")
     answers: ClassVar = {"Arn": "InstanceProfile.Arn"}
 
     def create(self, context: Context, properties: Object) -> str:
-        """Make the profile."""
-        iam = context.clients("iam")
-        name = str(properties.get("InstanceProfileName") or context.new_name())
-        iam.create_instance_profile(InstanceProfileName=name, Path=properties.get("Path", "/"))
-        context.note(name)
+        """Make the profile, and put the role into it."""
+        name = super().create(context, properties)
         for role in properties["Roles"]:
-            iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+            context.clients("iam").add_role_to_instance_profile(
+                InstanceProfileName=name, RoleName=role
+            )
         return name
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:

@@ -4,13 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import (
-    RESOURCE,
-    Context,
-    Handler,
-    change_tags,
-    tags_of,
-)
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call, untagged
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _WAIT_DAYS = 30
@@ -21,25 +15,18 @@ class Key(Handler):
 
     kind = "AWS::KMS::Key"
     service = "kms"
+    creates = ("CreateKey", "KeyMetadata.KeyId")
+    renamed: ClassVar = {"KeyPolicy": "Policy"}
+    tagged = ("KeyId", "")
     describes = ("DescribeKey", "KeyId")
     answers: ClassVar = {"Arn": "KeyMetadata.Arn", "KeyId": "KeyMetadata.KeyId"}
 
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the key."""
-        kms = context.clients("kms")
-        tags = [{"TagKey": key, "TagValue": each} for key, each in tags_of(properties).items()]
-        answer = kms.create_key(
-            Description=properties.get("Description", ""),
-            **(
-                {"Policy": json.dumps(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}
-            ),
-            **({"Tags": tags} if tags else {}),
-        )
-        key = str(answer["KeyMetadata"]["KeyId"])
-        context.note(key)
-        if properties.get("EnableKeyRotation"):
-            kms.enable_key_rotation(KeyId=key)
-        return key
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Switch rotation on or off."""
+        rotates = new.get("EnableKeyRotation", False)
+        if rotates != old.get("EnableKeyRotation", False):
+            kms = context.clients("kms")
+            (kms.enable_key_rotation if rotates else kms.disable_key_rotation)(KeyId=physical_id)
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change policy, description, rotation and tags."""
@@ -50,10 +37,7 @@ class Key(Handler):
             )
         if new.get("Description") != old.get("Description"):
             kms.update_key_description(KeyId=physical_id, Description=new.get("Description", ""))
-        if new.get("EnableKeyRotation") != old.get("EnableKeyRotation"):
-            rotate = new.get("EnableKeyRotation")
-            (kms.enable_key_rotation if rotate else kms.disable_key_rotation)(KeyId=physical_id)
-        change_tags(kms, RESOURCE, {"KeyId": physical_id}, old, new)
+        super().update(context, physical_id, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Let the key be deleted when its waiting time is over."""
@@ -68,17 +52,10 @@ class Alias(Handler):
 
     kind = "AWS::KMS::Alias"
     service = "kms"
+    creates = ("CreateAlias", "")
+    identity = ("AliasName",)
+    updates = ("UpdateAlias",)
     deletes = ("DeleteAlias", "AliasName")
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the alias."""
-        context.clients("kms").create_alias(**properties)
-        return str(properties["AliasName"])
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Let the alias stand for another key."""
-        del old
-        context.clients("kms").update_alias(AliasName=physical_id, TargetKeyId=new["TargetKeyId"])
 
 
 class LogGroup(Handler):
@@ -86,32 +63,30 @@ class LogGroup(Handler):
 
     kind = "AWS::Logs::LogGroup"
     service = "logs"
+    creates = ("CreateLogGroup", "")
+    identity = ("LogGroupName",)
+    made_up = 512
+    tagging = ("UntagLogGroup", "TagLogGroup")
+    tagged = ("logGroupName", "")
     deletes = ("DeleteLogGroup", "logGroupName")
 
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the group."""
-        name = str(properties.get("LogGroupName") or context.new_name(512))
-        tags = tags_of(properties)
-        context.clients("logs").create_log_group(
-            logGroupName=name,
-            **({"kmsKeyId": properties["KmsKeyId"]} if "KmsKeyId" in properties else {}),
-            **({"tags": tags} if tags else {}),
-        )
-        context.note(name)
-        self._retention(context, name, {}, properties)
-        return name
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set for how long lines are kept."""
+        days, logs = new.get("RetentionInDays"), context.clients("logs")
+        if days is None and "RetentionInDays" in old:
+            logs.delete_retention_policy(logGroupName=physical_id)
+        elif days != old.get("RetentionInDays"):
+            logs.put_retention_policy(logGroupName=physical_id, retentionInDays=days)
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change retention, key and tags."""
         logs = context.clients("logs")
-        self._retention(context, physical_id, old, new)
         if new.get("KmsKeyId") != old.get("KmsKeyId"):
             if "KmsKeyId" in new:
                 logs.associate_kms_key(logGroupName=physical_id, kmsKeyId=new["KmsKeyId"])
             else:
                 logs.disassociate_kms_key(logGroupName=physical_id)
-        owner = {"logGroupName": physical_id}
-        change_tags(logs, ("UntagLogGroup", "TagLogGroup"), owner, old, new)
+        super().update(context, physical_id, old, new)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
@@ -120,44 +95,22 @@ class LogGroup(Handler):
         del properties
         return {"Arn": f"arn:aws:logs:{context.region}:{ACCOUNT}:log-group:{physical_id}:*"}
 
-    @staticmethod
-    def _retention(context: Context, name: str, old: Object, new: Object) -> None:
-        days = new.get("RetentionInDays")
-        if days == old.get("RetentionInDays"):
-            return
-        logs = context.clients("logs")
-        if days is None:
-            logs.delete_retention_policy(logGroupName=name)
-        else:
-            logs.put_retention_policy(logGroupName=name, retentionInDays=days)
-
 
 class Parameter(Handler):
     """A parameter of the parameter store."""
 
     kind = "AWS::SSM::Parameter"
     service = "ssm"
+    creates = ("PutParameter", "")
+    identity = ("Name",)
+    made_up = 128
     deletes = ("DeleteParameter", "Name")
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Store the value."""
-        name = str(properties.get("Name") or f"CFN-{context.new_name()}")
-        context.clients("ssm").put_parameter(
-            Name=name,
-            Type=properties["Type"],
-            Value=properties["Value"],
-        )
-        return name
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Store another value."""
         del old
-        context.clients("ssm").put_parameter(
-            Name=physical_id,
-            Type=new["Type"],
-            Value=new["Value"],
-            Overwrite=True,
-        )
+        given = {**untagged(new), "Name": physical_id}
+        call(context, "ssm", "PutParameter", given, Overwrite=True)
 
 
 HANDLERS: tuple[Handler, ...] = (Key(), Alias(), LogGroup(), Parameter())

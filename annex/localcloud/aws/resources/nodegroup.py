@@ -2,13 +2,12 @@
 
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.eks import changed, retag, tags_argument
+from megatron_eks.localcloud.aws.resources.eks import changed
 from megatron_eks.localcloud.aws.resources.handler import (
     Context,
     Handler,
     NotSupportedError,
     call,
-    untagged,
 )
 from megatron_eks.localcloud.aws.values import Object
 
@@ -24,6 +23,9 @@ class Nodegroup(Handler):
 
     kind = "AWS::EKS::Nodegroup"
     service = "eks"
+    creates = ("CreateNodegroup", "")
+    identity = ("ClusterName", "NodegroupName")
+    tagged = ("resourceArn", "Arn")
     deletes = ("DeleteNodegroup", "clusterName", "nodegroupName")
     describes = ("DescribeNodegroup", "clusterName", "nodegroupName")
     separator = "/"
@@ -36,18 +38,16 @@ class Nodegroup(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group, with the nodes that it wants."""
-        plain = untagged(properties)
-        plain.setdefault("NodegroupName", context.new_name(63))
-        answer = call(context, "eks", "CreateNodegroup", plain, **tags_argument(properties))
-        group = answer["nodegroup"]
-        return f"{group['clusterName']}/{group['nodegroupName']}"
+        return super().create(context, {"NodegroupName": context.new_name(63), **properties})
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change versions, or settings: EKS takes one kind of change at a time.
 
         A block that is as it was is not sent again; one that differs in any part is sent whole
         (eksctl#3532).
         """
+        if not old:
+            return
         cluster, group = physical_id.split("/")
         versions = changed(old, new, *_VERSIONS)
         others = [
@@ -73,8 +73,6 @@ class Nodegroup(Handler):
             more["taints"] = _taints(old.get("Taints", []), new.get("Taints", []))
         if settings or more:
             call(context, "eks", "UpdateNodegroupConfig", {**names, **settings}, **more)
-        if "Tags" in others:
-            retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
 
 def _taints(old: list[Object], new: list[Object]) -> Object:

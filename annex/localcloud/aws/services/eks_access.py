@@ -13,7 +13,6 @@ from megatron_eks.localcloud.aws.services.operation import (
     found,
     kept,
     parameters,
-    present,
 )
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object
 
@@ -110,24 +109,7 @@ class Access(Clusters):
                     f"Association already exists: {each['associationId']} for service account "
                     f"{'/'.join(account)}"
                 )
-        number, now = f"a-{uuid.uuid4().hex[:17]}", datetime.now(tz=UTC)
-        place = f"{self.region}:{ACCOUNT}:podidentityassociation/{cluster.name}/{number}"
-        association = present(
-            {
-                "clusterName": cluster.name,
-                "namespace": given["namespace"],
-                "serviceAccount": given["serviceAccount"],
-                "roleArn": given["roleArn"],
-                "associationArn": f"arn:aws:eks:{place}",
-                "associationId": number,
-                "tags": given.get("tags", {}),
-                "createdAt": now,
-                "modifiedAt": now,
-                "targetRoleArn": given.get("targetRoleArn"),
-            }
-        )
-        kept(cluster, "associations")[number] = association
-        return ActionResult({"association": association})
+        return ActionResult({"association": self.associate(cluster, given)})
 
     def update_pod_identity_association(self) -> ActionResult:
         """UpdatePodIdentityAssociation."""

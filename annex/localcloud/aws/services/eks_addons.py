@@ -90,21 +90,11 @@ class Addons(Clusters):
     def _associations(self, cluster: Cluster, given: Object) -> list[str]:
         """Give the add-on's service accounts their roles; EKS keeps them as associations."""
         self._forget(cluster, given["addonName"])
-        arns: list[str] = []
-        for each in given.get("podIdentityAssociations", []):
-            number = f"a-{uuid.uuid4().hex[:17]}"
-            place = f"{self.region}:{ACCOUNT}:podidentityassociation/{cluster.name}/{number}"
-            arns.append(f"arn:aws:eks:{place}")
-            kept(cluster, "associations")[number] = {
-                "clusterName": cluster.name,
-                "namespace": "kube-system",
-                "serviceAccount": each["serviceAccount"],
-                "roleArn": each["roleArn"],
-                "associationArn": arns[-1],
-                "associationId": number,
-                "ownerArn": given["addonName"],
-            }
-        return arns
+        more = {"namespace": "kube-system", "ownerArn": given["addonName"]}
+        return [
+            self.associate(cluster, {**each, **more})["associationArn"]
+            for each in given.get("podIdentityAssociations", [])
+        ]
 
     @staticmethod
     def _forget(cluster: Cluster, addon: str) -> None:

@@ -1,5 +1,6 @@
 """EKS clusters as moto lacks them: their security group, protection, versions and updates."""
 
+import uuid
 from datetime import UTC, datetime, time
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from megatron_eks.localcloud.aws.services.operation import (
     parameters,
     update_record,
 )
-from megatron_eks.localcloud.aws.values import Value
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 # What describing tells and moto does not keep: by our name, the attribute that moto's answer reads.
 _SETTINGS = {
@@ -44,6 +45,22 @@ class Clusters(EKSResponse):
     def cluster(self, name: str) -> Cluster:
         """Return a cluster. Raises EKS's error if there is none."""
         return self.eks_backend.describe_cluster(name=name)
+
+    def associate(self, cluster: Cluster, given: Object) -> Object:
+        """Give a service account its role."""
+        number, now = f"a-{uuid.uuid4().hex[:17]}", datetime.now(tz=UTC)
+        place = f"{self.region}:{ACCOUNT}:podidentityassociation/{cluster.name}/{number}"
+        names = ("namespace", "serviceAccount", "roleArn", "targetRoleArn", "ownerArn")
+        association = kept(cluster, "associations")[number] = {
+            "clusterName": cluster.name,
+            **{name: given[name] for name in names if name in given},
+            "associationArn": f"arn:aws:eks:{place}",
+            "associationId": number,
+            "tags": given.get("tags", {}),
+            "createdAt": now,
+            "modifiedAt": now,
+        }
+        return association
 
     def create_cluster(self) -> ActionResult:
         """CreateCluster; EKS makes the group of the control plane's interfaces."""

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from megatron_eks.catalog.instances import system_node_size
-from megatron_eks.ops.cluster.account.asking import Asking
-from megatron_eks.ops.cluster.account.facts import Quota, Reservation
-from megatron_eks.ops.cluster.capacity import UNKNOWN_CODE, offers_of, quota_of
-from megatron_eks.ops.cluster.reservation import described, utc
+from megatron_eks.ops.cluster.account.facts import Asking, Quota, Reservation
+from megatron_eks.ops.cluster.capacity import UNKNOWN_CODE, described, offers_of, quota_of, utc
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")

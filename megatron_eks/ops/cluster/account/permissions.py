@@ -7,8 +7,7 @@ from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.ops.aws.cdk import is_bootstrapped
 from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.aws.session import if_there
-from megatron_eks.ops.cluster.account.asking import Asking
-from megatron_eks.ops.cluster.account.facts import Caller, Denied
+from megatron_eks.ops.cluster.account.facts import Asking, Caller, Denied
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"

@@ -1,16 +1,19 @@
 """Reads what is judged; what may not be read is noted, and the rest is read all the same."""
 
+import base64
+import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.ops.cluster.account import deployed, network, permissions
-from megatron_eks.ops.cluster.account.asking import Asking
+from megatron_eks.ops.cluster.account import deployed, permissions
 from megatron_eks.ops.cluster.account.capacity_facts import offers, quotas, reservation
-from megatron_eks.ops.cluster.account.facts import Caller, EksCluster, Facts
+from megatron_eks.ops.cluster.account.facts import Asking, Caller, EksCluster, Facts
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.jobs import job_access
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -67,24 +70,24 @@ def _network(ask: Asking, plan: ClusterPlan, facts: Facts, cluster: EksCluster |
     wanted = dict.fromkeys((*named, *(cluster.subnets if cluster else ())))
     ask.check = "free addresses"
     if wanted:
-        found = ask("subnets and their free addresses", lambda: network.subnets(ask, wanted))
+        found = ask("subnets and their free addresses", lambda: deployed.subnets(ask, wanted))
         facts.subnets = found or {}
     ask.check = "what the file brings along"
     if existing:
         vpc = existing.vpc_id
-        facts.vpcs = ask("the VPC", lambda: {vpc: network.vpc_exists(ask, vpc)}) or {}
+        facts.vpcs = ask("the VPC", lambda: {vpc: deployed.vpc_exists(ask, vpc)}) or {}
         if (group := existing.node_security_group_id) is not None:
-            found_groups = ask("the nodes' security group", lambda: network.groups(ask, [group]))
+            found_groups = ask("the nodes' security group", lambda: deployed.groups(ask, [group]))
             facts.groups = found_groups or {}
     used = cluster.vpc if cluster else existing.vpc_id if existing else None
     ask.check = "default security group"
     if used:
         facts.default_group = ask(
-            "the default security group", lambda: network.default_group(ask, used)
+            "the default security group", lambda: deployed.default_group(ask, used)
         )
     ask.check = "what the file brings along"
     if (key := plan.storage.kms_key_arn) is not None:
-        facts.keys = ask("the KMS key", lambda: {key: network.key_state(ask, key)}) or {}
+        facts.keys = ask("the KMS key", lambda: {key: deployed.key_state(ask, key)}) or {}
 
 
 def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) -> None:
@@ -143,3 +146,36 @@ def _reached(cluster: EksCluster, reach: Reach | None) -> EksCluster:
     if reach is None or not cluster.endpoint:
         return cluster
     return replace(cluster, unreachable=reach(cluster.endpoint, cluster.certificate))
+
+
+_SECONDS = 5
+
+
+def why_not(endpoint: str, certificate: str) -> str | None:
+    """Return why a server does not answer from here; None if it does, with its own certificate.
+
+    `certificate` is the authority's, as EKS tells it: PEM in base64.
+    """
+    address = urlsplit(endpoint)
+    host, port = address.hostname or "", address.port or 443
+    try:
+        tls = ssl.create_default_context(cadata=base64.b64decode(certificate).decode("ascii"))
+    except (ValueError, ssl.SSLError):
+        # EKS alone says whose certificates are right; without that a connection has to do.
+        tls = ssl.create_default_context()
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_SECONDS) as plain,
+            tls.wrap_socket(plain, server_hostname=host),
+        ):
+            return None
+    except socket.gaierror:
+        return f"the name {host} is not known here"
+    except TimeoutError:
+        return f"no answer within {_SECONDS} s"
+    except ssl.SSLCertVerificationError as error:
+        return f"somebody else answers, perhaps a proxy: {error.verify_message}"
+    except OSError as error:
+        return error.strerror or str(error)

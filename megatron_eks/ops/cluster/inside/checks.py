@@ -1,34 +1,294 @@
-"""All checks of a cluster, in the order in which they are shown."""
+"""Checks of a cluster: its nodes against their instance types, the platform, the shared files."""
 
-from megatron_eks.ops.checks import KUBERNETES, Check, Result, judged
-from megatron_eks.ops.cluster.inside import node_checks, platform_checks
-from megatron_eks.ops.cluster.inside.facts import Live
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from http import HTTPStatus
+
+from megatron_eks.catalog.instances import HUGEPAGES_REQUEST_MIB
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.ops.checks import Result, in_kubernetes
+from megatron_eks.ops.cluster import readiness
+from megatron_eks.ops.cluster.inside.live import (
+    MISSING,
+    SET_UP,
+    Live,
+    Plugin,
+    webhook_problem,
+)
+from megatron_eks.ops.jobs.room import NodeRoom
+from megatron_eks.ops.kube.access import explained
+from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
+Check = Callable[[Live], Iterator[Finding]]
 
-def _has_nodes(live: Live) -> bool:
-    return any(POOL_LABEL in node.labels for node in live.nodes)
+_APPLY = "install the platform: meks apply"
+_MOUNT_PROBLEMS = frozenset({"FailedMount", "FailedAttachVolume"})
+_TYPE = "node.kubernetes.io/instance-type"
+_ZONE = "topology.kubernetes.io/zone"
+_MIB = 2**20
 
 
-CHECKS: tuple[Check[Live], ...] = (
-    Check("namespaces", platform_checks.namespaces),
-    Check("platform workloads", platform_checks.workloads),
-    Check("one plugin a device", platform_checks.device_plugins),
-    Check("job definition", platform_checks.definition),
-    Check("operator webhook", platform_checks.webhook),
-    Check("shared file system", platform_checks.claims),
-    Check("mounts", platform_checks.mounts),
-    Check("shared directories", platform_checks.directories),
-    Check("secrets of jobs", platform_checks.secrets),
-    Check("nodes", node_checks.state),
-    Check("node types", node_checks.types, _has_nodes),
-    Check("GPUs of each node", node_checks.gpus, _has_nodes),
-    Check("EFA of each node", node_checks.efa, _has_nodes),
-    Check("huge pages of each node", node_checks.huge_pages, _has_nodes),
-    Check("taints of GPU nodes", node_checks.taints, _has_nodes),
-)
+def _path(node: NodeRoom, field: str) -> Path:
+    return (f"Node/{node.name}", field)
+
+
+def state(live: Live) -> Iterator[Finding]:
+    """Ask for nodes that are ready and take pods."""
+    for node in live.nodes:
+        path = _path(node, "status")
+        if not node.ready:
+            remedy = f"kubectl describe node {node.name}; if it stays so, give it back"
+            yield in_kubernetes(Code.NODE_STATE, path, "it is not ready", remedy)
+        elif node.cordoned:
+            remedy = f"if nobody means it: kubectl uncordon {node.name}"
+            found = "it is cordoned and takes no pods"
+            yield in_kubernetes(Code.NODE_STATE, path, found, remedy, Level.WARNING)
+
+
+def types(live: Live) -> Iterator[Finding]:
+    """Compare type and zone with the pool's: resources of jobs are computed for them."""
+    for node, pool in live.pool_nodes:
+        for label, wanted in ((_TYPE, pool.instance.name), (_ZONE, pool.zone)):
+            found = node.labels.get(label)
+            if found != wanted:
+                text = f"{found}, and pool {pool.name} says {wanted}"
+                remedy = "meks deploy, then take the nodes again"
+                yield in_kubernetes(Code.NODE_TYPE, _path(node, label), text, remedy)
+
+
+def gpus(live: Live) -> Iterator[Finding]:
+    """Compare GPUs with the catalogue."""
+    for node, pool in live.pool_nodes:
+        yield from _device(node, "nvidia.com/gpu", pool.instance.gpus, Code.NODE_GPUS)
+
+
+def efa(live: Live) -> Iterator[Finding]:
+    """Compare EFA interfaces with the catalogue."""
+    for node, pool in live.pool_nodes:
+        wanted = pool.instance.efa_interfaces
+        yield from _device(node, "vpc.amazonaws.com/efa", wanted, Code.NODE_EFA)
+
+
+def _device(node: NodeRoom, device: str, wanted: int, code: StrEnum) -> Iterator[Finding]:
+    # A node whose kubelet is silent offers nothing new.
+    offered = int(node.allocatable.get(device, 0))
+    if node.ready and offered < wanted:
+        text = f"{offered} of {wanted} {device}"
+        remedy = f"start its device plugin again: meks fix {code}; else replace the node"
+        yield in_kubernetes(code, _path(node, "status.allocatable"), text, remedy)
+    elif offered > wanted:
+        text = f"{offered} {device}, and its type has {wanted}"
+        remedy = "look for a plugin that shares devices; jobs expect whole ones"
+        yield in_kubernetes(code, _path(node, "status.allocatable"), text, remedy, Level.WARNING)
+
+
+def huge_pages(live: Live) -> Iterator[Finding]:
+    """Ask for the huge pages that a pod with EFA takes."""
+    for node, pool in live.pool_nodes:
+        if not (pool.instance.efa_interfaces and node.ready):
+            continue
+        offered = int(node.allocatable.get("hugepages-2Mi", 0)) // _MIB
+        if offered < HUGEPAGES_REQUEST_MIB:
+            text = f"{offered} MiB of hugepages-2Mi, and a pod asks for {HUGEPAGES_REQUEST_MIB}"
+            remedy = "use an EKS AMI with the EFA driver, and replace the node"
+            path = _path(node, "status.allocatable")
+            yield in_kubernetes(Code.NODE_HUGE_PAGES, path, text, remedy)
+
+
+def taints(live: Live) -> Iterator[Finding]:
+    """Ask for the taint that keeps pods without GPUs away."""
+    key = live.plan.platform.gpu_taint
+    for node, _ in live.pool_nodes:
+        if not any(taint["key"] == key for taint in node.taints):
+            text = f"no taint {key}, so any pod may fill it"
+            remedy = f"put it back: meks fix {Code.NODE_TAINT}"
+            yield in_kubernetes(Code.NODE_TAINT, _path(node, "spec.taints"), text, remedy)
+
+
+def namespaces(live: Live) -> Iterator[Finding]:
+    """Ask for the platform's namespaces."""
+    platform = live.plan.platform
+    found = {each["metadata"]["name"] for each in live.client.list("v1", "Namespace")}
+    wanted = [platform.namespace, platform.system_namespace]
+    wanted += [each.controller[0] for each in platform.workloads if each.controller]
+    for name in wanted:
+        if name not in found:
+            yield in_kubernetes(Code.NAMESPACE_MISSING, (f"Namespace/{name}",), MISSING, _APPLY)
+
+
+def workloads(live: Live) -> Iterator[Finding]:
+    """Ask for every DaemonSet and Deployment, and for its pods."""
+    for part, why in live.parts:
+        path = (f"{part.kind}/{part.namespace}/{part.name}",)
+        if why == MISSING:
+            remedy = f"the add-on {part.addon}: meks deploy" if part.addon else _APPLY
+            yield in_kubernetes(Code.WORKLOAD_MISSING, path, why, remedy)
+        elif why is not None:
+            remedy = f"read its logs; to start its pods again: meks fix {Code.WORKLOAD_NOT_READY}"
+            yield in_kubernetes(Code.WORKLOAD_NOT_READY, path, why, remedy)
+
+
+def device_plugins(live: Live) -> Iterator[Finding]:
+    """Refuse two plugins that offer one device on the same nodes."""
+    for device in dict.fromkeys(plugin.device for plugin in live.plugins):
+        same = [plugin for plugin in live.plugins if plugin.device == device]
+        for index, one in enumerate(same):
+            for other in same[index + 1 :]:
+                if shared := _shared(one, other):
+                    text = f"{one} and {other} both offer {device} on {shared}"
+                    foreign = next((each for each in (one, other) if not each.ours), other)
+                    remedy = f"remove {foreign}: meks fix {Code.TWO_DEVICE_PLUGINS}"
+                    path = (f"DaemonSet/{foreign}",)
+                    yield in_kubernetes(Code.TWO_DEVICE_PLUGINS, path, text, remedy)
+
+
+def _shared(one: Plugin, other: Plugin) -> str:
+    """Say on which nodes both may run; before there are nodes, on those to come."""
+    if not (one.nodes or other.nodes):
+        return "nodes to come"
+    nodes = sorted(one.nodes & other.nodes)
+    return f"{nodes[0]} and {len(nodes) - 1} more" if len(nodes) > 1 else "".join(nodes)
+
+
+def definition(live: Live) -> Iterator[Finding]:
+    """Ask for the kinds that jobs are."""
+    for each in live.plan.platform.workloads:
+        if not live.client.serves(each.api_version, each.kind):
+            path = (f"CustomResourceDefinition/{each.plural}.{each.group}",)
+            yield in_kubernetes(Code.DEFINITION_MISSING, path, MISSING, _APPLY)
+
+
+def webhook(live: Live) -> Iterator[Finding]:
+    """Ask for the webhooks that refuse mistaken jobs, and for somebody behind them."""
+    for each in live.plan.platform.workloads:
+        if why := webhook_problem(live.client, each.webhook):
+            path = (f"ValidatingWebhookConfiguration/{each.webhook}",)
+            remedy = "look at the controller's pod, or install it again: "
+            remedy += f"meks fix {Code.WEBHOOK_DOWN}"
+            yield in_kubernetes(Code.WEBHOOK_DOWN, path, why, remedy)
+
+
+def claims(live: Live) -> Iterator[Finding]:
+    """Ask for claims that are bound."""
+    platform = live.plan.platform
+    names = dict.fromkeys(name for _, name in platform.claims) or {platform.claim: None}
+    wanted = [(platform.namespace, name) for name in names]
+    if platform.efs_claim:
+        wanted.append((platform.namespace, platform.efs_claim))
+    wanted += [(platform.system_namespace, name) for name in names]
+    for namespace, name in wanted:
+        path = (f"PersistentVolumeClaim/{namespace}/{name}",)
+        claim = live.client.find("v1", "PersistentVolumeClaim", name, namespace)
+        phase = claim.get("status", {}).get("phase", "Pending") if claim else None
+        if phase is None:
+            yield in_kubernetes(Code.SHARED_CLAIM, path, MISSING, _APPLY)
+        elif phase != "Bound":
+            text = f"it is {phase}: no volume is bound to it"
+            remedy = f"kubectl -n {namespace} describe pvc {name}"
+            yield in_kubernetes(Code.SHARED_CLAIM, path, text, remedy)
+
+
+def mounts(live: Live) -> Iterator[Finding]:
+    """Say which pods wait for a mount, with the newest reason of each."""
+    found: dict[str, str] = {}
+    platform = live.plan.platform
+    for namespace in (platform.namespace, platform.system_namespace):
+        pending = {
+            pod["metadata"]["uid"]: pod["metadata"]["name"]
+            for pod in live.client.list("v1", "Pod", namespace, fields="status.phase=Pending")
+        }
+        if not pending:
+            continue
+        for event in live.client.list("v1", "Event", namespace, fields="type=Warning"):
+            uid = event["involvedObject"].get("uid")
+            if event.get("reason") in _MOUNT_PROBLEMS and uid in pending:
+                found[f"{namespace}/{pending[uid]}"] = one_line(event.get("message", ""))
+    for pod, why in found.items():
+        remedy = (
+            "see that the file system is AVAILABLE and its group opens TCP 988 and 1018-1023: "
+            "meks preflight aws"
+        )
+        yield in_kubernetes(Code.SHARED_CLAIM, (f"Pod/{pod}",), why, remedy)
+
+
+def directories(live: Live) -> Iterator[Finding]:
+    """Ask for directories that the pods' user may write."""
+    platform = live.plan.platform
+    if why := _not_set_up(live):
+        text = f"the directories of user {platform.pod_uid} are not set up: {why}"
+        path = (f"Namespace/{platform.system_namespace}",)
+        remedy = f"let it run again: meks fix {Code.SHARED_NOT_WRITABLE}"
+        if live.plan.storage.existing:
+            remedy += f"; on the file system, which exists, it {platform.shared_directories}"
+        yield in_kubernetes(Code.SHARED_NOT_WRITABLE, path, text, remedy)
+
+
+def _not_set_up(live: Live) -> str | None:
+    namespace = live.plan.platform.system_namespace
+    jobs = live.client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
+    for each in jobs:
+        job = {**each, "apiVersion": "batch/v1", "kind": "Job"}
+        if why := readiness.unready(live.client, job):
+            return f"Job {each['metadata']['name']}: {why}"
+    return None if jobs else "there is no Job that gives them to the pods' user"
+
+
+def secrets(live: Live) -> Iterator[Finding]:
+    """Say which jobs name a Secret that is not there."""
+    namespace = live.plan.platform.namespace
+    for job, wanted in ((each, one) for each in live.project.jobs for one in each.secret_entries):
+        found = live.client.find("v1", "Secret", wanted.secret, namespace) or {}
+        if wanted.key not in (found.get("data") or {}):
+            text = f"the job {job.name} needs its key {wanted.key}"
+            remedy = f"meks secret set {wanted.secret} --key {wanted.key} < FILE"
+            path = (f"Secret/{namespace}/{wanted.secret}",)
+            yield in_kubernetes(Code.SECRET_MISSING, path, text, remedy, Level.WARNING)
+
+
+CHECKS: Mapping[str, Check] = {
+    "namespaces": namespaces,
+    "platform workloads": workloads,
+    "one plugin a device": device_plugins,
+    "job definition": definition,
+    "operator webhook": webhook,
+    "shared file system": claims,
+    "mounts": mounts,
+    "shared directories": directories,
+    "secrets of jobs": secrets,
+    "nodes": state,
+    "node types": types,
+    "GPUs of each node": gpus,
+    "EFA of each node": efa,
+    "huge pages of each node": huge_pages,
+    "taints of GPU nodes": taints,
+}
+"""In the order in which they are shown."""
+
+_OF_POOL_NODES = (types, gpus, efa, huge_pages, taints)
 
 
 def results(live: Live) -> list[Result]:
-    """Make all checks; one that lacks what it needs says so."""
-    return judged(CHECKS, live, live.unknown, KUBERNETES)
+    """Make all checks; raise what the client raises where the server does not answer."""
+    return [_result(name, check, live) for name, check in CHECKS.items()]
+
+
+def _result(name: str, check: Check, live: Live) -> Result:
+    """Make a check; where this user may not look, that is a finding beside what was seen."""
+    found: dict[Finding, None] = {}
+    skipped = False
+    try:
+        for finding in check(live):
+            found[finding] = None
+        skipped = check in _OF_POOL_NODES and not any(
+            POOL_LABEL in node.labels for node in live.nodes
+        )
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        why = explained(error)
+        finding = in_kubernetes(Code.NOT_CHECKED, (name,), why.found, why.remedy, Level.WARNING)
+        found[finding] = None
+    return Result(name, tuple(found), skipped=skipped)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from megatron_eks.localcloud.kubernetes.processes import free_port
-from megatron_eks.ops.cluster.account import reach
+from megatron_eks.ops.cluster.account import read
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def encoded(certificates):
 
 def test_a_server_with_its_own_certificate_is_reached(server, certificates):
     """The authority is the cluster's, and no public one."""
-    assert reach.why_not(server, encoded(certificates)) is None
+    assert read.why_not(server, encoded(certificates)) is None
 
 
 def test_somebody_else_in_its_place_is_told(server, certificates, tmp_path):
@@ -76,22 +76,22 @@ def test_somebody_else_in_its_place_is_told(server, certificates, tmp_path):
         capture_output=True,
         timeout=60,
     )
-    why = reach.why_not(server, encoded(tmp_path))
+    why = read.why_not(server, encoded(tmp_path))
     assert why is not None
     assert why.startswith("somebody else answers, perhaps a proxy: ")
 
 
 def test_a_closed_port_and_an_unknown_name_are_told():
     """In the system's own words."""
-    assert reach.why_not(f"https://127.0.0.1:{free_port()}", "") == "Connection refused"
+    assert read.why_not(f"https://127.0.0.1:{free_port()}", "") == "Connection refused"
     assert (
-        reach.why_not("https://nowhere.invalid", "") == "the name nowhere.invalid is not known here"
+        read.why_not("https://nowhere.invalid", "") == "the name nowhere.invalid is not known here"
     )
 
 
 def test_silence_ends(monkeypatch):
     """A security group that drops packets answers nothing."""
-    monkeypatch.setattr(reach, "_SECONDS", 0.2)
+    monkeypatch.setattr(read, "_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        assert reach.why_not(f"https://127.0.0.1:{port}", "") == "no answer within 0.2 s"
+        assert read.why_not(f"https://127.0.0.1:{port}", "") == "no answer within 0.2 s"

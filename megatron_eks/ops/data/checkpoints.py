@@ -1,4 +1,4 @@
-"""`meks ckpt ls` and `verify`: which checkpoints are whole, and what a restart would take.
+"""`meks ckpt`: which checkpoints are whole, what a restart would take, and what moves or goes.
 
 What each is, `megatron_eks.programs.checkpoint.whole` says: whole as its manifest says, unverified
 without one, unfinished or damaged.
@@ -10,8 +10,8 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.data.target import Target
-from megatron_eks.ops.endings import DONE
-from megatron_eks.ops.output import count, formatted, table
+from megatron_eks.ops.failure import DONE, FAILED
+from megatron_eks.ops.output import count, formatted, structured, table
 from megatron_eks.ops.programs import Ended, Place
 
 PROGRAM = "checkpoint_sync"
@@ -19,13 +19,8 @@ SCHEMA_VERSION = 1
 NO_DIRECTORY = "-"
 S3_END = "S3"
 _GOOD = ("whole", "unverified")
-# As checkpoint_sync says them, and the state that each is of.
-_RESULTS = {
-    "verified": "whole",
-    "unverified": "unverified",
-    "unfinished": "unfinished",
-    "damaged": "damaged",
-}
+# As checkpoint_sync says them; what it has verified is whole.
+_RESULTS = ("verified", "unverified", "unfinished", "damaged")
 
 Row = Mapping[str, Json]
 
@@ -51,11 +46,8 @@ def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
 
 def verify(target: Target, place: Place, console: Console, *, name: str | None, output: str) -> int:
     """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
-    words = ["verify", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
-    words += ["--name", name] if name else ["--all"]
-    ended = programs.run(
-        place, PROGRAM, [*words, *(["--local"] if target.directory else [])], console
-    )
+    words = _words("verify", target, *(["--name", name] if name else ["--all"]))
+    ended = programs.run(place, PROGRAM, words, console)
     results = _results(ended)
     if not results:
         return ended.code
@@ -91,9 +83,15 @@ def size(number: Json) -> str:
     return f"{left:.1f} TB"
 
 
+def _words(verb: str, target: Target, *options: str) -> list[str]:
+    ends = [target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
+    # All but `ls` look at S3 alone unless they are told.
+    local = ["--local"] if target.directory and verb != "ls" else []
+    return [verb, *ends, *options, *local]
+
+
 def _listed(target: Target, place: Place, console: Console) -> Ended:
-    words = ["ls", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
-    return programs.run(place, PROGRAM, words, console, quiet=True)
+    return programs.run(place, PROGRAM, _words("ls", target), console, quiet=True)
 
 
 def holds_one(directory: str, place: Place, console: Console) -> bool:
@@ -103,17 +101,12 @@ def holds_one(directory: str, place: Place, console: Console) -> bool:
 
 
 def _row(end: Row, near: str) -> Row:
-    where = S3_END if end["where"] == "s3" else near
     return {
         "iteration": end["step"],
         "name": end["name"],
-        "where": where,
+        "where": _where(end, near),
         "whole": end["state"] in _GOOD,
-        "state": end["state"],
-        "why": end["why"],
-        "bytes": end["bytes"],
-        "files": end["files"],
-        "age_seconds": end["age_seconds"],
+        **{name: end[name] for name in ("state", "why", "bytes", "files", "age_seconds")},
     }
 
 
@@ -168,7 +161,8 @@ def _results(ended: Ended) -> list[Row]:
             "state": state,
             "why": _finding(ended, name, state),
         }
-        for fact, state in _RESULTS.items()
+        for fact in _RESULTS
+        for state in ("whole" if fact == "verified" else fact,)
         for name in ended.names(fact)
     ]
     return sorted(results, key=lambda each: (len(str(each["name"])), str(each["name"])))
@@ -182,3 +176,82 @@ def _finding(ended: Ended, name: str, state: str) -> str | None:
             if text.startswith(start):
                 return text.removeprefix(start).rpartition(" - ")[0]
     return None
+
+
+def push(target: Target, place: Place, console: Console, *, which: list[str]) -> int:
+    """Send whole checkpoints to S3; what is there already is not sent again."""
+    words = ["push", str(target.directory), str(target.uri), *which]
+    ended = programs.run(place, PROGRAM, words, console)
+    for name in (*ended.names("pushed"), *ended.names("present")):
+        console.write(f"{name} is in {target.uri}\n")
+    return ended.code
+
+
+def pull(target: Target, place: Place, console: Console, *, name: str | None) -> int:
+    """Fetch a checkpoint from S3 and let a run resume from it."""
+    words = ["pull", str(target.directory), str(target.uri), *(["--name", name] if name else [])]
+    ended = programs.run(place, PROGRAM, words, console)
+    if ended.code == DONE:
+        console.write(f"{ended.summary.get('pulled')} is in {target.directory}\n")
+    return ended.code
+
+
+def prune(
+    target: Target, place: Place, console: Console, *, keep_last: int, output: str, dry_run: bool
+) -> int:
+    """Show what goes and what stays, ask, and remove what was shown and still may go."""
+    words = _words("prune", target, f"--keep-last={keep_last}")
+    ended = programs.run(place, PROGRAM, [*words, "--dry-run"], console, quiet=True)
+    going, staying = ended.rows("goes"), ended.rows("stays")
+    if ended.code and not (going or staying):
+        return ended.code
+    shown = {"goes": _choices(going, place.name), "stays": _choices(staying, place.name)}
+    if output == "table":
+        rows = [
+            (str(each["name"]), str(each["where"]), size(each["bytes"]), verb, str(each["why"]))
+            for verb, choices in shown.items()
+            for each in choices
+        ]
+        lines = table(("CHECKPOINT", "WHERE", "SIZE", "", "WHY"), rows, right=(2,))
+        console.write("".join(f"{line}\n" for line in lines))
+    code, removed = ended.code, list[Json]()
+    if going and not (dry_run or code):
+        if reads := ended.summary.get("reads"):
+            console.say(f"reads {size(reads)} first: all bytes of what a restart may need")
+        code, removed = _remove(words, going, place, console)
+    else:
+        console.say("nothing was removed" if going or code else "nothing goes")
+    if output != "table":
+        rows_of: dict[str, Json] = {verb: [*choices] for verb, choices in shown.items()}
+        console.write(structured({**head(target), **rows_of, "removed": removed}, output))
+    return code
+
+
+def _remove(
+    words: list[str], going: list[dict[str, Json]], place: Place, console: Console
+) -> tuple[int, list[Json]]:
+    total = sum(each["bytes"] for each in going if isinstance(each["bytes"], int))
+    if not console.confirm(f"Remove {count(len(going), 'checkpoint')}, {size(total)}?"):
+        console.say("nothing was changed")
+        return FAILED, []
+    # Chosen anew over there: a training goes on meanwhile, and may need what was shown as old.
+    only = [f"--only={name}" for name in dict.fromkeys(str(each["name"]) for each in going)]
+    ended = programs.run(place, PROGRAM, [*words, *only], console)
+    chosen = {(each["name"], each["where"]) for each in going}
+    for each in ended.rows("stays"):
+        if (each["name"], each["where"]) in chosen:
+            console.say(f"{each['name']} stays: {each['why']}")
+    return ended.code, [*ended.names("removed_locally"), *ended.names("removed")]
+
+
+def _choices(choices: list[dict[str, Json]], near: str) -> list[dict[str, Json]]:
+    """Return what is shown of checkpoints."""
+    fields = ("name", "bytes", "why")
+    return [
+        {**{field: each[field] for field in fields}, "where": _where(each, near)}
+        for each in choices
+    ]
+
+
+def _where(choice: Mapping[str, Json], near: str) -> str:
+    return S3_END if choice["where"] == "s3" else near
