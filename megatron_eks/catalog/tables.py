@@ -1,12 +1,13 @@
 """Tables of names that stand in text files of this folder."""
 
+import pkgutil
 import re
-from pathlib import Path
 
 
 def sections(name: str) -> dict[str, str]:
     """Return the parts of a file, each by the head in brackets above it, without comments."""
-    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    # In an image of the user's the package is in a zip, where no path leads to a file.
+    text = (pkgutil.get_data("megatron_eks.catalog", name) or b"").decode("utf-8")
     text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
     _, *parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.build_context import content_tag, context_files, stage
+from megatron_eks.catalog.models import PRESETS
 from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS
 from megatron_eks.plan.cluster.images import REPOSITORIES
+from megatron_eks.shipping import programs
 
 # Each example writes files, which takes its time on a busy machine.
 SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -216,3 +218,18 @@ def test_programs_start_from_what_images_have(tmp_path):
             check=False,
         )
         assert done.returncode == 0 or "torch" in done.stderr, done.stderr
+
+
+def test_programs_read_their_facts_in_a_zip(tmp_path):
+    """An image of the user's gets them so, and no path leads into a zip."""
+    (tmp_path / "programs.zip").write_bytes(programs(ROOT))
+    reads = "from megatron_eks.catalog import job_keys, models; print(len(models.PRESETS))"
+    done = subprocess.run(  # noqa: S603 -- our own program
+        [sys.executable, "-c", reads],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "programs.zip")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"{len(PRESETS)}\n", done.stderr

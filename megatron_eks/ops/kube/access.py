@@ -100,6 +100,8 @@ def explained(error: Exception) -> Failure:
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and _OF_A_KUBELET in message:
         message = f"the node's kubelet does not answer the API server: {message}"
         remedy = "see whether its node is there and Ready: meks nodes; then run it again"
+        if f"/{_OF_A_KUBELET}" in message:  # a node without an address
+            remedy = "it is simulated and runs nothing: meks local down, and up with --nodes 1"
     return Failure(Code.KUBERNETES_REFUSED, message, remedy, exit_code=FAILED)
 
 

@@ -140,6 +140,10 @@ def test_a_kubelet_that_does_not_answer_is_named_in_plain_words():
         "connection refused - see whether its node is there and Ready: meks nodes; then run it "
         "again"
     )
+    simulated = str(explained(refusal(500, body.replace(b"10.0.83.7:", b":"))))
+    assert simulated.endswith(
+        " - it is simulated and runs nothing: meks local down, and up with --nodes 1"
+    )
 
 
 def test_words_that_are_no_object_stay_as_they_are():
