@@ -62,8 +62,8 @@ def test_the_plan_lists_what_is_allowed_within_80_columns(project):
         f"is a documentation value allowed: {REASON} "
         "MEKS-0212 cluster.yaml:12 access.public_cidrs[0] 203.0.113.0/24 is a documentation value "
         "allowed: as well "
-        "MEKS-0609 dist/jobs/own.k8s.yaml:1 Pod/own.spec.containers[0].image 'nginx' is not pinned: "
-        "ranks may run different programs allowed: the registry pins it"
+        "MEKS-0609 dist/jobs/own.k8s.yaml:1 Pod/own.spec.containers[0].image 'nginx' is not "
+        "pinned: ranks may run different programs allowed: the registry pins it"
     )
 
 

@@ -16,6 +16,7 @@ from megatron_eks.programs import (
     convert_checkpoint,
     efa_check,
     storage_bench,
+    torchrun_rank,
     train_bridge,
 )
 from megatron_eks.programs.fetch import __main__ as fetch
@@ -34,6 +35,7 @@ PARSERS = {
     "fetch": fetch._parser,  # noqa: SLF001 -- as above
     "prepare_data": lambda: options.parser(None),
     "storage_bench": storage_bench._parser,  # noqa: SLF001 -- as above
+    "torchrun_rank": torchrun_rank._parser,  # noqa: SLF001 -- as above
     "train_bridge": train_bridge._parser,  # noqa: SLF001 -- as above
 }
 TRAINERS = {"train_fsdp", "train_ddp"}

@@ -16,6 +16,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
+from megatron_eks.ops.jobs import fit
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import Project
@@ -277,5 +278,4 @@ def _age(changed: str | None, console: Console) -> str:
 
 
 def _mounts(job: jobs.RunningJob, name: str) -> bool:
-    volumes = [each for _, spec in job.pod_specs for each in spec.get("volumes") or ()]
-    return any((each.get("secret") or {}).get("secretName") == name for each in volumes)
+    return any(name in fit.secrets_of(spec) for _, spec in job.pod_specs)

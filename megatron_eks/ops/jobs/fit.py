@@ -63,11 +63,10 @@ def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> I
     for volume in pod.get("volumes") or ():
         if claim := volume.get("persistentVolumeClaim"):
             yield from _claim(client, namespace, claim["claimName"])
-        if secret := volume.get("secret"):
-            name = secret["secretName"]
-            if not secret.get("optional") and client.find("v1", "Secret", name, namespace) is None:
-                remedy = f"meks secret set {name} < FILE"
-                yield Obstacle(f"there is no Secret {name}", remedy, is_final=True)
+    for secret in dict.fromkeys(secrets_of(pod)):
+        if client.find("v1", "Secret", secret, namespace) is None:
+            remedy = f"meks secret set {secret} < FILE"
+            yield Obstacle(f"there is no Secret {secret}", remedy, is_final=True)
     for version, kind, name, place in (
         ("v1", "ServiceAccount", pod.get("serviceAccountName"), namespace),
         ("scheduling.k8s.io/v1", "PriorityClass", pod.get("priorityClassName"), None),
@@ -80,6 +79,17 @@ def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> I
         if why := readiness.unready(client, {**job, "apiVersion": "batch/v1", "kind": "Job"}):
             found = f"the directories on {plan.platform.mount_path} are not set up: {why}"
             yield Obstacle(found, "meks status", is_final=False)
+
+
+def secrets_of(pod: Object) -> Iterator[str]:
+    """Yield the Secrets that a pod mounts or takes variables from, and waits for."""
+    for volume in pod.get("volumes") or ():
+        if (mounted := volume.get("secret")) and not mounted.get("optional"):
+            yield mounted["secretName"]
+    for container in pod.get("containers") or ():
+        for each in container.get("env") or ():
+            if named := (each.get("valueFrom") or {}).get("secretKeyRef"):
+                yield named["name"]
 
 
 def _claim(client: Client, namespace: str, name: str) -> Iterator[Obstacle]:

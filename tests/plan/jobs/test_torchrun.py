@@ -13,12 +13,14 @@ import yaml
 from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.manifests import read_file
+from megatron_eks.ops.jobs.fit import secrets_of
 from megatron_eks.ops.jobs.rendering import Wish, render
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan
 from megatron_eks.project import ROOT, check_files, load_project
 from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
+from tests.charts import rendered
 
 TODAY = date(2026, 11, 28)
 OWN = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mine@sha256:" + "a" * 64
@@ -206,6 +208,9 @@ def test_the_pod_has_what_the_file_asks_for(folder):
     assert job.resources.shm_mib == 10240
     (entry,) = job.secret_entries
     assert (job.secret_env, entry.key) == ({"WANDB_API_KEY": entry}, "token")
+    workload = rendered.only(rendered.jobs(job), "PyTorchJob")
+    (pod, *_) = rendered.pods([workload])
+    assert [*secrets_of(pod.spec)] == ["wandb"]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +283,7 @@ def test_submit_renders_the_same_job_as_synth(folder, path):
     synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
     written = read_file(folder / "dist" / "jobs" / "ddp.k8s.yaml")
     wish = Wish(folder / "cluster.yaml", "ddp", {}, datetime.now(tz=UTC).date())
-    rendered = render(wish, {}, Megatron(python=None))
+    submitted = render(wish, {}, Megatron(python=None))
     for name in ("megatron-eks/spec-hash", "megatron-eks/job"):
-        del rendered.workload["metadata"]["annotations"][name]
-    assert [*rendered.beside, rendered.workload] == written
+        del submitted.workload["metadata"]["annotations"][name]
+    assert [*submitted.beside, submitted.workload] == written
