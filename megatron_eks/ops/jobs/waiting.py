@@ -155,7 +155,8 @@ def _why_no_pod(job: RunningJob, events: Sequence[Object], workload: Object | No
     if job.phase([]) == "Suspended":
         return _suspended(job, workload)
     in_time = sorted(events, key=pods.when)
-    last = pods.last_about(job.manifest, in_time, lambda each: each.get("reason") in _NO_POD)
+    own = [each for each in in_time if job.makes(each["involvedObject"])]
+    last = next((each for each in reversed(own) if each.get("reason") in _NO_POD), None)
     return pods.one_line(f"no pod: {last.get('message')}") if last else "no pod yet"
 
 

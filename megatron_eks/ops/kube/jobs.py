@@ -70,6 +70,14 @@ class RunningJob:
         """What tells it from an earlier job of its name."""
         return str(self.manifest["metadata"]["uid"])
 
+    def makes(self, about: Object) -> bool:
+        """Tell whether an event is about the job, or about the Job by which a JobSet makes pods."""
+        parts = self.manifest["spec"].get("replicatedJobs") or ()
+        names = [f"{self.name}-{each['name']}-0" for each in parts]
+        return about.get("uid") == self.uid or (
+            about.get("kind") == "Job" and about.get("name") in names
+        )
+
     @property
     def pods_label(self) -> str:
         """The selector of its pods."""
