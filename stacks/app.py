@@ -120,11 +120,11 @@ def main(add: Add | None = None) -> NoReturn:
     status = rendering.run(write, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
     for thread in _node:
         thread.join()
-    # A million objects the operating system frees faster than Python.
-    atexit._run_exitfuncs()  # noqa: SLF001 -- os._exit, which frees nothing, would leave them out
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError):
             stream.flush()
+    # A million objects the operating system frees faster than Python.
+    atexit._run_exitfuncs()  # noqa: SLF001 -- os._exit, which frees nothing, would leave them out
     os._exit(status)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 import cdk8s
@@ -18,7 +19,7 @@ from megatron_eks.charts.library import TrainingJob, add_platform
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.job import FsdpJob
-from megatron_eks.library import plan_project
+from megatron_eks.library import ConfigWarning, plan_project
 from megatron_eks.project import ROOT
 from megatron_eks.stacks.library import GpuNodegroup, Images, Network, Storage
 from tests.command import meks
@@ -140,3 +141,20 @@ def test_a_wrong_argument_is_told_as_in_a_file(
     with pytest.raises(ConfigError, match=f"^error .*{expected}"):
         construct(stack, "X", **{**good, **wrong})
     assert stack.node.children == []
+
+
+def test_a_key_of_the_same_app_is_a_key() -> None:
+    """Its ARN is not known yet, so there is nothing in it to check."""
+    stack = cdk.Stack(cdk.App(), "own")
+    key = cdk.aws_kms.Key(stack, "Key")
+    storage: Any = {**PLACE, "kms_key_arn": key.key_arn}
+    Storage(stack, "Storage", **storage)
+    template = assertions.Template.from_stack(stack)
+    arn = {"Fn::GetAtt": [stack.get_logical_id(key.node.default_child), "Arn"]}
+    template.has_resource_properties("AWS::FSx::FileSystem", {"KmsKeyId": arn})
+
+
+def test_what_a_cluster_file_would_be_warned_of_is_a_warning() -> None:
+    """Of Python, with the code."""
+    with pytest.warns(ConfigWarning, match="MEKS-0212"):
+        plan_project(cluster_file())

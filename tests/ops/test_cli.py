@@ -1,6 +1,7 @@
 """`meks` as people run it: exit codes, streams, and no traceback whatever the input."""
 
 import json
+import shutil
 import subprocess
 import sys
 from datetime import date
@@ -11,6 +12,7 @@ import yaml
 
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops import local
+from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 from tests import command
 
 ROOT = Path(__file__).parents[2]
@@ -301,3 +303,41 @@ def test_a_file_of_the_usual_name_is_a_cluster_file(tmp_path):
     done = meks("validate", str(tmp_path / "cluster.yaml"))
     assert "unknown key 'nmae' - did you mean 'name'?" in done.stdout
     assert "kind" not in done.stdout
+
+
+def test_words_too_many_are_shown_but_for_a_secret():
+    """One of them may be the value."""
+    done = meks("status", "job", "other", "'")
+    assert done.returncode == 2
+    assert "unrecognized arguments: other" in done.stderr
+    done = meks("secret", "set", "hugging-face", "hf_0123456789")
+    assert done.returncode == 2
+    assert "0123456789" not in done.stdout + done.stderr
+    assert "make a new one" in done.stderr
+
+
+def test_what_is_behind_two_dashes_is_no_option_of_ours(tmp_path):
+    """The file that says how to reach the cluster is looked for, and it is not there."""
+    nowhere = tmp_path / "kubeconfig"
+    done = meks("shell", "job", "--kubeconfig", str(nowhere), "--", "ls", "--help")
+    assert done.returncode == 2
+    assert str(nowhere) in done.stderr
+
+
+def test_jobs_are_in_a_folder(project):
+    """A file of that name holds none."""
+    shutil.rmtree(project / "jobs")
+    (project / "jobs").write_text("")
+    done = meks("validate", cwd=project)
+    assert done.returncode == 2
+    assert " jobs:1 " in done.stdout
+
+
+def test_a_synthesis_that_fails_says_why_once(project):
+    """Templates and manifests have one cause."""
+    (project / "cluster.yaml").write_text(CLUSTER.replace("capacity_gib: 1200", "capacity_gib: 7"))
+    done = meks("synth", cwd=project)
+    assert done.returncode == 2
+    assert done.stderr.count("MEKS-0210") == 1
+    with pytest.raises(SynthesisError):
+        synthesise_manifests(project / "cluster.yaml", project / "dist", quiet=True)

@@ -219,3 +219,10 @@ def test_the_policys_length_is_known_before(assembly, with_jobs):
         estimate = each.plan.data_access.policy_characters
         assert len(text) <= estimate < 1.5 * len(text)
     assert estimate < MOST_POLICY_CHARACTERS
+
+
+def test_a_bucket_that_is_written_to_alone_is_read_only_below_that(sources, tmp_path):
+    """A run that goes on reads its own checkpoints, and nothing beside them."""
+    saved = synthesise(cluster_file(), sources, tmp_path, [saving("s3://models/runs/cpt/")])
+    others = [each for each in permissions(saved.template("Storage")) if "models" in str(each)]
+    assert others == [each for each in NAMED if "runs/cpt" in str(each)]
