@@ -124,6 +124,8 @@ DCGM_EXPORTER_IMAGE = (
     "@sha256:60d3b00ac80b4ae77f94dae2f943685605585ad9e92fdccda3154d009ae317cc"
 )
 # kubeflow/training-operator v1.9.4, manifests/overlays/standalone: no digest of it is published.
+TRAINING_OPERATOR_LAST = "1.9.4 of 2026-08-18"
+"""The last release: its project has ended (kubeflow/trainer#3517)."""
 TRAINING_OPERATOR_IMAGE = "ghcr.io/kubeflow/training-v1/training-operator:v1-93c5489"
 # kubernetes-sigs/jobset v0.12.0: no digest of it is known here either.
 JOBSET_IMAGE = "registry.k8s.io/jobset/jobset:v0.12.0"

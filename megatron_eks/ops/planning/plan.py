@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
+from megatron_eks.catalog.pins import TRAINING_OPERATOR_LAST
 from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH, HOURS_PER_MONTH
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, dotted
@@ -129,6 +130,9 @@ def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
         yield f"Images from {plan.image_source.url}, branch {plan.image_source.branch}"
     for image in plan.images:
         yield f"Image {image.repository}:{image.tag}"
+    yield f"Ranks run by {plan.platform.workload}"
+    if plan.platform.workload == "pytorchjob":
+        yield f"Its project has ended with {TRAINING_OPERATOR_LAST}; docs/workloads.md"
     yield from _notes(plan)
     yield ""
     yield from _cost(plan)

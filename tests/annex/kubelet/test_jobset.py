@@ -85,6 +85,24 @@ def test_a_deleted_pod_restarts_all(cluster, run):
     jobs.wait_for_condition(cluster.client, run.job, "Completed")
 
 
+@pytest.mark.long
+def test_a_pod_that_is_evicted_restarts_all_and_does_not_count(cluster, run):
+    """What a lost node, or one that is drained, does to its pod."""
+    name = jobs.pods_of(cluster.client, run.job)[1]["metadata"]["name"]
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": _NAMESPACE},
+    }
+    path = f"/api/v1/namespaces/{_NAMESPACE}/pods/{name}/eviction"
+    cluster.client.request("POST", path, eviction)
+    run.wait_for_restart()
+    status = _live(cluster, run.job).manifest["status"]
+    assert (status["restarts"], status.get("restartsCountTowardsMax", 0)) == (1, 0)
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Completed")
+
+
 @pytest.mark.parametrize(
     ("code", "restarts", "why"),
     [(2, 0, "FailJobSet"), pytest.param(1, 1, "restart", marks=pytest.mark.long)],
