@@ -10,14 +10,18 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob, TorchRun
 
-# By key, the value that is rendered today.
+# By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
+    "platform.workload": ("pytorchjob", "jobset"),
     "platform.kueue": False,
     "observability.enabled": False,
     "observability.alarm_email": None,
     "observability.monthly_budget_usd": None,
 }
-_JOB: dict[str, object] = {"runtime.queue": None}
+_JOB: dict[str, object] = {
+    "runtime.workload": (None, "pytorchjob", "jobset"),
+    "runtime.queue": None,
+}
 _TORCH: dict[str, object] = {"training.precision": "bf16"}
 
 
@@ -47,7 +51,7 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
 def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Finding]:
     for key, rendered in table.items():
         value = attrgetter(key)(model)
-        if value != rendered:
+        if value not in (rendered if isinstance(rendered, tuple) else (rendered,)):
             found = f"{_yaml(value)} is not supported yet"
             remedy = f"use {_yaml(rendered)} for now"
             yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
@@ -55,6 +59,8 @@ def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Find
 
 def _yaml(value: object) -> str:
     """Write a value the way the user would."""
+    if isinstance(value, tuple):
+        return " or ".join(map(_yaml, value))
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
