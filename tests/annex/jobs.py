@@ -26,7 +26,7 @@ def delete(client: Client, job: Object) -> None:
     def gone() -> bool:
         # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only, and the
         # operator may make one more pod before it knows that the job is gone.
-        pods = pods_of(client, job)
+        pods = pods_of(client, job) if job["kind"] in WORKLOADS else []
         for metadata in (pod["metadata"] for pod in pods):
             if "deletionTimestamp" not in metadata:
                 client.delete("v1", "Pod", metadata["name"], metadata["namespace"], missing_ok=True)
