@@ -95,8 +95,8 @@ class Record:
 
     def __init__(self, volumes: Path, job: Object) -> None:
         """Take up what its file holds."""
-        metadata, claims = job["metadata"], _claims(job)
-        claim = next((each for each in claims if (volumes / each).is_dir()), None)
+        metadata, claims = job["metadata"], _values(job["spec"], "claimName")
+        claim = next((each for each in map(str, claims) if (volumes / each).is_dir()), None)
         self._directory = volumes / claim / "logs" / metadata["name"] if claim else None
         self._name = f"objects-{metadata['uid']}.json"
         self._content: Object = {"job": {}, "pods": {}, "events": {}}
@@ -148,7 +148,7 @@ class Record:
             if not days.exists():
                 days.write_text(f"{_keep_days(self._content['job'])}\n")
             partial = self._directory / f".{self._name}"
-            with open(partial, "w", opener=_private) as file:
+            with open(partial, "w", opener=lambda path, how: os.open(path, how, 0o600)) as file:
                 json.dump(self._content, file)
             partial.replace(self._directory / self._name)
         self._dirty = False
@@ -262,11 +262,6 @@ def _last(kept: dict[str, Any], most: int) -> dict[str, Any]:
     return kept
 
 
-def _claims(job: Object) -> list[str]:
-    """Return the claims that a job's pods mount."""
-    return [str(each) for each in _values(job["spec"], "claimName")]
-
-
 def _keep_days(job: Object) -> int:
     """Return how many days a job is kept, as its controller has it in seconds."""
     seconds = next(_values(job["spec"], "ttlSecondsAfterFinished"), 0)
@@ -298,10 +293,6 @@ def _stamp(seconds: float) -> str:
 
 def _say(problem: str) -> None:
     sys.stderr.write(f"{problem} - tried again\n")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 if __name__ == "__main__":
