@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from megatron_eks.catalog.images import TagStrategy, TestLevel
 from megatron_eks.config.model import (
@@ -102,8 +102,8 @@ class Reservation(Model):
     """An on-demand capacity reservation, or a resource group of several."""
 
     type: Literal["reservation"]
-    id: ReservationOrGroup
-    """cr-..., or the ARN of a group, from whose reservations EC2 takes what fits."""
+    id: ReservationOrGroup = Field(validation_alias=AliasChoices("id", "resource_group"))
+    """cr-..., or the ARN of a resource group, whose reservations EC2 fills (`resource_group` too)."""
 
 
 class CapacityBlock(Model):

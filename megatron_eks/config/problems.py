@@ -67,6 +67,8 @@ def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in th
 
 def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
     name = str(path[-1])
+    if path[-2:] in {("capacity", "ids"), ("capacity", "blocks")}:
+        return Finding(Code.NOT_SUPPORTED_YET, path, *names.SEVERAL_RESERVATIONS)
     known = fields_at(model, path[:-1], document.value)
     block = value_at(document.value, path[:-1])
     remedy = (
