@@ -102,8 +102,11 @@ class Reservation(Model):
     """An on-demand capacity reservation, or a resource group of several."""
 
     type: Literal["reservation"]
-    id: ReservationOrGroup = Field(validation_alias=AliasChoices("id", "resource_group"))
-    """cr-..., or the ARN of a resource group, whose reservations EC2 fills (`resource_group` too)."""
+    # Nobody calls this class with either name: files are read.
+    id: ReservationOrGroup = Field(  # type: ignore[pydantic-alias]
+        validation_alias=AliasChoices("id", "resource_group")
+    )
+    """cr-..., or the ARN of a group, whose reservations EC2 fills (`resource_group` too)."""
 
 
 class CapacityBlock(Model):
