@@ -26,7 +26,8 @@ pytestmark = pytest.mark.control_plane
 
 _NAMESPACE = "megatron-workshop"
 _DIGEST = "@sha256:" + "0123456789abcdef" * 4
-_JOB = "megatron-gpt-7b"
+# A job that no other test has: what is recorded of theirs would come into these files.
+_JOB, _SHIPPED = "gpt-7b-of-meks", "megatron-gpt-7b"
 _BUCKET = "shared-pod"
 _OOM = "torch.OutOfMemoryError: CUDA out of memory."
 
@@ -35,7 +36,7 @@ def write_project(folder, source, image):
     """Copy the project with one job, which keeps a copy in S3, and an image by its digest."""
     (folder / "jobs").mkdir()
     shutil.copy(source / "cluster.yaml", folder)
-    text = (source / "jobs" / f"{_JOB}.yaml").read_text()
+    text = (source / "jobs" / f"{_SHIPPED}.yaml").read_text().replace(_SHIPPED, _JOB)
     directory = "  directory: /shared/checkpoints/gpt-7b\n"
     assert directory in text
     uri = f"  s3_uri: s3://{_BUCKET}/run\n"
@@ -297,7 +298,7 @@ def test_logs_of_pods_that_are_gone_come_from_the_file_system(cluster, meks):
     assert whole.returncode == 0, whole.stderr
     assert whole.stdout.splitlines()[-3:] == ["[0] line 1999", "[1] starts", f"[1] [rank1]: {_OOM}"]
     assert len(whole.stdout.splitlines()) == 2002
-    assert "are gone: from its record in /shared/logs/megatron-gpt-7b" in whole.stderr
+    assert "are gone: from its record in /shared/logs/gpt-7b-of-meks" in whole.stderr
     assert meks("logs", _JOB, "--rank=0", "--tail=1").stdout == "[0] line 1999\n"
     assert meks("logs", _JOB, "--rank=0", "--grep=e 19[0-8]9$").stdout.count("\n") == 9
     explained = json.loads(meks("logs", _JOB, "--explain", "-o", "json").stdout)
