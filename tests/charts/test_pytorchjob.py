@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import cdk8s
@@ -106,32 +104,6 @@ def test_texts_arrive_as_they_are(plan: JobPlan, tmp_path_factory):
         found = container(only(documents, "PyTorchJob"))
         assert found["args"] == list(plan.args)
         assert {entry["name"]: entry["value"] for entry in found.get("env", ())} == plan.env
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("changes", [{}, {"nodes": 1}, {"host_network": True, "ipc_lock": True}])
-def test_upstream_s_own_model_reads_every_field(changes):
-    """Through kubeflow-training's classes and back the job is the same, so nothing is misspelt."""
-    job, client = render(**changes), import_module("kubeflow.training").ApiClient()
-    model = client.deserialize(SimpleNamespace(data=json.dumps(job)), "KubeflowOrgV1PyTorchJob")
-    read = client.sanitize_for_serialization(model)
-    # Its classes hold quantities as texts.
-    assert quantities_as_text(read) == quantities_as_text(job)
-
-
-def quantities_as_text(value: Any) -> Any:
-    """Return JSON in which requests and limits are texts."""
-    if isinstance(value, list):
-        return [quantities_as_text(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    sizes = ("requests", "limits")
-    return {
-        key: {name: str(size) for name, size in item.items()}
-        if key in sizes
-        else quantities_as_text(item)
-        for key, item in value.items()
-    }
 
 
 @pytest.mark.parametrize(("nodes", "workers"), [(1, None), (2, 1), (256, 255)])
