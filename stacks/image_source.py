@@ -1,6 +1,7 @@
 """Where CodeBuild finds what an image is made of: an asset of the CDK, or a branch on GitHub."""
 
 import re
+from pathlib import PurePosixPath
 
 from aws_cdk import aws_codebuild as codebuild
 
@@ -38,7 +39,7 @@ def triggers(
     kind = codebuild.CfnProject.WebhookFilterProperty
     branch = re.escape(github.branch)
     paths = "|".join(
-        re.escape(path).replace(r"\*", "[^/]+") + ("$" if path.endswith(".py") else "/")
+        re.escape(path).replace(r"\*", "[^/]+") + ("$" if PurePosixPath(path).suffix else "/")
         for path in context_paths(image)
     )
     return codebuild.CfnProject.ProjectTriggersProperty(

@@ -64,10 +64,11 @@ def test_pushes_to_the_branch_build_and_others_do_not(images):
             if each["Name"] == "IMAGE_NAME"
         ]
         other = {"megatron": "fsdp", "fsdp": "megatron"}[name]
-        ours = ("megatron_eks/programs/fetch/hub.py", "megatron_eks/catalog/models.py")
+        facts = ("megatron_eks/catalog/models.py", "megatron_eks/catalog/models.txt")
+        ours = ("megatron_eks/programs/fetch/hub.py", *facts)
         for file in (f"assets/images/{name}/Dockerfile", "assets/images/gate.py", *ours):
             assert re.search(filters["FILE_PATH"], file)
-        more = ("megatron_eks/catalog/prices.txt", "megatron_eks/catalog/models.py.txt")
+        more = ("megatron_eks/catalog/prices.txt", "megatron_eks/catalog/gpus.py.txt")
         for file in (f"assets/images/{other}/Dockerfile", "assets/notes.md", *more):
             assert not re.search(filters["FILE_PATH"], file)
 
