@@ -29,7 +29,6 @@ from megatron_eks.programs.record import rank_of
 from megatron_eks.programs.start import companions, preconditions
 from megatron_eks.programs.start.companion import Companion
 
-_NO_COMMAND = 127
 _BY_SIGNAL = 128
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -62,7 +61,7 @@ def main(argv: Sequence[str], environment: "os._Environ[str]") -> int:
     if beside is not None:
         beside.end().wait()
     if keeping:
-        subprocess.run([*keeping, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- as above
+        subprocess.run([*keeping, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- ours
     return code
 
 
@@ -101,7 +100,7 @@ def _unpack(archive: Path, directory: Path) -> Iterator[Finding]:
 
 
 def _run(command: Sequence[str]) -> int:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 -- as above
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 -- what the job file says
     for number in _FORWARDED:
         signal.signal(number, lambda received, _: process.send_signal(received))
     code = process.wait()
