@@ -127,6 +127,14 @@ def count(text: str) -> int:
     return number
 
 
+def add_lifetime(options: argparse.ArgumentParser, interval_seconds: float) -> None:
+    """Add how long a program that looks again and again does so."""
+    how = options.add_mutually_exclusive_group(required=True)
+    how.add_argument("--parent", type=int, help="process to end with")
+    how.add_argument("--once", action="store_true", help="look once, and end")
+    options.add_argument("--interval", type=float, default=interval_seconds, help="seconds")
+
+
 def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
     """Have the kernel send a signal when the parent is gone; it may be gone already."""
     parent = os.getppid() if parent is None else parent

@@ -141,10 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--complete-marker", required=True, help="the file that a save writes last")
     parser.add_argument("--keep-last", type=program.count, help="complete checkpoints to keep")
     parser.add_argument("--s3-uri", help="where they are copied to")
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--parent", type=int, help="process to end with")
-    how.add_argument("--once", action="store_true", help="look once, and end")
-    parser.add_argument("--interval", type=float, default=_INTERVAL_SECONDS, help="seconds")
+    program.add_lifetime(parser, _INTERVAL_SECONDS)
     return parser
 
 

@@ -246,10 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--directory", type=Path, required=True, help="where Megatron saves")
     parser.add_argument("--keep-last", type=int, required=True, help="whole checkpoints to keep")
     parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--parent", type=int, help="process to end with")
-    how.add_argument("--once", action="store_true", help="look once, and end")
-    parser.add_argument("--interval", type=float, default=_INTERVAL_SECONDS, help="seconds")
+    program.add_lifetime(parser, _INTERVAL_SECONDS)
     return parser
 
 
