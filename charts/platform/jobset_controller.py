@@ -15,19 +15,14 @@ from megatron_eks.charts.platform.operator_access import (
     READ,
     ControllerNetwork,
     ControllerRights,
+    controller_pod,
     health_probe,
     restricted_namespace,
     rule,
     webhook_rules,
     webhook_service,
 )
-from megatron_eks.charts.pods import (
-    CLUSTER_CRITICAL,
-    leave_lost_node,
-    quantity,
-    unprivileged_container,
-    unprivileged_pod,
-)
+from megatron_eks.charts.pods import quantity, unprivileged_container
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _KIND = WORKLOADS["JobSet"]
@@ -40,9 +35,6 @@ _CERTIFICATE_DIRECTORY = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -
 _WEBHOOK_PORT, _HEALTH_PORT = 9443, 8081
 
 _LABELS = {"app.kubernetes.io/name": _NAME}
-
-# The user that distroless images call `nonroot`.
-_USER = 65532
 
 
 class JobSetController(cdk8s.Chart):
@@ -196,13 +188,5 @@ def _pod(platform: PlatformPlan) -> k8s.PodSpec:
             k8s.VolumeMount(name="certificate", mount_path=_CERTIFICATE_DIRECTORY, read_only=True)
         ],
     )
-    return k8s.PodSpec(
-        containers=[container],
-        volumes=[k8s.Volume(name="certificate", secret=certificate)],
-        service_account_name=_NAME,
-        automount_service_account_token=True,
-        security_context=unprivileged_pod(_USER),
-        priority_class_name=CLUSTER_CRITICAL,
-        tolerations=leave_lost_node(),
-        termination_grace_period_seconds=10,
-    )
+    volumes = [k8s.Volume(name="certificate", secret=certificate)]
+    return controller_pod(_NAME, container, volumes)

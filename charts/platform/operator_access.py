@@ -1,4 +1,4 @@
-"""What the controllers of jobs may do in the cluster, and whom they may talk to."""
+"""What controllers of jobs run as and may do in the cluster, and whom they may talk to."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,10 +6,14 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.charts.network import addresses, dns, policy, ports
+from megatron_eks.charts.pods import CLUSTER_CRITICAL, leave_lost_node, unprivileged_pod
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"
 READ = ("get", "list", "watch")
+
+# Neither controller's image names a user; this is the one that distroless images call `nonroot`.
+_USER = 65532
 
 
 class ControllerRights(Construct):
@@ -155,4 +159,20 @@ def health_probe(path: str, *, period_seconds: int) -> k8s.Probe:
         http_get=k8s.HttpGetAction(path=path, port=k8s.IntOrString.from_string("health")),
         period_seconds=period_seconds,
         timeout_seconds=3,
+    )
+
+
+def controller_pod(
+    account: str, container: k8s.Container, volumes: Sequence[k8s.Volume]
+) -> k8s.PodSpec:
+    """Return the pod of a controller."""
+    return k8s.PodSpec(
+        containers=[container],
+        volumes=list(volumes),
+        service_account_name=account,
+        automount_service_account_token=True,
+        security_context=unprivileged_pod(_USER),
+        priority_class_name=CLUSTER_CRITICAL,
+        tolerations=leave_lost_node(),
+        termination_grace_period_seconds=10,
     )

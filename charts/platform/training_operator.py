@@ -14,19 +14,14 @@ from megatron_eks.charts.platform.operator_access import (
     READ,
     ControllerNetwork,
     ControllerRights,
+    controller_pod,
     health_probe,
     restricted_namespace,
     rule,
     webhook_rules,
     webhook_service,
 )
-from megatron_eks.charts.pods import (
-    CLUSTER_CRITICAL,
-    leave_lost_node,
-    quantity,
-    unprivileged_container,
-    unprivileged_pod,
-)
+from megatron_eks.charts.pods import quantity, unprivileged_container
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _KIND = WORKLOADS["PyTorchJob"]
@@ -48,9 +43,6 @@ _TEMPLATE_FILE = "initContainer.yaml"
 _REQUESTS_PER_SECOND = 200
 _BURST = 400
 _THREADS = 4
-
-# The image names no user; this is the one that distroless images call `nonroot`.
-_USER = 65532
 
 
 class TrainingOperator(cdk8s.Chart):
@@ -144,19 +136,11 @@ class TrainingOperator(cdk8s.Chart):
 
 def _pod(platform: PlatformPlan) -> k8s.PodSpec:
     certificate = k8s.SecretVolumeSource(secret_name=_CERTIFICATE_SECRET)
-    return k8s.PodSpec(
-        containers=[_container(platform)],
-        volumes=[
-            k8s.Volume(name="certificate", secret=certificate),
-            k8s.Volume(name="template", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
-        ],
-        service_account_name=_NAME,
-        automount_service_account_token=True,
-        security_context=unprivileged_pod(_USER),
-        priority_class_name=CLUSTER_CRITICAL,
-        tolerations=leave_lost_node(),
-        termination_grace_period_seconds=10,
-    )
+    volumes = [
+        k8s.Volume(name="certificate", secret=certificate),
+        k8s.Volume(name="template", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
+    ]
+    return controller_pod(_NAME, _container(platform), volumes)
 
 
 def _container(platform: PlatformPlan) -> k8s.Container:
