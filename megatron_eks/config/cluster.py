@@ -10,6 +10,7 @@ from megatron_eks.config.model import (
     Branch,
     ConnectionArn,
     DnsLabel,
+    DnsName,
     EksName,
     Email,
     GithubRepository,
@@ -146,6 +147,10 @@ class GpuPool(Model):
     placement_group: Literal["auto", True, False] = "auto"
     """Whether nodes share a rack-level group; automatic: on demand and with EFA yes, else no."""
     labels: dict[str, str] = Field(default_factory=dict)
+    scale: Literal["manual", "queue"] = "manual"
+    """Who starts nodes and gives them back: `meks scale`, or jobs in a queue."""
+    idle_minutes: int = Field(default=15, ge=1, le=1440)
+    """With `scale: queue`, how long a node stays without a job."""
 
 
 class ImageBuild(Model):
@@ -209,12 +214,44 @@ class Platform(Model):
     kueue: bool = False
 
 
+class Team(Model):
+    """People who share the cluster with others, and what is theirs of it."""
+
+    name: DnsLabel = Field(max_length=20)
+    role_arns: tuple[RoleArn, ...] = Field(min_length=1)
+    """Roles that view and change what is in the team's namespace."""
+    namespace: DnsLabel | None = None
+    gpus: int = Field(ge=0)
+    """How many are the team's own."""
+    may_borrow: bool = True
+    """Whether it also gets what the others leave unused."""
+    priority: int = 0
+
+
+class Grafana(Model):
+    """A Grafana that the dashboards are put into."""
+
+    url: str
+    token_secret: DnsName
+    """A Kubernetes Secret with the token."""
+
+
 class Observability(Model):
     """Managed metrics, alarms and a budget."""
 
     enabled: bool = False
+    metrics: Literal["amp", "cloudwatch", "own"] = "amp"
+    """Where metrics go: managed Prometheus, CloudWatch, or a Prometheus of yours."""
+    prometheus_url: str | None = None
+    """Of your own Prometheus."""
     alarm_email: Email | None = None
+    webhook_secret: DnsName | None = None
+    """A Kubernetes Secret with the address that alarms are posted to."""
     monthly_budget_usd: float | None = Field(default=None, gt=0)
+    retention_days: int = Field(default=150, ge=1, le=1095)
+    """How long metrics are kept."""
+    grafana: Grafana | None = None
+    """Where dashboards are put."""
 
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -254,6 +291,8 @@ class ClusterConfig(Model):
     storage: Storage = Storage()
     images: Images = Images()
     platform: Platform = Platform()
+    teams: tuple[Team, ...] = ()
+    """Who shares the cluster. Default: one team, in the namespace of the platform."""
     observability: Observability = Observability()
     prices: Prices = Prices()
     tags: dict[str, str] = Field(default_factory=dict)

@@ -47,6 +47,31 @@ class SecretKey(Model):
     key: SecretKeyName
 
 
+class Wandb(Model):
+    """A project of Weights & Biases."""
+
+    project: str
+    secret: DnsName
+    """A Kubernetes Secret with the key."""
+
+
+class Mlflow(Model):
+    """An experiment of MLflow, by the address of its server or the ARN of a managed one."""
+
+    uri: str | None = None
+    arn: str | None = None
+    experiment: str
+
+
+class Tracking(Model):
+    """Where the curves of a run go too."""
+
+    wandb: Wandb | None = None
+    """Weights & Biases."""
+    mlflow: Mlflow | None = None
+    """MLflow, also SageMaker's."""
+
+
 class Runtime(Model):
     """How the pods of a job run."""
 
@@ -76,6 +101,8 @@ class Runtime(Model):
     workload: Workload | None = None
     """What runs the ranks. Default: the platform's; an Indexed Job for kind ddp."""
     queue: str | None = None
+    tracking: Tracking | None = None
+    """Trackers that the curves of a run go to as well."""
     priority_class: DnsName | None = None
     """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""
     keep_days: int = Field(default=7, ge=1, le=365)

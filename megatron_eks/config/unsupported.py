@@ -5,29 +5,34 @@ from operator import attrgetter
 
 from pydantic import BaseModel
 
-from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.cluster import ClusterConfig, Observability
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import AnyJob, TorchRun
 
 # By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
     "platform.workload": ("pytorchjob", "jobset"),
     "platform.kueue": False,
-    "observability.enabled": False,
-    "observability.alarm_email": None,
-    "observability.monthly_budget_usd": None,
+    "teams": (),
+    **{
+        f"observability.{key}": field.get_default()
+        for key, field in Observability.model_fields.items()
+    },
 }
+_POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
 _JOB: dict[str, object] = {
     "runtime.workload": (None, "pytorchjob", "jobset"),
     "runtime.queue": None,
+    "runtime.tracking": None,
 }
 _TORCH: dict[str, object] = {"training.precision": "bf16"}
 
 
 def rendered_values() -> Iterator[tuple[str, str, str]]:
     """Yield file, key and the value that is rendered today, for the reference page."""
-    tables = {"cluster file": _CLUSTER, "job file": _JOB, "job file, fsdp or ddp": _TORCH}
+    pool = {f"gpu_pools[].{key}": value for key, value in _POOL.items()}
+    tables = {"cluster file": _CLUSTER | pool, "job file": _JOB, "job file, fsdp or ddp": _TORCH}
     for file, table in tables.items():
         for key, value in table.items():
             yield file, key, _yaml(value)
@@ -36,6 +41,8 @@ def rendered_values() -> Iterator[tuple[str, str, str]]:
 def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
     """Refuse cluster settings that would silently do nothing."""
     yield from _unsupported(config, _CLUSTER)
+    for index, pool in enumerate(config.gpu_pools):
+        yield from _unsupported(pool, _POOL, ("gpu_pools", index))
 
 
 def job_unsupported(job: AnyJob) -> Iterator[Finding]:
@@ -48,19 +55,23 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
     yield from _unsupported(job, _TORCH)
 
 
-def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Finding]:
+def _unsupported(
+    model: BaseModel, table: Mapping[str, object], path: Path = ()
+) -> Iterator[Finding]:
     for key, rendered in table.items():
         value = attrgetter(key)(model)
-        if value not in (rendered if isinstance(rendered, tuple) else (rendered,)):
-            found = f"{_yaml(value)} is not supported yet"
+        several = rendered if isinstance(rendered, tuple) and rendered else (rendered,)
+        if value not in several:
+            plain = value is None or isinstance(value, (bool, int, float, str))
+            found = f"{_yaml(value) if plain else 'this key'} is not supported yet"
             remedy = f"use {_yaml(rendered)} for now"
-            yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
+            yield Finding(Code.NOT_SUPPORTED_YET, (*path, *key.split(".")), found, remedy)
 
 
 def _yaml(value: object) -> str:
     """Write a value the way the user would."""
     if isinstance(value, tuple):
-        return " or ".join(map(_yaml, value))
+        return " or ".join(map(_yaml, value)) or "[]"
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
