@@ -51,6 +51,7 @@ def test_messages(case):
     found = findings(changed(case))
     told = [line for line in case["expect"] if not line.startswith("megatron")]
     assert sorted(line.partition(": ")[0] for line in found) == sorted(told)
+    assert case.get("remedy", "") in "\n".join(found)
 
 
 def test_sentences(snapshot):

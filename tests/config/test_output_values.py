@@ -95,6 +95,12 @@ def test_anything_else_is_refused_with_its_place(what):
     assert line.isprintable()
 
 
+def test_a_long_value_is_cut():
+    """Its beginning tells where it is from."""
+    (line,) = findings(GOOD | {"BucketName": "B" * 61})
+    assert f"'{'B' * 60}...' is no" in line
+
+
 def test_what_is_allowed_is_named():
     """For an image also where one of another registry belongs."""
     image = f"{OTHER}.dkr.ecr.us-east-2.amazonaws.com/fsdp:1"
