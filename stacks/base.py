@@ -1,6 +1,6 @@
 """What every stack has in common: region, zones, tags, and how keys and logs are made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import aws_cdk as cdk
@@ -75,8 +75,12 @@ def encryption_key(
     description: str,
     removal: cdk.RemovalPolicy | None = None,
     log_groups: str | None = None,
+    publishers: Sequence[str] = (),
 ) -> str:
-    """Make a rotated key and return its ARN; it serves the log groups of that name too."""
+    """Make a rotated key and return its ARN; it serves the log groups of that name too.
+
+    With publishers it encrypts a topic that these services write to.
+    """
     root = f"arn:{partition()}:iam::{account()}:root"
     # IAM policies decide who uses the key (KMS Developer Guide, "Default key policy").
     statements = [statement(["kms:*"], ["*"], principal={"AWS": root})]
@@ -95,6 +99,15 @@ def encryption_key(
                 ["*"],
                 principal={"Service": f"logs.{region}.{cdk.Aws.URL_SUFFIX}"},
                 condition={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+            )
+        )
+    if publishers:
+        # In the form of Amazon SNS Developer Guide, "Encrypting published messages", for services.
+        statements.append(
+            statement(
+                ["kms:Decrypt", "kms:GenerateDataKey*"],
+                ["*"],
+                principal={"Service": list(publishers)},
             )
         )
     key = kms.CfnKey(

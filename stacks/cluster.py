@@ -35,10 +35,11 @@ class ClusterStack(BaseStack):
         self._administrators(plan.access)
         associate(self, plan, cluster=self._cluster, role=job_role)
         self._node_role = self._role("NodeRole", "ec2.amazonaws.com", _NODE_POLICIES)
-        self._security_groups = [
+        self.security_groups = [
             cluster.attr_cluster_security_group_id,
             place.node_security_group,
         ]
+        """Of the nodes: EKS's own, and ours."""
         addons = PlannedAddons(self, "Addons", plans=plan.addons, cluster=self._cluster)
         system = self._system_nodegroup()
         addons.precede(system)
@@ -51,7 +52,7 @@ class ClusterStack(BaseStack):
                 cluster=self._cluster,
                 role=self._node_role,
                 subnet=place.private_subnets[pool.zone],
-                security_groups=self._security_groups,
+                security_groups=self.security_groups,
                 tags=instance_tags(f"{plan.name}-{pool.name}", plan.tags),
                 setup=plan.node_setup,
             )
@@ -168,7 +169,7 @@ class ClusterStack(BaseStack):
             "SystemLaunchTemplate",
             launch_template_data=ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(
                 instance_type=nodes.instance_type,
-                security_group_ids=self._security_groups,
+                security_group_ids=self.security_groups,
                 metadata_options=metadata_options(),
                 block_device_mappings=[root_volume(_SYSTEM_ROOT_VOLUME_GIB)],
                 tag_specifications=instance_tags(f"{self._plan.name}-system", self._plan.tags),

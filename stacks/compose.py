@@ -20,18 +20,36 @@ def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:
     """Add every stack of a cluster to an app; images are built from the checkout."""
     made = "Network" in plan.stacks
     place = existing_place(plan.network)
+    nat_gateways: dict[str, str] = {}
     # Constructs called `Default` are no part of logical ids.
     if made:
         network = BaseStack(app, plan, "Network", "Network")
-        place = PlannedNetwork(network, "Default", plan=plan).place
+        planned = PlannedNetwork(network, "Default", plan=plan)
+        place, nat_gateways = planned.place, planned.nat_gateways
     lasting = BaseStack(app, plan, "Storage", "File system and data bucket")
     storage = PlannedStorage(lasting, "Default", plan=plan, place=place)
     images = BaseStack(app, plan, "Images", "Container images")
     PlannedImages(images, "Default", plan=plan, checkout=checkout)
+    cluster: ClusterStack | None = None
     if place is not None and "Cluster" in plan.stacks:
-        ClusterStack(app, plan, place, storage.job_role_arn)
+        cluster = ClusterStack(app, plan, place, storage.job_role_arn)
     else:
         associate(lasting, plan, cluster=plan.eks_name, role=storage.job_role_arn)
+    if place is not None and plan.observability is not None:
+        # Not before: its parts of the CDK take time to load.
+        from megatron_eks.stacks.observability import ObservabilityStack  # noqa: PLC0415 -- as above
+
+        watch = ObservabilityStack(
+            app,
+            plan,
+            plan.observability,
+            place=place,
+            security_groups=cluster.security_groups if cluster else [place.node_security_group],
+            file_systems=storage.file_systems,
+            nat_gateways=nat_gateways,
+        )
+        if cluster is not None:
+            watch.add_stack_dependency(cluster)
 
 
 def refused_by_schema(outdir: Path) -> list[Finding]:

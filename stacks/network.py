@@ -26,11 +26,14 @@ class PlannedNetwork(Construct):
         self._region = plan.region  # the CDK's own answer is a question to Node
         self._plan = plan.network
         existing = plan.network.existing
+        self.nat_gateways: dict[str, str] = {}
+        """Their ids, by zone."""
         if existing is not None:
             self._vpc_id, subnets = existing.vpc_id, dict(existing.private_subnets)
         else:
             self._vpc_id = self._vpc()
-            subnets = self._private_subnets(self._nat_gateways(self._public_subnets()))
+            self.nat_gateways = self._nat_gateways(self._public_subnets())
+            subnets = self._private_subnets(self.nat_gateways)
         nodes = NodeSecurityGroup(self, "Default", vpc_id=self._vpc_id, name=f"{plan.name}-nodes")
         self.place = Place(self._vpc_id, subnets, nodes.security_group_id)
         """VPC, private subnets by zone, and the group of the nodes."""

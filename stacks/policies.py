@@ -40,7 +40,7 @@ def statement(
     resources: Sequence[str],
     *,
     effect: str = "Allow",
-    principal: str | Mapping[str, str] | None = None,
+    principal: str | Mapping[str, str | list[str]] | None = None,
     condition: Condition | None = None,
 ) -> Statement:
     """Write one statement of a policy."""

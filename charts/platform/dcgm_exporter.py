@@ -6,10 +6,10 @@ from constructs import Construct
 
 from megatron_eks.catalog import pins
 from megatron_eks.charts.pods import KUBE_SYSTEM, node_agent, quantity
+from megatron_eks.plan.cluster.observability import DCGM_EXPORTER
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
-_NAME = "dcgm-exporter"
-_LABELS = {"app.kubernetes.io/name": _NAME}
+_LABELS = {"app.kubernetes.io/name": DCGM_EXPORTER}
 _PORT = 9400
 _PORT_NAME = "metrics"
 
@@ -19,7 +19,7 @@ _POD_RESOURCES = "/var/lib/kubelet/pod-resources"
 
 # What a training run is watched for: work done, heat and throttling, memory, links, and the signs
 # of a failing GPU. Field names from DCGM's API, "Field Identifiers".
-_COUNTERS: tuple[tuple[str, str, str], ...] = (
+COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock in MHz"),
     ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock in MHz"),
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature in degrees Celsius"),
@@ -48,14 +48,14 @@ class DcgmExporter(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        metadata = k8s.ObjectMeta(name=_NAME, namespace=KUBE_SYSTEM, labels=_LABELS)
-        lines = (", ".join(counter) for counter in _COUNTERS)
+        metadata = k8s.ObjectMeta(name=DCGM_EXPORTER, namespace=KUBE_SYSTEM, labels=_LABELS)
+        lines = (", ".join(counter) for counter in COUNTERS)
         k8s.KubeConfigMap(
             self, "counters", metadata=metadata, data={_COUNTERS_FILE: "\n".join(lines) + "\n"}
         )
         kubelet = k8s.HostPathVolumeSource(path=_POD_RESOURCES, type="Directory")
         volumes = [
-            k8s.Volume(name="counters", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
+            k8s.Volume(name="counters", config_map=k8s.ConfigMapVolumeSource(name=DCGM_EXPORTER)),
             k8s.Volume(name="pod-resources", host_path=kubelet),
         ]
         node_agent(self, _container(platform), volumes, taint=platform.gpu_taint)
@@ -69,7 +69,7 @@ class DcgmExporter(cdk8s.Chart):
             self,
             "service",
             metadata=k8s.ObjectMeta(
-                name=_NAME,
+                name=DCGM_EXPORTER,
                 namespace=KUBE_SYSTEM,
                 labels=_LABELS,
                 # No ServiceMonitor: it needs a CRD that this project does not install.
@@ -87,7 +87,7 @@ def _container(platform: PlatformPlan) -> k8s.Container:
     node = k8s.EnvVarSource(field_ref=k8s.ObjectFieldSelector(field_path="spec.nodeName"))
     health = k8s.HttpGetAction(path="/health", port=k8s.IntOrString.from_string(_PORT_NAME))
     return k8s.Container(
-        name=_NAME,
+        name=DCGM_EXPORTER,
         image=platform.egress.image(pins.DCGM_EXPORTER_IMAGE),
         image_pull_policy="IfNotPresent",
         args=["-f", f"{_COUNTERS_DIRECTORY}/{_COUNTERS_FILE}"],

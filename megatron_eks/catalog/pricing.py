@@ -30,6 +30,11 @@ _BASTION_USD_PER_HOUR = 0.0104
 _NAT_USD_PER_HOUR = 0.045
 _ENDPOINT_USD_PER_HOUR = 0.01
 _CONTROL_PLANE_USD_PER_HOUR = 0.10
+# Amazon Managed Service for Prometheus, "Pricing": the collector, and ten million samples that are
+# collected and taken in; the first forty million of a month cost nothing.
+_SCRAPER_USD_PER_HOUR = 0.04
+SAMPLES_USD = (0.03 + 0.90) / 10_000_000
+"""Of one sample."""
 EXTENDED_SUPPORT_USD_PER_HOUR = 0.60
 """Of a control plane whose version is past standard support, where its upgrade policy allows it."""
 
@@ -87,6 +92,11 @@ class PriceList:
     def bastion(self) -> float | None:
         """USD an hour for the instance that forwards to a private endpoint."""
         return self._listed(_BASTION_USD_PER_HOUR)
+
+    @property
+    def scraper(self) -> float | None:
+        """USD an hour for what collects metrics, samples not counted."""
+        return self._listed(_SCRAPER_USD_PER_HOUR)
 
     @property
     def nat(self) -> float | None:

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from pydantic import BaseModel
 
-from megatron_eks.config.cluster import ClusterConfig, Observability
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import AnyJob, TorchRun
@@ -15,10 +15,10 @@ _CLUSTER: dict[str, object] = {
     "platform.workload": ("pytorchjob", "jobset"),
     "platform.kueue": False,
     "teams": (),
-    **{
-        f"observability.{key}": field.get_default()
-        for key, field in Observability.model_fields.items()
-    },
+    "observability.metrics": "amp",
+    "observability.prometheus_url": None,
+    "observability.webhook_secret": None,
+    "observability.grafana": None,
 }
 _POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
 _JOB: dict[str, object] = {

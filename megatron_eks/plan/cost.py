@@ -8,6 +8,7 @@ from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.observability import SAMPLES_PER_GPU_HOUR
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs.job import JobPlan
 
@@ -91,7 +92,14 @@ def cluster_cost(plan: ClusterPlan) -> Cost:
 
 def stack_costs(plan: ClusterPlan) -> Mapping[str, tuple[Price, ...]]:
     """Price what each stack holds that is billed by the hour, GPU nodes not counted."""
-    parts = {"Cluster": _cluster(plan), "Storage": _lustre(plan), "Network": _network(plan)}
+    parts: dict[str, Iterable[Price]] = {
+        "Cluster": _cluster(plan),
+        "Storage": _lustre(plan),
+        "Network": _network(plan),
+        "Observability": (Price("Metrics scraper", 1, plan.prices.scraper),),
+    }
+    if plan.observability is None:
+        del parts["Observability"]
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 
@@ -134,6 +142,10 @@ def _notes(plan: ClusterPlan, prices: Iterable[Price]) -> Iterator[str]:
     if end is not None and "Cluster" not in plan.stacks:
         extended = f"{pricing.EXTENDED_SUPPORT_USD_PER_HOUR:.2f} USD an hour"
         yield f"EKS {plan.kubernetes_version}: from {end} extended support may bill {extended}."
+    if plan.observability is not None:
+        gpus = sum(pool.max_nodes * pool.instance.gpus for pool in plan.pools)
+        usd = gpus * SAMPLES_PER_GPU_HOUR * pricing.HOURS_PER_MONTH * pricing.SAMPLES_USD
+        yield f"GPU metrics: about {usd:,.0f} USD a month while all {gpus} GPUs run."
     if unknown:
         items = "; ".join(sorted(unknown))
         yield f"unknown: this release has no price in {plan.region} for {items}."

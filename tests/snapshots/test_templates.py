@@ -24,6 +24,12 @@ def test_template_of_an_example(example_assembly, snapshot, example, stack):
     assert normalise.template(json.loads(file.read_text()), {}) == snapshot
 
 
+def test_template_of_metrics_and_alarms(example_assembly, snapshot):
+    """Off by default, and on in the example whose nodes end by themselves."""
+    (file,) = example_assembly("p5-capacity-block").glob("*-Observability.template.json")
+    assert normalise.template(json.loads(file.read_text()), {}) == snapshot
+
+
 def test_no_other_template(cloud_assembly):
     """A new stack needs a snapshot of its own."""
     found = {path.name for path in cloud_assembly.glob("*.template.json")}

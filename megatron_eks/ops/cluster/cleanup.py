@@ -36,7 +36,8 @@ def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
     """Delete a cluster; run again after an interruption, it goes on where it ended."""
     plan, console, stacks = tools.plan, tools.console, tools.stacks
     # Also what is left of a creation that failed.
-    present = [part for part in reversed(plan.stacks) if stacks.find(plan.stack(part))]
+    parts = dict.fromkeys((*plan.stacks, "Observability"))  # which may be off by now
+    present = [part for part in reversed(parts) if stacks.find(plan.stack(part))]
     goes = _goes(present, wish, tools)
     repositories = retained.repositories(tools) if wish.delete_images else []
     if not goes and not repositories:
@@ -69,7 +70,8 @@ def run(wish: Wish, tools: Tools, connect: Callable[[], Client]) -> int:
 
 def _goes(present: list[str], wish: Wish, tools: Tools) -> list[str]:
     """Return the stacks to delete, those first that use others."""
-    named = ("Cluster", "Images") if wish.delete_images else ("Cluster",)
+    # The scraper would be billed on, of a cluster that is gone.
+    named = ("Observability", "Cluster", *(["Images"] if wish.delete_images else []))
     goes: list[str] = [part for part in named if part in present]
     if "Storage" in present:
         if not wish.delete_storage:

@@ -32,6 +32,11 @@ from megatron_eks.plan.cluster.network import (
     check_network,
     plan_network,
 )
+from megatron_eks.plan.cluster.observability import (
+    ObservabilityPlan,
+    check_observability,
+    plan_observability,
+)
 from megatron_eks.plan.cluster.platform import PlatformPlan, check_namespace, plan_platform
 from megatron_eks.plan.cluster.pools import (
     NodeSetup,
@@ -101,6 +106,8 @@ class ClusterPlan:
     """The repository that images are built from; None: this checkout."""
     addons: tuple[AddonPlan, ...]
     platform: PlatformPlan
+    observability: ObservabilityPlan | None
+    """None: no metrics, alarms and budget."""
     node_setup: NodeSetup
     prices: PriceList
     tags: Mapping[str, str]
@@ -140,10 +147,12 @@ def plan_cluster(
     """Plan a cluster for jobs, from a configuration that has passed the checks."""
     brought = config.existing_cluster is not None
     data_access = plan_data_access(jobs)
+    made = ("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster")
+    observability = plan_observability(config)
     return ClusterPlan(
         name=config.name,
         eks_name=config.existing_cluster or config.name,
-        stacks=("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster"),
+        stacks=(*made, "Observability") if observability else made,
         region=config.region,
         availability_zones=config.availability_zones,
         kubernetes_version=config.kubernetes_version,
@@ -165,6 +174,7 @@ def plan_cluster(
             for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))
         ),
         platform=plan_platform(config),
+        observability=observability,
         node_setup=plan_node_setup(config),
         prices=PriceList(
             config.region,
@@ -216,6 +226,7 @@ def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     yield from check_images(config)
     yield from check_source(config)
     yield from check_namespace(config)
+    yield from check_observability(config)
     yield from _tags(config)
     yield from _prices(config)
 

@@ -12,6 +12,7 @@ from megatron_eks.localcloud.aws.resources import (
     iam,
     keys_and_logs,
     nodegroup,
+    watching,
 )
 from megatron_eks.localcloud.aws.resources.handler import Handler
 
@@ -28,6 +29,7 @@ _HANDLERS: dict[str, Handler] = {
         iam,
         keys_and_logs,
         nodegroup,
+        watching,
     )
     for handler in module.HANDLERS
 }

@@ -1,5 +1,6 @@
 """Puts our operations in the place of moto's, and lets nobody judge bucket policies."""
 
+from moto.amp import urls as amp_urls
 from moto.cloudformation import urls as cloudformation_urls
 from moto.codebuild import urls as codebuild_urls
 from moto.core.responses import BaseResponse
@@ -22,6 +23,7 @@ from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
 from megatron_eks.localcloud.aws.services.eks_nodegroups import Nodegroups
 from megatron_eks.localcloud.aws.services.fsx import FsxApi
 from megatron_eks.localcloud.aws.services.iam import IamApi
+from megatron_eks.localcloud.aws.services.prometheus import PrometheusApi
 from megatron_eks.localcloud.aws.services.quotas import QuotasApi
 from megatron_eks.localcloud.aws.services.shapes import check_requests
 from megatron_eks.localcloud.aws.values import Value
@@ -44,9 +46,10 @@ def install(regions: Regions, api_server: ApiServer | None) -> None:
     _route(fsx_urls.url_paths, "{0}/$", FsxApi)
     _route(iam_urls.url_paths, "{0}/$", IamApi)
     _route(quota_urls.url_paths, "{0}/$", QuotasApi)
-    eks_urls.url_paths.clear()
-    # The operation is found by boto3's own table of addresses.
-    _route(eks_urls.url_paths, "{0}/(?P<address>.+)$", EksApi)
+    for paths, api in ((amp_urls.url_paths, PrometheusApi), (eks_urls.url_paths, EksApi)):
+        paths.clear()
+        # The operation is found by boto3's own table of addresses.
+        _route(paths, "{0}/(?P<address>.+)$", api)
     # moto evaluates statements without their conditions: the usual "deny without TLS" would deny
     # everything.
     setattr(FakeBucket, "get_permission", _no_opinion)  # noqa: B010 -- a method is no attribute to mypy

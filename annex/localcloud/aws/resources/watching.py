@@ -1,0 +1,245 @@
+"""Metrics, alarms, topics, rules on events, and budgets."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call, untagged
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
+
+
+class Topic(Handler):
+    """A topic; its physical id is its ARN."""
+
+    kind = "AWS::SNS::Topic"
+    service = "sns"
+    creates = ("CreateTopic", "TopicArn")
+    renamed: ClassVar = {"TopicName": "Name"}
+    tagged = ("ResourceArn", "")
+    deletes = ("DeleteTopic", "TopicArn")
+    answers: ClassVar = {"TopicArn": ""}
+
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set the key."""
+        if new.get("KmsMasterKeyId") != old.get("KmsMasterKeyId"):
+            _attribute(context, physical_id, "KmsMasterKeyId", new.get("KmsMasterKeyId", ""))
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return the ARN and the name."""
+        found = super().attributes(context, physical_id, properties)
+        return {**found, "TopicName": physical_id.rsplit(":", 1)[-1]}
+
+
+class TopicPolicy(Handler):
+    """Who may publish; its physical id is the topic's ARN."""
+
+    kind = "AWS::SNS::TopicPolicy"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Set the policy of all topics."""
+        for topic in properties["Topics"]:
+            _attribute(context, topic, "Policy", properties["PolicyDocument"])
+        return str(properties["Topics"][0])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set it anew."""
+        del physical_id, old
+        self.create(context, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Leave it to the topic, which goes with it."""
+
+
+class Subscription(Handler):
+    """Somebody who is told; its physical id is its ARN."""
+
+    kind = "AWS::SNS::Subscription"
+    service = "sns"
+    creates = ("Subscribe", "SubscriptionArn")
+    deletes = ("Unsubscribe", "SubscriptionArn")
+
+
+class Rule(Handler):
+    """A rule on events; its physical id is its name."""
+
+    kind = "AWS::Events::Rule"
+    service = "events"
+    creates = ("PutRule", "")
+    identity = ("Name",)
+    made_up = 64
+    deletes = ("DeleteRule", "Name")
+
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set what is told, and whom."""
+        if old:
+            call(context, "events", "PutRule", {**untagged(new), "Name": physical_id})
+        self._take_targets(context, physical_id)
+        call(context, "events", "PutTargets", {"Targets": new["Targets"]}, Rule=physical_id)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove its targets first, as EventBridge asks."""
+        self._take_targets(context, physical_id)
+        super().delete(context, physical_id, properties)
+
+    @staticmethod
+    def _take_targets(context: Context, name: str) -> None:
+        events = context.clients("events")
+        present = [each["Id"] for each in events.list_targets_by_rule(Rule=name)["Targets"]]
+        if present:
+            events.remove_targets(Rule=name, Ids=present)
+
+
+class Alarm(Handler):
+    """An alarm; its physical id is its name."""
+
+    kind = "AWS::CloudWatch::Alarm"
+    service = "cloudwatch"
+    creates = ("PutMetricAlarm", "")
+    identity = ("AlarmName",)
+    made_up = 255
+    updates = ("PutMetricAlarm", "AlarmName")
+    deletes = ("DeleteAlarms", "AlarmNames")
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return the ARN."""
+        del properties
+        return {"Arn": f"arn:aws:cloudwatch:{context.region}:{ACCOUNT}:alarm:{physical_id}"}
+
+
+class Budget(Handler):
+    """A budget; its physical id is its name."""
+
+    kind = "AWS::Budgets::Budget"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the budget, and what tells of it."""
+        call(context, "budgets", "CreateBudget", properties, AccountId=ACCOUNT)
+        return str(properties["Budget"]["BudgetName"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Make it anew: the service has an operation for each part of it."""
+        self.delete(context, physical_id, old)
+        self.create(context, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the budget."""
+        del properties
+        context.clients("budgets").delete_budget(AccountId=ACCOUNT, BudgetName=physical_id)
+
+
+class Workspace(Handler):
+    """A workspace of managed Prometheus; its physical id is its ARN."""
+
+    kind = "AWS::APS::Workspace"
+    service = "amp"
+    creates = ("CreateWorkspace", "arn")
+    tagged = ("resourceArn", "")
+
+    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Set how long it keeps metrics, where its logs go, and whom it tells."""
+        amp, workspace = context.clients("amp"), _last(physical_id)
+        for name, setting in (
+            ("AlertManagerDefinition", "PutAlertManagerDefinition"),
+            ("WorkspaceConfiguration", "UpdateWorkspaceConfiguration"),
+            ("LoggingConfiguration", "LoggingConfiguration"),
+        ):
+            value = new.get(name)
+            if value is None or value == old.get(name):
+                continue
+            if name == "AlertManagerDefinition":
+                amp.put_alert_manager_definition(workspaceId=workspace, data=value)
+                continue
+            verb = "Update" if name in old else "Create"
+            operation = f"{verb}{setting}" if name == setting else setting
+            call(context, "amp", operation, value, workspaceId=workspace)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the workspace with its metrics."""
+        del properties
+        context.clients("amp").delete_workspace(workspaceId=_last(physical_id))
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return where it is reached."""
+        del properties
+        found = context.clients("amp").describe_workspace(workspaceId=_last(physical_id))
+        workspace = found["workspace"]
+        return {
+            "Arn": physical_id,
+            "WorkspaceId": workspace["workspaceId"],
+            "PrometheusEndpoint": workspace["prometheusEndpoint"],
+        }
+
+
+class RuleGroups(Handler):
+    """Rules of a workspace; its physical id is its ARN."""
+
+    kind = "AWS::APS::RuleGroupsNamespace"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the rules."""
+        answer = self._write(context, "CreateRuleGroupsNamespace", properties)
+        return str(answer["arn"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Write them anew."""
+        del physical_id, old
+        self._write(context, "PutRuleGroupsNamespace", new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the rules."""
+        del physical_id
+        context.clients("amp").delete_rule_groups_namespace(
+            workspaceId=_last(properties["Workspace"]), name=properties["Name"]
+        )
+
+    @staticmethod
+    def _write(context: Context, operation: str, properties: Object) -> Object:
+        workspace = _last(properties["Workspace"])
+        given = {**untagged(properties), "Data": properties["Data"].encode()}
+        return call(context, "amp", operation, given, workspaceId=workspace)
+
+
+class Scraper(Handler):
+    """What collects metrics of a cluster; its physical id is its ARN."""
+
+    kind = "AWS::APS::Scraper"
+    service = "amp"
+    creates = ("CreateScraper", "arn")
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the scraper."""
+        del properties
+        context.clients("amp").delete_scraper(scraperId=_last(physical_id))
+
+
+def _attribute(context: Context, topic: str, name: str, value: Value) -> None:
+    call(
+        context,
+        "sns",
+        "SetTopicAttributes",
+        {"AttributeValue": value},
+        TopicArn=topic,
+        AttributeName=name,
+    )
+
+
+def _last(arn: str) -> str:
+    return arn.rsplit("/", 1)[-1]
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Topic(),
+    TopicPolicy(),
+    Subscription(),
+    Rule(),
+    Alarm(),
+    Budget(),
+    Workspace(),
+    RuleGroups(),
+    Scraper(),
+)
