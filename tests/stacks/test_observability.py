@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from megatron_eks.charts.platform.dcgm_exporter import COUNTERS
-from megatron_eks.plan.cluster.observability import DCGM_EXPORTER, SAMPLES_PER_GPU_HOUR
+from megatron_eks.plan.cluster.observability import ALERTS, DCGM_EXPORTER, SAMPLES_PER_GPU_HOUR
 from tests import variations
+from tests.stacks.synthesis import ROOT
 
 ENDS = "2027-02-15T11:30:00Z"
 
@@ -99,6 +100,12 @@ def test_the_scraper_asks_the_exporter_that_the_platform_has(template):
     assert len(scraper["Source"]["EksConfiguration"]["SubnetIds"]) == 2
     hour = timedelta(hours=1) / timedelta(seconds=30)
     assert len(COUNTERS) * hour == SAMPLES_PER_GPU_HOUR
+
+
+def test_each_alert_is_in_the_docs():
+    """By its name, as a mail has it."""
+    page = (ROOT / "docs" / "observability.md").read_text()
+    assert [alert.name for alert in ALERTS if f"| `{alert.name}` |" not in page] == []
 
 
 def test_nothing_else_changes(changed, assembly):
