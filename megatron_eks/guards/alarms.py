@@ -1,5 +1,6 @@
 """Guards of alarms: what tells of trouble asks for something that is measured, and is heard."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding, Level
@@ -22,8 +23,31 @@ _METRICS = {
     "AWS/FSx": ({"FreeDataStorageCapacity", "DataReadBytes", "DataWriteBytes"}, "FileSystemId"),
     "AWS/NATGateway": ({"ErrorPortAllocation"}, "NatGatewayId"),
 }
-_ALARM = (("ActionsEnabled", (YES, None), "it changes its state and tells nobody"),)
+_ALARM = (
+    ("ActionsEnabled", (YES, None), "it changes its state and tells nobody"),
+    ("ComparisonOperator", ("GreaterThanThreshold", "LessThanThreshold"), "it cannot be made"),
+    ("AlarmName", (), "nobody finds what a mail is about"),
+    ("AlarmDescription", (), "a mail says nothing of what to do"),
+)
 _RULE = (("State", ("ENABLED", None), "it never matches"),)
+_WORKSPACE = (
+    ("AlertManagerDefinition", (), "its rules tell nobody"),
+    ("WorkspaceConfiguration RetentionPeriodInDays", (), "metrics are kept as long as AWS likes"),
+    ("LoggingConfiguration LogGroupArn", (), "why an alert was not sent is nowhere"),
+)
+_TOPIC_POLICY = (("Topics 0", (), "it is no topic's"),)
+_BUDGET = (("Budget BudgetType", ("COST",), "it counts something else than money"),)
+_NOTIFICATION = (
+    ("Notification ComparisonOperator", ("GREATER_THAN",), "it tells while all is well"),
+    ("Subscribers 0", (), "nobody is told"),
+)
+# What a service sends, and by what we choose among it (EventBridge, "Events from AWS services").
+_EVENTS = {
+    "aws.autoscaling": ("EC2 Instance Launch Unsuccessful", {"AutoScalingGroupName"}),
+    "aws.codebuild": ("CodeBuild Build State Change", {"build-status", "project-name"}),
+}
+_BUILD_ENDS = {"FAILED", "FAULT", "STOPPED", "TIMED_OUT"}
+_ONCE = re.compile(r"cron\(\d+ \d+ \d+ \d+ \? \d{4}\)")
 
 
 @template_guard
@@ -31,13 +55,19 @@ def heard(templates: Templates) -> Iterator[Finding]:
     """Alarms and rules lead to a topic that takes them, encrypted with a key that they may use."""
     yield from constants(templates.of("CloudWatch::Alarm"), _CODE, _ALARM)
     yield from constants(templates.of("Events::Rule"), _CODE, _RULE)
+    yield from constants(templates.of("APS::Workspace"), _CODE, _WORKSPACE)
+    yield from constants(templates.of("SNS::TopicPolicy"), _CODE, _TOPIC_POLICY)
+    yield from constants(templates.of("Budgets::Budget"), _CODE, _BUDGET)
+    for budget in templates.of("Budgets::Budget"):
+        for each in budget["NotificationsWithSubscribers"]:
+            yield from each.must_hold(_CODE, _NOTIFICATION)
     for alarm in templates.of("CloudWatch::Alarm"):
         yield from _reached(templates, alarm, alarm["AlarmActions"], [alarm["AlarmActions"]])
-        for query in alarm["Metrics"]:
-            yield from _measured(query["MetricStat"]["Metric"])
+        yield from _asked(alarm["Metrics"])
     for rule in templates.of("Events::Rule"):
         targets = [each["Arn"] for each in rule["Targets"]]
         yield from _reached(templates, rule, rule["Targets"], targets)
+        yield from _matched(rule)
     topics = templates.of("SNS::Topic")
     policies = [each["PolicyDocument"] for each in templates.of("SNS::TopicPolicy")]
     keys = [found for each in topics if (found := templates.target(each["KmsMasterKeyId"]))]
@@ -59,6 +89,53 @@ def _reached(
     if "AWS::SNS::Topic" not in found and not named:
         what = f"{teller.name} tells nobody"
         yield place.finding(_CODE, what, "name the topic of the stack", Level.ERROR)
+
+
+def _asked(queries: Value) -> Iterator[Finding]:
+    """Report expressions that name no query, and alarms without one of them."""
+    ids = {each["Id"].text for each in queries if each["MetricStat"]}
+    shown = [each for each in queries if each["ReturnData"].raw is not False]
+    rows = [(len(shown) != 1, queries, "not one query is the alarm's", "ReturnData: true for one")]
+    for query in queries:
+        named = set(re.findall(r"[a-z]\w*", query["Expression"].text))
+        other = "use " + ", ".join(sorted(ids))
+        rows.append((bool(named - ids), query["Expression"], "it names no query", other))
+        empty = not query["Expression"] and not query["MetricStat"]
+        rows.append((empty, query, "it asks for nothing", "give it a MetricStat"))
+        yield from _measured(query["MetricStat"]["Metric"])
+    yield from report(_CODE, *rows)
+
+
+def _matched(rule: Resource) -> Iterator[Finding]:
+    """Report rules that match nothing, or whose message says nothing."""
+    pattern, schedule = rule["EventPattern"], rule["ScheduleExpression"]
+    kind, keys = _EVENTS.get("".join(pattern["source"].texts), ("", set()))
+    detail = {key: each for key, each in pattern["detail"].items() if each[0]}
+    ends = set(pattern["detail"]["build-status"].texts) <= _BUILD_ENDS
+    once = schedule or pattern
+    rows = [
+        (not pattern and not _ONCE.fullmatch(schedule.text), once, "it never matches", "a minute"),
+        (pattern and not kind, pattern["source"], "nobody sends it", f"use {' or '.join(_EVENTS)}"),
+        (
+            kind and pattern["detail-type"].raw != [kind],
+            pattern["detail-type"],
+            "it never matches",
+            f"use {kind}",
+        ),
+        (
+            kind and (detail.keys() != keys or not ends),
+            pattern["detail"],
+            "it matches other events than those of this cluster",
+            f"use {' and '.join(sorted(keys))}",
+        ),
+    ]
+    for target in rule["Targets"]:
+        form = target["InputTransformer"]
+        given = {key for key, _ in form["InputPathsMap"].items()}
+        named = set(re.findall(r"<([\w-]+)>", form["InputTemplate"].text))
+        says = bool(target["Input"]) if schedule else bool(given) and named == given
+        rows.append((not says, target, "its message does not say what happened", "use each path"))
+    yield from report(_CODE, *rows)
 
 
 def _measured(metric: Value) -> Iterator[Finding]:
