@@ -41,6 +41,15 @@ _NOTIFICATION = (
     ("Notification ComparisonOperator", ("GREATER_THAN",), "it tells while all is well"),
     ("Subscribers 0", (), "nobody is told"),
 )
+_OURS = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
+_ENCRYPTED_WAY = Need(
+    _CODE,
+    "what is told may be read on its way",
+    ("sns:Publish",),
+    who="*",
+    when=(("Bool", "aws:SecureTransport", "false"),),
+    effect="Deny",
+)
 # What a service sends, and by what we choose among it (EventBridge, "Events from AWS services").
 _EVENTS = {
     "aws.autoscaling": ("EC2 Instance Launch Unsuccessful", {"AutoScalingGroupName"}),
@@ -71,10 +80,17 @@ def heard(templates: Templates) -> Iterator[Finding]:
     topics = templates.of("SNS::Topic")
     policies = [each["PolicyDocument"] for each in templates.of("SNS::TopicPolicy")]
     keys = [found for each in topics if (found := templates.target(each["KmsMasterKeyId"]))]
+    told = [topics[0]["KmsMasterKeyId"]] if topics and not policies else []
+    yield from report(
+        _CODE, *((True, place, "no policy lets services publish", "add one") for place in told)
+    )
+    yield from needs(templates, policies, _ENCRYPTED_WAY) if topics else ()
     for kind, who in _TELLERS.items():
         if topics and templates.of(kind):
             why = f"what {who} tells is lost"
-            yield from needs(templates, policies, Need(_CODE, why, ("sns:Publish",), who=who))
+            when = () if kind == "Events::Rule" else _OURS
+            publish = Need(_CODE, why, ("sns:Publish",), who=who, when=when)
+            yield from needs(templates, policies, publish)
             use = ("kms:Decrypt", "kms:GenerateDataKey")
             for key in keys:
                 yield from needs(templates, [key["KeyPolicy"]], Need(_CODE, why, use, who=who))

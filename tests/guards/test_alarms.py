@@ -34,6 +34,9 @@ POLICY = "PolicyDocument Statement"
         ("SNS::TopicPolicy", f"{POLICY} 0 Principal Service", "event.amazonaws.com"),
         ("SNS::TopicPolicy", f"{POLICY} 1 Action", ["sns:GetTopicAttributes"]),
         ("SNS::TopicPolicy", f"{POLICY} 1 Effect", "Deny"),
+        ("SNS::TopicPolicy", f"{POLICY} 1 Condition", ABSENT),
+        ("SNS::TopicPolicy", f"{POLICY} 2 Condition Bool aws:SecureTransport", "true"),
+        ("SNS::TopicPolicy", "Type", "AWS::CloudFormation::WaitConditionHandle"),
     ],
 )
 def test_what_nobody_would_hear(resource, path, value):
