@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs shells control-plane synth wheel demo test test-all test-core test-local slips coverage lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs shells control-plane go-programs synth wheel demo test test-all test-core test-local slips coverage lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,11 @@ test-all: lint test-tools slips ## Run the long tests too: before a release.
 
 # What tests need beside the packages.
 .PHONY: test-tools
-test-tools: programs shells .venv-checkov/.installed control-plane
+test-tools: programs shells .venv-checkov/.installed go-programs
+
+# etcd and promtool, which tests alone need.
+go-programs: setup-dev control-plane
+	@$(BIN)/python -m tests.go_programs
 
 # Completion, and what the set-up Job runs, are tried in real shells. As root, or by sudo, with apt.
 shells:

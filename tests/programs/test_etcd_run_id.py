@@ -1,6 +1,5 @@
 """Nodes meet in a real etcd through real torchruns, each started as a pod starts it."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -13,13 +12,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from megatron_eks.localcloud.kubernetes.build import cache_folder
 from megatron_eks.localcloud.kubernetes.processes import free_port
+from tests.go_programs import ETCD, built
 from tests.programs.run_program import PROGRAMS, TORCHRUN, run
 
 pytestmark = pytest.mark.programs
 
-_SERVER = Path(__file__).with_name("etcd_server")
 _TRAINING = Path(__file__).with_name("meeting.py")
 _SECONDS = 90.0
 
@@ -27,17 +25,7 @@ _SECONDS = 90.0
 @pytest.fixture(scope="session")
 def etcd_program() -> Path:
     """Return etcd of the platform's minor version, built once for each machine."""
-    content = b"".join(each.read_bytes() for each in sorted(_SERVER.iterdir()))
-    program = cache_folder(os.environ) / "etcd" / hashlib.sha256(content).hexdigest()[:20]
-    if not program.exists():
-        go = shutil.which("go")
-        assert go, "no Go - run `make setup-dev`"
-        partial = program.with_suffix(f".{os.getpid()}")
-        settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-        command = [go, "build", f"-o={partial}", "."]
-        subprocess.run(command, cwd=_SERVER, env={**os.environ, **settings}, check=True)  # noqa: S603
-        partial.replace(program)
-    return program
+    return built(*ETCD)
 
 
 class Etcd:

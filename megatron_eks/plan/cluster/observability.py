@@ -66,7 +66,8 @@ ALERTS = (
     Alert(
         "GpuError",
         # The metric keeps the last code for ever, so what tells is that it changes.
-        f"changes({_XID}[10m]) > 0 unless ({' or '.join(f'{_XID} == {n}' for n in _OF_PROGRAMS)})",
+        f"{_XID} and changes({_XID}[10m]) > 0 "
+        f"unless ({' or '.join(f'{_XID} == {n}' for n in _OF_PROGRAMS)})",
         0,
         "page",
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reports Xid {{ $value }}",

@@ -1,0 +1,132 @@
+"""The rules over GPU metrics, tried by promtool: silent on a good day, each told on its bad one."""
+
+import subprocess
+
+import pytest
+import yaml
+
+from megatron_eks.plan.cluster.observability import ALERTS, DCGM_EXPORTER, rule_groups
+from tests.go_programs import PROMTOOL, built
+
+pytestmark = pytest.mark.oracle
+
+NODES, GPUS = ("a", "b"), range(8)
+MINUTES = 120
+
+
+@pytest.fixture(scope="session")
+def promtool():
+    """Return Prometheus's own tool."""
+    return built(*PROMTOOL)
+
+
+def series(name, values, **labels):
+    """Return one series of one value a minute."""
+    shown = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    return {"series": f"{name}{{{shown}}}", "values": values}
+
+
+def recording(**changed):
+    """Return what two nodes of eight GPUs measure in two hours, with some series otherwise.
+
+    GPU 3 of node a is the one with trouble. A program of GPU 0 has crashed with Xid 31 before.
+    """
+    good = {
+        "DCGM_FI_DEV_XID_ERRORS": "0",
+        "DCGM_FI_DEV_GPU_TEMP": "62",
+        "DCGM_FI_DEV_ROW_REMAP_FAILURE": "0",
+        "DCGM_FI_DEV_GPU_UTIL": "97",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "0.9",
+    }
+    found = [
+        series("up", f"1x{MINUTES}", job=DCGM_EXPORTER, instance=f"{node}:9400", node=node)
+        for node in NODES
+    ]
+    for node in NODES:
+        for gpu in GPUS:
+            bad = changed if (node, gpu) == ("a", 3) else {}
+            for name, value in good.items():
+                usual = f"0x30 31x{MINUTES}" if (gpu, name) == (0, "DCGM_FI_DEV_XID_ERRORS") else ""
+                values = bad.get(name) or usual or f"{value}x{MINUTES}"
+                pod = {"namespace": "megatron-workshop", "pod": f"job-{node}"}
+                found.append(series(name, values, gpu=gpu, Hostname=node, **pod))
+    return found
+
+
+def everywhere(name, values):
+    """Return the good day with a metric of node a otherwise."""
+    rest = [
+        each
+        for each in recording()
+        if not (each["series"].startswith(name) and 'Hostname="a"' in each["series"])
+    ]
+    pod = {"namespace": "megatron-workshop", "pod": "job-a"}
+    return rest + [series(name, values, gpu=gpu, Hostname="a", **pod) for gpu in GPUS]
+
+
+GPU = {"gpu": "3", "Hostname": "a", "namespace": "megatron-workshop", "pod": "job-a"}
+BAD = {
+    "GpuError": (recording(DCGM_FI_DEV_XID_ERRORS=f"0x60 79x{MINUTES}"), 62, GPU),
+    "GpuLost": (recording(DCGM_FI_DEV_GPU_TEMP="62x60 stale"), 75, {"Hostname": "a"}),
+    "GpuMemoryFailing": (recording(DCGM_FI_DEV_ROW_REMAP_FAILURE=f"0x60 1x{MINUTES}"), 62, GPU),
+    "GpuHot": (recording(DCGM_FI_DEV_GPU_TEMP=f"62x60 88x{MINUTES}"), 75, GPU),
+    "JobIdle": (
+        everywhere("DCGM_FI_PROF_GR_ENGINE_ACTIVE", f"0.9x60 0.01x{MINUTES}"),
+        80,
+        {"namespace": "megatron-workshop", "pod": "job-a"},
+    ),
+    "NodeIdle": (everywhere("DCGM_FI_DEV_GPU_UTIL", f"97x30 0x{MINUTES}"), 95, {"Hostname": "a"}),
+    "GpuMetricsMissing": (
+        [
+            *(each for each in recording() if not each["series"].startswith("up")),
+            series("up", f"1x60 0x{MINUTES}", job=DCGM_EXPORTER, instance="a:9400", node="a"),
+        ],
+        80,
+        {"job": DCGM_EXPORTER, "instance": "a:9400", "node": "a"},
+    ),
+}
+
+
+def run(promtool, tmp_path, recorded, tests):
+    """Try the rules on a recording."""
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
+    group = {"interval": "1m", "input_series": recorded, "alert_rule_test": tests}
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [group]}))
+    done = subprocess.run(  # noqa: S603 -- promtool, on files of the test
+        [promtool, "test", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_good_day_is_silent(promtool, tmp_path):
+    """No rule fires at any of many times, though a program has failed and its node warms up."""
+    times = range(0, MINUTES, 10)
+    tests = [
+        {"eval_time": f"{at}m", "alertname": alert.name, "exp_alerts": []}
+        for alert in ALERTS
+        for at in times
+    ]
+    run(promtool, tmp_path, recording(DCGM_FI_DEV_GPU_TEMP=f"30x20 84x{MINUTES}"), tests)
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_trouble_is_told_where_it_is(promtool, tmp_path, alert):
+    """It fires after its minutes, names the place and the next command, and others are silent."""
+    recorded, at, labels = BAD[alert.name]
+    shown = alert.summary
+    for key, value in labels.items():
+        shown = shown.replace(f"{{{{ $labels.{key} }}}}", value)
+    value = {"GpuError": "79", "GpuLost": "7", "GpuHot": "88"}.get(alert.name, "")
+    shown = shown.replace("{{ $value }}", value)
+    expected = {
+        "exp_labels": {**labels, "severity": alert.severity},
+        "exp_annotations": {"summary": shown, "next": alert.remedy},
+    }
+    tests = [{"eval_time": f"{at}m", "alertname": alert.name, "exp_alerts": [expected]}]
+    tests += [
+        {"eval_time": f"{at}m", "alertname": other.name, "exp_alerts": []}
+        for other in ALERTS
+        if other is not alert
+    ]
+    run(promtool, tmp_path, recorded, tests)
