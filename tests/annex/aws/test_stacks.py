@@ -38,6 +38,12 @@ def export(value, name):
     return {"Out": {"Value": value, "Export": {"Name": name}}}
 
 
+def test_a_text_that_is_a_name_refers_to_nothing(stacks):
+    """Or the two would wait for each other."""
+    stacks.create("texts", {"One": parameter("Two"), "Two": parameter({"Ref": "One"})})
+    assert stacks.physical("texts").keys() == {"One", "Two"}
+
+
 def test_a_value_in_place_and_a_name_by_replacement(aws, stacks):
     """The public schema says which property needs a new resource, and the old one is deleted."""
     stacks.create("place", {"Logs": logs("/place/one"), "Note": parameter("a")})

@@ -153,3 +153,14 @@ def test_a_token_that_nobody_signed_is_nobodys(aws):
 def test_a_token_for_one_cluster_is_none_for_another(aws):
     """The cluster's name is signed, and who asks whose the token is adds his own."""
     assert review(aws, token(session_of(aws, ROLE), "elsewhere")) == {"authenticated": False}
+
+
+def test_whoever_changes_an_association_is_told_what_it_is(eks):
+    """Made, changed and deleted: the answer has it each time."""
+    wanted = {"namespace": "jobs", "serviceAccount": "job", "roleArn": ROLE}
+    made = eks.create_pod_identity_association(clusterName=NAME, **wanted)["association"]
+    number = {"clusterName": NAME, "associationId": made["associationId"]}
+    other = ROLE.replace("Admin", "Job")
+    changed = eks.update_pod_identity_association(**number, roleArn=other)["association"]
+    gone = eks.delete_pod_identity_association(**number)["association"]
+    assert [each["roleArn"] for each in (made, changed, gone)] == [ROLE, other, other]
