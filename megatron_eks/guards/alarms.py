@@ -36,6 +36,7 @@ _WORKSPACE = (
     ("LoggingConfiguration LogGroupArn", (), "why an alert was not sent is nowhere"),
 )
 _TOPIC_POLICY = (("Topics 0", (), "it is no topic's"),)
+_SUBSCRIPTION = (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),)
 _BUDGET = (("Budget BudgetType", ("COST",), "it counts something else than money"),)
 _NOTIFICATION = (
     ("Notification ComparisonOperator", ("GREATER_THAN",), "it tells while all is well"),
@@ -66,6 +67,7 @@ def heard(templates: Templates) -> Iterator[Finding]:
     yield from constants(templates.of("Events::Rule"), _CODE, _RULE)
     yield from constants(templates.of("APS::Workspace"), _CODE, _WORKSPACE)
     yield from constants(templates.of("SNS::TopicPolicy"), _CODE, _TOPIC_POLICY)
+    yield from constants(templates.of("SNS::Subscription"), _CODE, _SUBSCRIPTION)
     yield from constants(templates.of("Budgets::Budget"), _CODE, _BUDGET)
     for budget in templates.of("Budgets::Budget"):
         for each in budget["NotificationsWithSubscribers"]:

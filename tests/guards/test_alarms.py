@@ -31,6 +31,7 @@ POLICY = "PolicyDocument Statement"
         ("Events::Rule BlockEnd", "Targets 0 Input", ABSENT),
         ("APS::Workspace", "AlertManagerDefinition", ABSENT),
         ("Budgets::Budget", "NotificationsWithSubscribers 0 Subscribers", []),
+        ("SNS::Subscription", "Protocol", "emial"),
         ("SNS::TopicPolicy", f"{POLICY} 0 Principal Service", "event.amazonaws.com"),
         ("SNS::TopicPolicy", f"{POLICY} 1 Action", ["sns:GetTopicAttributes"]),
         ("SNS::TopicPolicy", f"{POLICY} 1 Effect", "Deny"),
