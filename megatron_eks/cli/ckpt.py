@@ -82,9 +82,9 @@ def verify_checkpoints(
     return act(reach, what, partial(verify, name=iteration, output=output), _NOTHING)
 
 
-@command(ckpt, "JOB|S3_URI [DIR]")
+@command(ckpt, "JOB|DIR|S3_URI [DIR]")
 def pull(
-    what: Annotated[str, args.JOBS, Parameter("JOB|S3_URI")],
+    what: Annotated[str, args.JOBS, Parameter("JOB|DIR|S3_URI")],
     to: Annotated[str | None, Parameter("DIR")] = None,
     /,
     *,
@@ -92,13 +92,14 @@ def pull(
     iteration: Iteration = None,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Fetch a checkpoint from S3 to /shared, or to a directory on this machine.
+    """Fetch a checkpoint from S3 to /shared, or from S3 or /shared to this machine.
 
     meks ckpt pull megatron-cpt-techpulse          to the job's directory
     meks ckpt pull s3://BUCKET/runs/a /shared/checkpoints/a --iteration 500
     meks ckpt pull s3://BUCKET/runs/a --local .    needs no cluster
+    meks ckpt pull /shared/checkpoints/a --local . from the file system itself
 
-    :param what: a job with checkpoint.s3_uri, or a URI
+    :param what: a job, a URI, or a directory below /shared (from there with --local)
     :param to: below /shared; default: the job's
     :param local: a directory on this machine instead
     :param iteration: this one instead of the newest
@@ -111,7 +112,7 @@ def pull(
     return act(
         reach,
         what,
-        partial(checkpoints.pull, name=iteration),
+        partial(checkpoints.pull, name=iteration, local=local),
         "what was fetched stays, and the same command goes on",
         lambda found, mount: to_pull(found, to, local, mount),
     )

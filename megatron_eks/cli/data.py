@@ -20,6 +20,7 @@ data = group(
 
     meks data push ./corpus
     meks data fetch s3://BUCKET/data/corpus/ /shared/data/corpus
+    meks data pull /shared/logs/JOB
     meks data verify /shared/data/techpulse_text_document
     """,
 )
@@ -79,8 +80,35 @@ def fetch_data(
     from megatron_eks.project import load_project
 
     project = load_project(reach.cluster, today())
-    claim = shared_claim(directory, project.cluster)
+    claim = shared_claim(directory, uri, project.cluster)
     return at(reach, project, claim, partial(fetch, uri, directory), _FETCHED)
+
+
+@command(data, "PATH|S3_URI [DIR]", name="pull")
+def pull_data(
+    source: Annotated[str, Parameter("PATH|S3_URI")],
+    directory: Annotated[str, Parameter("DIR", show_default=True)] = ".",
+    /,
+    *,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Copy a file or folder of /shared, or of S3, to this machine, compared by checksum.
+
+    A file here that differs is never replaced. Interrupted, the same command goes on.
+
+    meks data pull /shared/logs/megatron-cpt-techpulse
+    meks data pull /shared/data/ ./data            a slash: what is in it
+    meks data pull s3://BUCKET/data/corpus/
+
+    :param source: below /shared, or s3://BUCKET/KEY or s3://BUCKET/PREFIX/
+    :param directory: on this machine
+    """
+    from megatron_eks.ops.data.sets import pull, source_claim
+    from megatron_eks.project import load_project
+
+    project = load_project(reach.cluster, today())
+    claim = source_claim(source, project.cluster)
+    return at(reach, project, claim, partial(pull, source, directory), _FETCHED)
 
 
 @command(data, name="verify")

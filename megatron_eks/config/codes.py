@@ -272,6 +272,8 @@ class Code(StrEnum):
     NOTHING_TO_SEND = "MEKS-0886"
     SAVED_LOG_CUT = "MEKS-0887"
     EVENT_TTL = "MEKS-0888"
+    LOCAL_FILE = "MEKS-0890"
+    LOCAL_DISK = "MEKS-0891"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

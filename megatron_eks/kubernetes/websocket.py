@@ -23,6 +23,8 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 _READ_BYTES = 64 * 1024
+# At a time, so that whoever sends faster than messages are taken fills no memory.
+_READS = 64
 # A load balancer on the way closes what was silent for 350 s.
 _PING_SECONDS = 30
 _CLOSE_SECONDS = 1
@@ -75,8 +77,9 @@ class WebSocket:
 
     def pull(self) -> list[bytes]:
         """Return the messages that have come by now."""
-        while self._read():
-            pass
+        for _ in range(_READS):
+            if not self._read():
+                break
         with self._lock:
             frames = [each for each in self._protocol.events_received() if isinstance(each, Frame)]
         self._write()

@@ -4,15 +4,20 @@ What each is, `megatron_eks.programs.checkpoint.whole` says: whole as its manife
 without one, unfinished or damaged.
 """
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console, duration
+from megatron_eks.ops.data.shared_files import Pull, held
 from megatron_eks.ops.data.target import Target
-from megatron_eks.ops.failure import DONE, FAILED
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.output import count, formatted, structured, table
-from megatron_eks.ops.programs import Ended, Place
+from megatron_eks.ops.programs import Ended, Here, Place
+from megatron_eks.programs.checkpoint.checkpoints import publish
 
 PROGRAM = "checkpoint_sync"
 SCHEMA_VERSION = 1
@@ -187,13 +192,46 @@ def push(target: Target, place: Place, console: Console, *, which: list[str]) ->
     return ended.code
 
 
-def pull(target: Target, place: Place, console: Console, *, name: str | None) -> int:
-    """Fetch a checkpoint from S3 and let a run resume from it."""
+def pull(
+    target: Target, place: Place, console: Console, *, name: str | None, local: str | None = None
+) -> int:
+    """Fetch a checkpoint and let a run resume from it: from S3, or from /shared to here."""
+    if target.uri is None and local is not None:
+        return _to_here(target, place, console, name, Path(local).absolute())
     words = ["pull", str(target.directory), str(target.uri), *(["--name", name] if name else [])]
     ended = programs.run(place, PROGRAM, words, console)
     if ended.code == DONE:
         console.write(f"{ended.summary.get('pulled')} is in {target.directory}\n")
     return ended.code
+
+
+def _to_here(target: Target, place: Place, console: Console, name: str | None, root: Path) -> int:
+    """Fetch beside its place, compare all bytes with the manifest, then put it there at once."""
+    with held(place) as pod:
+        ended = _listed(target, pod, console)
+        if ended.code:
+            return ended.code
+        rows = [each for each in ended.rows("ends") if name in {None, each["name"]}]
+        good = [each for each in rows if each["state"] in _GOOD]
+        if not good:
+            found = f"{target.directory} has no whole checkpoint"
+            found = f"{name} is {_said(rows[-1])}" if name and rows else found
+            remedy = f"see what there is: meks ckpt ls {target.word}"
+            raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
+        chosen = str(good[-1]["name"])
+        above, here = root / f".pull-{chosen}", root / chosen
+        Pull(pod, f"{target.directory}/{chosen}", root if here.exists() else above, console).run()
+    if not here.exists():
+        words = ["verify", str(above), "--local", "--name", chosen]
+        ended = programs.run(Here(os.environ), PROGRAM, words, console, quiet=True)
+        if ended.code:
+            return ended.code
+        (above / chosen).rename(here)
+        above.rmdir()
+    if not publish(root, chosen):
+        console.say(f"a newer checkpoint is in {root}, and a run resumes from that")
+    console.write(f"{chosen} is in {root}\n")
+    return DONE
 
 
 def prune(

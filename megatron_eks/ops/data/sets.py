@@ -10,6 +10,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.checkpoints import size
+from megatron_eks.ops.data.shared_files import Pull, held
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.output import count, formatted
 from megatron_eks.ops.programs import Place
@@ -44,12 +45,12 @@ def claim_of(path: str, plan: ClusterPlan) -> str | None:
     return plan.platform.claim if inside else None
 
 
-def shared_claim(directory: str, plan: ClusterPlan) -> str:
+def shared_claim(directory: str, uri: str, plan: ClusterPlan) -> str:
     """Name the claim of a path on /shared. Raises Failure for a path of this machine."""
     claim = claim_of(directory, plan)
     if claim is None:
         found = f"{directory} is not below {plan.platform.mount_path}"
-        remedy = "aws s3 cp fetches to here"
+        remedy = f"meks data pull {uri} fetches to here"
         raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
     return claim
 
@@ -115,6 +116,32 @@ def fetch(uri: str, directory: str, place: Place, console: Console) -> int:
         files, held = ended.summary.get("files"), ended.summary.get("bytes")
         console.write(f"{directory}: {files} files, {size(held)} of {uri}\n")
     return ended.code
+
+
+def source_claim(source: str, plan: ClusterPlan) -> str | None:
+    """Name the claim to fetch from; None for S3. Raises Failure for anything else."""
+    claim = claim_of(source, plan)
+    if claim is None and not source.startswith(S3):
+        found = f"{source} is neither below {plan.platform.mount_path} nor in S3"
+        raise Failure(Code.NOTHING_TO_SEND, found, "meks data pull --help", exit_code=USAGE)
+    return claim
+
+
+def pull(source: str, directory: str, place: Place, console: Console) -> int:
+    """Bring files of the shared file system or S3 to this machine."""
+    name = PurePosixPath(source).name
+    if source.startswith(S3):
+        return fetch(source, str(Path(directory, name)), place, console)
+    with held(place) as pod:
+        way = Pull(pod, f"{normpath(source)}{'/' * source.endswith('/')}", Path(directory), console)
+        way.run()
+    for each in way.left_out:
+        console.say(f"error {each['path']}: left out: {each['why']}")
+    text = f"{directory}: {count(len(way.whole), 'file')}, {size(way.size)} of {source}; "
+    text += f"{len(way.whole) - way.present} fetched, {way.present} here already"
+    left = f"; {len(way.left_out)} left out" if way.left_out else ""
+    console.write(f"{text}{left}\n")
+    return CHECK_FAILED if way.left_out else DONE
 
 
 def verify(

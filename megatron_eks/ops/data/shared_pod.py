@@ -53,15 +53,20 @@ class SharedPod:
 
     def run(self, program: str, args: Sequence[str], tell: Tell) -> Ended:
         """Run a program to its end and remove the pod, whatever happens."""
-        manifest = self._manifest(program, args)
-        client = self.access.client
-        remove_forgotten(client, manifest, self.console)
-        with interruptible(), _made(client, manifest, self.console) as pod:
-            _wait_for_start(client, pod, self.start_seconds, self.console)
-            last = Last(program, tell)
+        client, last = self.access.client, Last(program, tell)
+        with self.started(program, args) as pod:
             for line in lines(client, pod, self.console):
                 last.take(line)
             return last.ended(_exit_code(_patiently(client, pod, self.console)))
+
+    @contextmanager
+    def started(self, program: str, args: Sequence[str]) -> Iterator[Object]:
+        """Start a program, and remove its pod in the end."""
+        manifest, client = self._manifest(program, args), self.access.client
+        remove_forgotten(client, manifest, self.console)
+        with interruptible(), _made(client, manifest, self.console) as pod:
+            _wait_for_start(client, pod, self.start_seconds, self.console)
+            yield pod
 
     def _manifest(self, program: str, args: Sequence[str]) -> Object:
         """Render the pod as the charts define it, and give it a name and an owner."""
@@ -239,6 +244,13 @@ def _patiently(client: Client, pod: Object, console: Console) -> Object:
     if not console.wait(_AWAY_SECONDS, _LOST_SECONDS, answered):
         raise problems[-1]
     return found[0]
+
+
+def check_running(client: Client, pod: Object, console: Console) -> None:
+    """Wait for a server that is away. Raises Failure if the pod ended meanwhile."""
+    now = _patiently(client, pod, console)
+    if has_ended(now):
+        raise _lost(now["metadata"]["name"], pods.state(now).reason or "nobody knows why")
 
 
 def _exit_code(now: Object) -> int:

@@ -62,6 +62,8 @@ def act(
 
 def to_pull(found: Target, shared: str | None, local: str | None, mount: str) -> Target:
     """Return where a pull fetches from and to. Raises Failure if one of both is not said."""
+    if local is not None and found.uri is None and found.is_shared:
+        return found
     if found.uri is None:
         raise _no_copy(found, "pull")
     if local is not None:

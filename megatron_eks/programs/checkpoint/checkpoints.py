@@ -246,3 +246,13 @@ def _directory_name(text: str) -> str | None:
     except ValueError:
         return None
     return f"iter_{number:07d}" if number >= 0 else None
+
+
+def publish(root: Path, name: str) -> bool:
+    """Make a run resume from a checkpoint, unless it would from a newer one."""
+    takes, step_of = choose(root, whole.DEFAULT_FORMAT).takes, manifest_format.iteration_of
+    if takes is not None and (step_of(takes.name) or 0) > (step_of(name) or 0):
+        return False
+    point_bridge(root, root / name)
+    point_to(root, root / name)
+    return True

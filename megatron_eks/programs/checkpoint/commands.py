@@ -8,7 +8,7 @@ from typing import NoReturn
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
 from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, Latest, Manifest
-from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far, publish
+from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.program import Finding, Report, StopError, error, warning
@@ -139,7 +139,7 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
     if manifest is None:
         _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
-    if not publish(sync.directory, manifest):
+    if not checkpoints.publish(sync.directory, manifest.name):
         sync.report.findings.append(
             warning(
                 sync.directory,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
+from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
 from megatron_eks.programs.checkpoint.manifest_format import Manifest
 from megatron_eks.programs.checkpoint.remote import Far
 from megatron_eks.programs.checkpoint.saved_tensors import BadFileError
@@ -66,16 +66,6 @@ def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
         above.rmdir()
         manifests.sync_one(root)
     return target
-
-
-def publish(root: Path, manifest: Manifest) -> bool:
-    """Make a run resume from a checkpoint, unless it would from a newer one."""
-    takes = checkpoints.choose(root, whole.DEFAULT_FORMAT).takes
-    if takes is not None and (manifest_format.iteration_of(takes.name) or 0) > manifest.step:
-        return False
-    checkpoints.point_bridge(root, root / manifest.name)
-    checkpoints.point_to(root, root / manifest.name)
-    return True
 
 
 def _fill(manifest: Manifest, staging: Path, store: Store, threads: int) -> None:
