@@ -93,7 +93,7 @@ def _run(words: Sequence[str]) -> int:
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Keep the command for a container apart: what stands behind `--` is no option of ours."""
-    if words[:1] != ["shell"] or "--" not in words:
+    if words[:1] not in (["shell"], ["dev"]) or "--" not in words:
         return words, ()
     at = words.index("--")
     return words[:at], tuple(words[at + 1 :])

@@ -14,6 +14,7 @@ _TRAINER = f"--config=! --device= --compile= --distributed-timeout-minutes= {_ST
 PROGRAM_OPTIONS = {
     "allreduce_bench": "--min-bytes= --max-bytes= --pass-busbw-gb-s= --device= --timeout-seconds=",
     "convert_checkpoint": "--direction=! --source=! --target=! --model= --dtype= --hf-config=",
+    "dev": "--idle-minutes= --gpus --code= --directory=",
     "efa_check": "--expect=! --root=",
     "fetch": "--model= --tokenizer= --s3-uri= --directory=! --revision= --token-file=",
     "prepare_data": "--input=! --output-prefix=! --tokenizer=! --json-key= --append-eod "

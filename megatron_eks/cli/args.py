@@ -109,6 +109,7 @@ Output = Annotated[
     Parameter(("--output", "-o"), help="table, json or yaml", metavar="FORMAT"),
 ]
 Yes = Annotated[bool, Parameter(help="answer yes to every question")]
+POSITIVE = Parameter(validator=Number(gt=0, lte=14 * 24 * 60))
 N = Annotated[int | None, read_by(count, metavar="N")]
 File = Annotated[Path | None, Parameter(metavar="FILE")]
 Name = Annotated[str | None, Parameter(metavar="NAME")]

@@ -200,6 +200,44 @@ def shell(
     return on_cluster(reach, lambda on: run(on.client, on.plan, job, options, on.console))
 
 
+@command(JOBS, "JOB [-- COMMAND...]")
+def dev(
+    job: args.Job,
+    /,
+    *,
+    gpus: args.N = None,
+    hours: Annotated[float, args.POSITIVE, Parameter(metavar="N", show_default=True)] = 8,
+    idle_minutes: Annotated[float, args.POSITIVE, Parameter(metavar="N", show_default=True)] = 30,
+    jupyter: bool = False,
+    stop: bool = False,
+    preview: args.Preview = False,
+    yes: args.Yes = False,
+    reach: args.Reach = args.HERE,
+    inner: Annotated[tuple[str, ...], Parameter(parse=False)] = (),
+) -> int:
+    """Work in a pod with a job's image, code, mounts and variables, and one GPU.
+
+    It says what that costs and asks. The same command comes back to it.
+
+    meks dev megatron-cpt-techpulse
+    meks dev megatron-cpt-techpulse --gpus 0 --hours 2
+    meks dev megatron-cpt-techpulse --jupyter
+    meks dev megatron-cpt-techpulse -- nvidia-smi
+    meks dev megatron-cpt-techpulse --stop
+
+    :param job: of jobs/
+    :param gpus: of one node; 0: on a system node (default: 1)
+    :param hours: after them it ends, whatever runs in it
+    :param idle_minutes: it ends earlier when nobody is connected and no GPU computes for so long
+    :param jupyter: Jupyter in a browser here, instead of a shell
+    :param stop: end it
+    """
+    from megatron_eks.ops.jobs.dev import Options, run
+
+    options = Options(gpus, hours, idle_minutes, stop, jupyter, inner, preview)
+    return on_cluster(reach, partial(run, reach, job, options), yes=yes)
+
+
 @command(JOBS)
 def cancel(
     job: args.Job,

@@ -274,6 +274,8 @@ class Code(StrEnum):
     EVENT_TTL = "MEKS-0888"
     LOCAL_FILE = "MEKS-0890"
     LOCAL_DISK = "MEKS-0891"
+    DEV_GPUS = "MEKS-0892"
+    NO_JUPYTER = "MEKS-0893"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

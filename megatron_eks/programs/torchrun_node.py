@@ -40,7 +40,7 @@ def main(argv: Sequence[str], environment: "os._Environ[str]") -> int:
     report, saved = Report(), (options.checkpoints, options.complete_marker)
     report.collect(_check_image(options))
     if not report.exit_code and options.code is not None:
-        report.collect(_unpack(options.code, options.directory))
+        report.collect(unpack(options.code, options.directory))
     if not report.exit_code:
         report.collect(preconditions.check_environment(environment))
         if options.s3_uri and rank_of(environment) == 0 and not own_checkpoints.complete(*saved):
@@ -89,7 +89,7 @@ def _check_image(options: argparse.Namespace) -> Iterator[Finding]:
         yield usage_error("boto3", found, "install it, or remove checkpoint.s3_uri")
 
 
-def _unpack(archive: Path, directory: Path) -> Iterator[Finding]:
+def unpack(archive: Path, directory: Path) -> Iterator[Finding]:
     """Put the program's folder where its ranks start, whatever a start before left there."""
     shutil.rmtree(directory, ignore_errors=True)
     try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
@@ -70,7 +71,7 @@ class SharedPod:
 
     def _manifest(self, program: str, args: Sequence[str]) -> Object:
         """Render the pod as the charts define it, and give it a name and an owner."""
-        manifest = _rendered(self.cluster_file, self.claim, program, args)
+        manifest: Object = rendered(self.cluster_file, "shared_pod", self.claim, program, *args)
         if objects.previews([manifest]) and not self.access.is_local:
             found = "no image with a digest is known, and the pod on the file system runs one"
             remedy = "meks build; or, if it is built: meks outputs"
@@ -85,10 +86,10 @@ class SharedPod:
         return manifest
 
 
-def _rendered(cluster_file: Path, claim: str, program: str, args: Sequence[str]) -> Object:
-    """Ask the charts, in a process of their own: cdk8s starts a Node."""
+def rendered(cluster_file: Path, module: str, *words: str) -> Any:  # noqa: ANN401 -- JSON
+    """Ask a module of the charts, in a process of its own: cdk8s starts a Node."""
     done = subprocess.run(  # noqa: S603 -- our own entry point
-        [sys.executable, "-m", "megatron_eks.charts.training.shared_pod", claim, program, *args],
+        [sys.executable, "-m", f"megatron_eks.charts.training.{module}", *words],
         cwd=ROOT,
         env={**os.environ, "CLUSTER_CONFIG": str(cluster_file.resolve())},
         stdin=subprocess.DEVNULL,
@@ -99,8 +100,7 @@ def _rendered(cluster_file: Path, claim: str, program: str, args: Sequence[str])
         sys.stderr.write(done.stderr.decode(errors="replace"))
         found, remedy = "the pod cannot be rendered", "see above"
         raise Failure(Code.NOT_SYNTHESISED, found, remedy)
-    manifest: Object = json.loads(done.stdout)
-    return manifest
+    return json.loads(done.stdout)
 
 
 def remove_forgotten(client: Client, manifest: Object, console: Console) -> None:

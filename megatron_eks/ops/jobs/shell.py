@@ -191,7 +191,7 @@ def _at_once(act: Callable[[Rank], str], ranks: Sequence[Rank]) -> list[str]:
     return [found[each.number] for each in ranks]
 
 
-def _pod(job: RunningJob, rank: Rank) -> str:
+def pod_of(job: RunningJob, rank: Rank) -> str:
     """Return the pod of a rank whose container runs."""
     if rank.pod is None or rank.manifest is None:
         raise _not_running(job, rank, "it has no pod")
@@ -204,7 +204,7 @@ def _pod(job: RunningJob, rank: Rank) -> str:
 def _start(
     client: Client, job: RunningJob, rank: Rank, command: Sequence[str], terminal: Terminal | None
 ) -> Execution:
-    pod = _pod(job, rank)
+    pod = pod_of(job, rank)
     begin = partial(execution.start, client, job.namespace, pod, CONTAINER, command)
     try:
         if terminal is None:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from megatron_eks.config.errors import Path, dotted
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
-from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
@@ -83,8 +83,8 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     if found is None:
         _refuse_out_of_reach(rendered, project, options)
         resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
-        _look(client, project, rendered, console)
-        found = _create(client, rendered)
+        look_ahead(client, project, rendered.workload, console)
+        found = create(client, rendered.beside, rendered.workload)
         resume.remember(client, project.cluster, rendered.job)
     if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
         raise _differs(found, rendered, options)
@@ -141,9 +141,9 @@ def _refuse_out_of_reach(rendered: Rendered, project: Project, options: Options)
         raise Failure(Code.JOB_ROLE, found, remedy)
 
 
-def _look(client: Client, project: Project, rendered: Rendered, console: Console) -> None:
+def look_ahead(client: Client, project: Project, workload: Object, console: Console) -> None:
     """Say what the job will wait for; refuse it where waiting does not help."""
-    found = fit.obstacles(client, project.cluster, rendered.workload)
+    found = fit.obstacles(client, project.cluster, workload)
     final = [each for each in found if each.is_final]
     if final:
         message = "; ".join(each.found for each in final)
@@ -154,16 +154,17 @@ def _look(client: Client, project: Project, rendered: Rendered, console: Console
         console.say(f"it will wait: {each}")
 
 
-def _create(client: Client, rendered: Rendered) -> RunningJob:
-    for each in rendered.beside:
+def create(client: Client, beside: Iterable[Object], workload: Object) -> RunningJob:
+    """Create a job and what its pods mount; one that is there already is returned as it is."""
+    for each in beside:
         client.apply(each)
     try:
-        return RunningJob(client.create(rendered.workload))
+        return RunningJob(client.create(workload))
     except ApiError as error:
         if error.status != HTTPStatus.CONFLICT:
             raise
         # Somebody else was quicker: whether it is the same job, the caller compares.
-        metadata = rendered.workload["metadata"]
+        metadata = workload["metadata"]
         return jobs.get(client, metadata["namespace"], metadata["name"])
 
 
@@ -238,13 +239,13 @@ def _stay(
 
 def _until_ended(client: Client, job: RunningJob, options: Options, console: Console) -> int:
     if options.follow and not job.ended:
-        _wait(client, job, options.wait_seconds, console, until_running=True)
+        wait(client, job, options.wait_seconds, console, until_running=True)
         ranks = [rank.number for rank in ranks_of(client, job)]
         logs.follow(client, job, ranks, logs.Options(), console)
-    return _wait(client, job, options.wait_seconds, console, until_running=False)
+    return wait(client, job, options.wait_seconds, console, until_running=False)
 
 
-def _wait(
+def wait(
     client: Client, job: RunningJob, seconds: float, console: Console, *, until_running: bool
 ) -> int:
     """Say each change of a job until it runs, or has ended; return the exit code of its end."""
