@@ -153,7 +153,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
 
 def _files(pod: Pod) -> Iterator[tuple[str, str]]:
     """Yield what a pod reads of its job's ConfigMap, by the block that it is in."""
-    for before, word in pairwise((*pod.main["command"].texts, *pod.main["args"].texts)):
+    # Behind `--` stands what a program of the user's is given.
+    own = takewhile("--".__ne__, pod.main["args"].texts)
+    for before, word in pairwise((*pod.main["command"].texts, *own)):
         if before == "--config":
             yield "data", word.rpartition("/")[2]
         elif word.startswith("--code=") or word.endswith(f"/{ZIP}"):

@@ -21,12 +21,12 @@ from megatron_eks.ops.kube import access, jobs, objects
 from megatron_eks.ops.kube.jobs import CONTAINER, RunningJob
 from megatron_eks.ops.opening import Opened, Reach
 from megatron_eks.ops.output import usd
+from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.jobs.dev import (
     DEV_APP,
     DEV_CODE,
     DEV_PROGRAM,
     dev_name,
-    dev_price,
 )
 from megatron_eks.programs.dev import CONNECTED
 
@@ -97,7 +97,8 @@ def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob 
         raise Failure(Code.DEV_GPUS, found, f"ask for 0 to {there}", exit_code=USAGE)
     text = "no GPU, on the system nodes, which are paid for anyway"
     if gpus and pool:
-        each, node = dev_price(known[name], on.plan, gpus)
+        node = node_price(pool.instance.name, pool.capacity.kind, on.plan)
+        each = None if node is None else node * gpus / there
         whole = None if each is None else each * options.hours
         text = f"{gpus} of {there} GPUs of a {pool.instance.name}: {usd(each)} USD an hour, at most"
         text += f" {usd(whole)}; a node that runs for it alone costs {usd(node)} an hour"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY
-from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.jobs.job import ARCHIVE, CONFIG_DIRECTORY, RECORD, JobPlan
 from megatron_eks.plan.jobs.resources import gpu_resources, system_resources
 
@@ -78,11 +77,3 @@ def plan_dev(
         estimated="",
         conversion=None,
     )
-
-
-def dev_price(job: JobPlan, cluster: ClusterPlan, gpus: int) -> tuple[float | None, float | None]:
-    """Return the prices an hour of its part of a node, and of the node; None where unknown."""
-    if job.pool is None or not gpus:
-        return 0.0, 0.0
-    each = node_price(job.pool.instance.name, job.pool.capacity.kind, cluster)
-    return None if each is None else each * gpus / job.pool.instance.gpus, each
