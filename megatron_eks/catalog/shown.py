@@ -48,7 +48,7 @@ WORDS = re.compile(
     r"--|-|sh|-euc|-f|-m|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/job-records/\w+\.py|megatron_eks\.programs\.\w+"
-    r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)"
+    r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)|record"
 )
 """Programs that are started, and what stands between their arguments."""
 

@@ -56,11 +56,12 @@ class Use:
         return (
             _changed(Path(CONNECTED), self._looked - _LOST_SECONDS)
             or any(_changed(each, before) for each in Path("/dev/pts").glob("[0-9]*"))
-            or (_gpu_used() if self._gpus else share > _BUSY)
+            or (gpu_used() if self._gpus else share > _BUSY)
         )
 
 
-def _gpu_used() -> bool:
+def gpu_used() -> bool:
+    """Tell whether a GPU computes, or cannot be asked."""
     try:
         done = subprocess.run(_USE, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 -- the driver's
         return any(int(line) for line in done.stdout.split())

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from functools import partial
 
@@ -43,7 +44,7 @@ def own(tmp_path_factory):
 def meks(cluster, own):
     """Return a function that runs a command of meks; the pod is gone after the test."""
 
-    def call(*words, code=0):
+    def call(*words, code=0, given=""):
         done = subprocess.run(  # noqa: S603 -- our own command
             [sys.executable, "-m", "megatron_eks", *map(str, words)],
             cwd=own,
@@ -54,7 +55,7 @@ def meks(cluster, own):
                 "AWS_EC2_METADATA_DISABLED": "true",
                 "COLUMNS": "200",
             },
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             text=True,
             timeout=_SECONDS,
@@ -98,6 +99,7 @@ def test_it_has_what_the_jobs_pods_have(cluster, meks):
     assert "to end it: meks dev mine --stop" in first.stderr
     again = meks("dev", "mine", "--", "sh", "-c", "cat /tmp/code/mine; exit 3", code=3)
     assert "Start it?" not in again.stderr
+    assert meks("dev", "mine", given="pwd\n").stdout == "/tmp/code\n"  # noqa: S108 -- the pod's
     shown = json.loads(meks("status", "-o", "json").stdout)
     assert [(each["name"], each["phase"]) for each in shown["jobs"]] == [("dev-mine", "Running")]
     assert meks("shell", "dev-mine", "--", "ls", "/tmp/code/mine").stdout == "/tmp/code/mine\n"  # noqa: S108 -- the pod's
@@ -131,17 +133,23 @@ def test_its_price_is_said_and_nobody_pays_unasked(cluster, meks):
 
 
 def test_it_ends_when_nobody_uses_it(cluster, meks):
-    """Not while a command runs, nor while somebody is connected; and the record says why."""
-    dev(
-        meks, "--idle-minutes=0.2", "--", "sh", "-c", "timeout 40 sh -c 'while :; do :; done'; true"
-    )
-    assert "nobody was connected" not in record(cluster)
-    # What touches the file has gone with the command.
-    dev(meks, "--", "touch", "-d", "1 hour ago", "/tmp/.meks-dev")  # noqa: S108 -- the pod's
+    """Not while somebody is connected, nor while something computes; and the record says why."""
 
     def ended():
         return job(cluster)["status"].get("succeeded")
 
+    # Longer than it may be idle; nothing computes meanwhile.
+    dev(meks, "--idle-minutes=0.2", "--", "sleep", "30")
+    assert not ended()
+    busy = cluster.shared() / "logs" / "busy"
+    busy.touch()
+    # As if it were long ago that somebody was connected.
+    left = "sleep 5; touch -d '1 hour ago' /tmp/.meks-dev"
+    loop = "while [ -e /shared/logs/busy ]; do :; done"
+    dev(meks, "--", "sh", "-c", f"({loop}) < /dev/null > /dev/null 2>&1 & {left}")
+    time.sleep(30)
+    assert not ended()
+    busy.unlink()
     wait_for("its end", ended, _SECONDS)
     assert "nobody was connected and nothing ran for 0.2 min: it ends" in record(cluster)
     assert "has ended, and is started anew" in dev(meks, "--", "true").stderr
