@@ -17,7 +17,7 @@ from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.errors import has_errors
 from megatron_eks.config.messages import messages
 from megatron_eks.guards.check import check_manifests
-from megatron_eks.plan.jobs.dev import DevWish, plan_dev
+from megatron_eks.plan.jobs.dev import plan_dev
 from megatron_eks.project import ROOT, Project, load_project
 from megatron_eks.shipping import programs
 
@@ -30,10 +30,13 @@ import cdk8s
 from megatron_eks.charts.training.batch_job import PlannedJob
 
 
-def objects(project: Project, name: str, wish: DevWish) -> Sequence[dict[str, Any]]:
+def objects(
+    project: Project, name: str, gpus: int, hours: float, idle_minutes: float
+) -> Sequence[dict[str, Any]]:
     """Return the Job of a job of the project, and what its pod mounts."""
     job = next(each for each in project.jobs if each.name == name)
-    plan = plan_dev(job, project.cluster, {ZIP: programs(ROOT)}, wish)
+    zipped, times = {ZIP: programs(ROOT)}, {"hours": hours, "idle_minutes": idle_minutes}
+    plan = plan_dev(job, project.cluster, zipped, gpus=gpus, **times)
     platform = project.cluster.platform
     if job.pool:
         # Without a GPU it runs elsewhere, and sees the same files.
@@ -45,13 +48,10 @@ def objects(project: Project, name: str, wish: DevWish) -> Sequence[dict[str, An
 
 if __name__ == "__main__":
     cluster_file = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
-    _, wanted, gpus, hours, idle_minutes = sys.argv
-    made = objects(
-        load_project(cluster_file, datetime.now(tz=UTC).date()),
-        wanted,
-        DevWish(int(gpus), float(hours), float(idle_minutes)),
-    )
-    found = check_manifests(made)
-    sys.stderr.write(messages(found, sys.stderr))
+    loaded = load_project(cluster_file, datetime.now(tz=UTC).date())
+    _, wanted, number, *times = sys.argv
+    made = objects(loaded, wanted, int(number), *map(float, times))
+    findings = check_manifests(made)
+    sys.stderr.write(messages(findings, sys.stderr))
     sys.stdout.write(json.dumps(made) + "\n")
-    sys.exit(2 * has_errors(found))
+    sys.exit(2 * has_errors(findings))

@@ -208,7 +208,7 @@ def dev(
     gpus: args.N = None,
     hours: Annotated[float, args.POSITIVE, Parameter(metavar="N", show_default=True)] = 8,
     idle_minutes: Annotated[float, args.POSITIVE, Parameter(metavar="N", show_default=True)] = 30,
-    jupyter: bool = False,
+    port: Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535), metavar="N")] = None,
     stop: bool = False,
     preview: args.Preview = False,
     yes: args.Yes = False,
@@ -221,7 +221,7 @@ def dev(
 
     meks dev megatron-cpt-techpulse
     meks dev megatron-cpt-techpulse --gpus 0 --hours 2
-    meks dev megatron-cpt-techpulse --jupyter
+    meks dev megatron-cpt-techpulse --port 8888     Jupyter, started in the shell
     meks dev megatron-cpt-techpulse -- nvidia-smi
     meks dev megatron-cpt-techpulse --stop
 
@@ -229,12 +229,12 @@ def dev(
     :param gpus: of one node; 0: on a system node (default: 1)
     :param hours: after them it ends, whatever runs in it
     :param idle_minutes: it ends earlier when nobody is connected and no GPU computes for so long
-    :param jupyter: Jupyter in a browser here, instead of a shell
+    :param port: lead this port of this machine to the pod's, instead of a shell
     :param stop: end it
     """
     from megatron_eks.ops.jobs.dev import Options, run
 
-    options = Options(gpus, hours, idle_minutes, stop, jupyter, inner, preview)
+    options = Options(gpus, hours, idle_minutes, stop, port, inner, preview)
     return on_cluster(reach, partial(run, reach, job, options), yes=yes)
 
 

@@ -275,7 +275,7 @@ class Code(StrEnum):
     LOCAL_FILE = "MEKS-0890"
     LOCAL_DISK = "MEKS-0891"
     DEV_GPUS = "MEKS-0892"
-    NO_JUPYTER = "MEKS-0893"
+    DEV_PORT = "MEKS-0893"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

@@ -6,7 +6,6 @@ import pytest
 
 from megatron_eks.charts.training.dev_job import objects
 from megatron_eks.guards.check import check_manifests
-from megatron_eks.plan.jobs.dev import DevWish
 from megatron_eks.project import ROOT, load_project
 from tests.charts import rendered
 
@@ -24,7 +23,7 @@ def project():
 @pytest.mark.parametrize(("name", "gpus"), CASES)
 def test_a_pod_of_any_job_passes_the_guards(project, name, gpus):
     """With the job's image and variables, one try, Kubernetes' own deadline, and no other kind."""
-    *beside, job = made = objects(project, name, DevWish(gpus, 2.5, 30))
+    *beside, job = made = objects(project, name, gpus, 2.5, 30)
     assert check_manifests([*rendered.platform(), *made]) == []
     assert {each["kind"] for each in beside} == {"ConfigMap"}
     spec, (own,) = job["spec"], [each for each in project.jobs if each.name == name]
@@ -40,5 +39,5 @@ def test_a_pod_of_any_job_passes_the_guards(project, name, gpus):
 
 def test_a_few_hours_of_seconds_are_a_minute(project):
     """Less would end it before it has begun."""
-    *_, job = objects(project, NAMES[0], DevWish(1, 0.001, 30))
+    *_, job = objects(project, NAMES[0], 1, 0.001, 30)
     assert job["spec"]["activeDeadlineSeconds"] == 60

@@ -12,7 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console, duration
-from megatron_eks.ops.data.shared_files import Pull, held
+from megatron_eks.ops.data import shared_files
 from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.output import count, formatted, structured, table
@@ -207,20 +207,19 @@ def pull(
 
 def _to_here(target: Target, place: Place, console: Console, name: str | None, root: Path) -> int:
     """Fetch beside its place, compare all bytes with the manifest, then put it there at once."""
-    with held(place) as pod:
-        ended = _listed(target, pod, console)
-        if ended.code:
-            return ended.code
-        rows = [each for each in ended.rows("ends") if name in {None, each["name"]}]
-        good = [each for each in rows if each["state"] in _GOOD]
-        if not good:
-            found = f"{target.directory} has no whole checkpoint"
-            found = f"{name} is {_said(rows[-1])}" if name and rows else found
-            remedy = f"see what there is: meks ckpt ls {target.word}"
-            raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
-        chosen = str(good[-1]["name"])
-        above, here = root / f".pull-{chosen}", root / chosen
-        Pull(pod, f"{target.directory}/{chosen}", root if here.exists() else above, console).run()
+    ended = _listed(target, place, console)
+    if ended.code:
+        return ended.code
+    rows = [each for each in ended.rows("ends") if name in {None, each["name"]}]
+    good = [str(each["name"]) for each in rows if each["state"] in _GOOD]
+    if not good:
+        found = f"{target.directory} has no whole checkpoint"
+        found = f"{name} is {_said(rows[-1])}" if name and rows else found
+        remedy = f"see what there is: meks ckpt ls {target.word}"
+        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
+    chosen = good[-1]
+    above, here = root / f".pull-{chosen}", root / chosen
+    shared_files.pull(place, f"{target.directory}/{chosen}", root if here.exists() else above)
     if not here.exists():
         words = ["verify", str(above), "--local", "--name", chosen]
         ended = programs.run(Here(os.environ), PROGRAM, words, console, quiet=True)

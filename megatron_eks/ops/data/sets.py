@@ -9,8 +9,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
+from megatron_eks.ops.data import shared_files
 from megatron_eks.ops.data.checkpoints import size
-from megatron_eks.ops.data.shared_files import Pull, held
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.output import count, formatted
 from megatron_eks.ops.programs import Place
@@ -132,9 +132,9 @@ def pull(source: str, directory: str, place: Place, console: Console) -> int:
     name = PurePosixPath(source).name
     if source.startswith(S3):
         return fetch(source, str(Path(directory, name)), place, console)
-    with held(place) as pod:
-        way = Pull(pod, f"{normpath(source)}{'/' * source.endswith('/')}", Path(directory), console)
-        way.run()
+    way = shared_files.pull(
+        place, f"{normpath(source)}{'/' * source.endswith('/')}", Path(directory)
+    )
     for each in way.left_out:
         console.say(f"error {each['path']}: left out: {each['why']}")
     text = f"{directory}: {count(len(way.whole), 'file')}, {size(way.size)} of {source}; "

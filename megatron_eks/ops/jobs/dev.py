@@ -1,7 +1,6 @@
-"""`meks dev`: a pod that has what a job's pods have, and a shell or Jupyter in it."""
+"""`meks dev`: a pod that has what a job's pods have, and a shell in it or a way to its ports."""
 
 import contextlib
-import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,48 +21,42 @@ from megatron_eks.ops.kube.jobs import CONTAINER, RunningJob
 from megatron_eks.ops.opening import Opened, Reach
 from megatron_eks.ops.output import usd
 from megatron_eks.plan.cost import node_price
-from megatron_eks.plan.jobs.dev import (
-    DEV_APP,
-    DEV_CODE,
-    DEV_PROGRAM,
-    dev_name,
-)
+from megatron_eks.plan.jobs.dev import DEV_APP, DEV_CODE, DEV_PROGRAM
 from megatron_eks.programs.dev import CONNECTED
 
 _SHELL = f"cd {DEV_CODE} 2>/dev/null; command -v bash >/dev/null && exec bash; exec sh"
+_SIGN = ("sh", "-c", f"until [ -e {CONNECTED} ]; do sleep 0.2; done; touch {CONNECTED}")
 _SIGN_SECONDS = 60
+_WAIT_SECONDS = 3600
 _END_SECONDS = 15 * 60
 _CHUNK_BYTES = 65536
-_JUPYTER_SECONDS = 90
-_PORT = 8888
 
 
 @dataclass(frozen=True)
 class Options:
     """What the user asked for."""
 
-    gpus: int | None = None
+    gpus: int | None
     """None: one, where the job has any."""
-    hours: float = 8
-    idle_minutes: float = 30
-    stop: bool = False
-    jupyter: bool = False
-    command: Sequence[str] = ()
-    previews: bool = False
-    wait_seconds: float = 3600
+    hours: float
+    idle_minutes: float
+    stop: bool
+    port: int | None
+    command: Sequence[str]
+    previews: bool
 
 
 def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
     """Start it unless it is there, and connect; what is there is used as it was started."""
-    client, console, namespace = on.client, on.console, on.plan.platform.namespace
-    found = jobs.find(client, namespace, dev_name(name))
-    if found is not None and found.manifest["metadata"].get("labels", {}).get("app") != DEV_APP:
-        text, remedy = f"{found.name} is a job of jobs/", "rename one of the two jobs"
+    client, console, own = on.client, on.console, f"{DEV_APP}-{name}"
+    found = jobs.find(client, on.plan.platform.namespace, own)
+    if found and found.manifest["metadata"].get("labels", {}).get("app") != DEV_APP:
+        text, remedy = f"{own} is a job of jobs/", "rename one of the two jobs"
         raise Failure(Code.JOB_DIFFERS, text, remedy, exit_code=USAGE)
     if options.stop:
-        return cancel.run(client, on.plan, dev_name(name), _END_SECONDS, console)
-    if found is not None and found.ended:
-        console.say(f"{found.name} has ended, and is started anew")
+        return cancel.run(client, on.plan, own, _END_SECONDS, console)
+    if found and found.ended:
+        console.say(f"{own} has ended, and is started anew")
         jobs.delete(client, found)
         cancel.wait_until_gone(client, found, _END_SECONDS, console)
         found = None
@@ -71,16 +64,20 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
     if found is None:
         console.say("nothing was started")
         return FAILED
-    if submit.wait(client, found, options.wait_seconds, console, until_running=True):
+    if submit.wait(client, found, _WAIT_SECONDS, console, until_running=True):
         return FAILED
-    with _present(on, found):
-        code = _connect(on, found, options)
-    now = jobs.find(client, namespace, found.name)
-    if now is None or now.ended:
-        console.say(f"{found.name} has ended; why: meks logs {found.name}")
-    else:
-        come = f"to come back: meks dev {name}; to end it: meks dev {name} --stop"
-        console.say(f"{found.name} goes on until nobody uses it, or its hours are over; {come}")
+    (rank,) = jobs.ranks(found, jobs.pods_of(client, found))
+    place = found.namespace, shell.pod_of(found, rank), CONTAINER
+    with _present(partial(execution.run, client, *place, _SIGN, timeout=_SIGN_SECONDS)):
+        if options.port:
+            words: Sequence[str] = (*DEV_PROGRAM, "--relay", str(options.port))
+            begin = partial(execution.start, client, *place, words, stdin=True)
+            code = _lead(options.port, begin, on)
+        else:
+            words = options.command or ("sh", "-c", _SHELL)
+            code = shell.run(client, on.plan, own, shell.Options(command=words), console)
+    come = f"to come back: meks dev {name}; to end it: meks dev {name} --stop"
+    console.say(f"{own} goes on until nobody uses it, or its hours are over; {come}")
     return code
 
 
@@ -102,7 +99,7 @@ def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob 
         whole = None if each is None else each * options.hours
         text = f"{gpus} of {there} GPUs of a {pool.instance.name}: {usd(each)} USD an hour, at most"
         text += f" {usd(whole)}; a node that runs for it alone costs {usd(node)} an hour"
-    on.console.say(f"{dev_name(name)}, for {options.hours:g} h: {text}")
+    on.console.say(f"{DEV_APP}-{name}, for {options.hours:g} h: {text}")
     limits = (str(gpus), f"{options.hours:g}", f"{options.idle_minutes:g}")
     made: Sequence[Object] = rendered(reach.cluster, "dev_job", name, *limits)
     refuse_unfit(made, on.access, on.project, previews=options.previews)
@@ -110,66 +107,38 @@ def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob 
         objects.find_own(on.client, manifest, on.plan.name)
     *beside, workload = made
     submit.look_ahead(on.client, on.project, workload, on.console)
-    if not on.console.confirm("Start it?"):
-        return None
-    return submit.create(on.client, beside, workload)
-
-
-def _connect(on: Opened, job: RunningJob, options: Options) -> int:
-    if options.jupyter:
-        return _jupyter(on, job)
-    words = tuple(options.command) or ("sh", "-c", _SHELL)
-    return shell.run(on.client, on.plan, job.name, shell.Options(command=words), on.console)
+    return submit.create(on.client, beside, workload) if on.console.confirm("Start it?") else None
 
 
 @contextlib.contextmanager
-def _present(on: Opened, job: RunningJob) -> Iterator[None]:
-    """Tell the pod that somebody is connected; a cut or a closed laptop says that nobody is."""
-    left, pod = threading.Event(), _pod(on, job)
+def _present(tell: Callable[[], object]) -> Iterator[None]:
+    """Wait until it is ready, and tell it that somebody is connected for as long as it is so."""
+    tell()
+    left = threading.Event()
 
-    def tell() -> None:
-        while not left.is_set():
+    def tell_again() -> None:
+        while not left.wait(_SIGN_SECONDS):
             with contextlib.suppress(*access.ERRORS, TimeoutError):
-                execution.run(on.client, job.namespace, pod, CONTAINER, ("touch", CONNECTED))
-            left.wait(_SIGN_SECONDS)
+                tell()
 
-    threading.Thread(target=tell, daemon=True).start()
+    threading.Thread(target=tell_again, daemon=True).start()
     try:
         yield
     finally:
         left.set()
 
 
-def _pod(on: Opened, job: RunningJob) -> str:
-    (rank,) = jobs.ranks(job, jobs.pods_of(on.client, job))
-    return shell.pod_of(job, rank)
-
-
-def _jupyter(on: Opened, job: RunningJob) -> int:
-    """Start Jupyter and lead a port of this machine to it, until Ctrl-C."""
-    place, port = (job.namespace, _pod(on, job), CONTAINER), str(_PORT)
-    words = (*DEV_PROGRAM, "--jupyter", port)
-    done = execution.run(on.client, *place, words, timeout=_JUPYTER_SECONDS)
-    answer = json.loads(done.text.splitlines()[-1])
-    if done.exit_code:
-        found, _, remedy = str(answer["findings"][0]).removeprefix("error ").partition(" - ")
-        raise Failure(Code.NO_JUPYTER, found, remedy, exit_code=done.exit_code)
-    words = (*DEV_PROGRAM, "--relay", port)
-    with _listener() as listener:
-        here = listener.getsockname()[1]
-        on.console.write(f"http://127.0.0.1:{here}/lab?token={answer['token']}\n")
-        on.console.say("Ctrl-C closes the way there; Jupyter and its kernels go on")
-        try:
-            serve(listener, partial(execution.start, on.client, *place, words, stdin=True))
-        except KeyboardInterrupt:
-            return DONE
-
-
-def _listener() -> socket.socket:
-    with contextlib.suppress(OSError):
-        return socket.create_server(("127.0.0.1", _PORT))
-    # Somebody else's Jupyter has it.
-    return socket.create_server(("127.0.0.1", 0))
+def _lead(port: int, begin: Callable[[], Execution], on: Opened) -> int:
+    """Lead a port of this machine to the same one of the pod, until Ctrl-C."""
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        found, remedy = f"port {port} of this machine: {error.strerror}", "name another one"
+        raise Failure(Code.DEV_PORT, found, remedy) from error
+    on.console.say(f"http://127.0.0.1:{port} leads to the pod until Ctrl-C")
+    with listener, contextlib.suppress(KeyboardInterrupt):
+        serve(listener, begin)
+    return DONE
 
 
 def serve(listener: socket.socket, begin: Callable[[], Execution]) -> NoReturn:

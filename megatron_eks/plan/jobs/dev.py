@@ -1,7 +1,7 @@
 """Plan of `meks dev`: one pod with a job's image, code, mounts and variables, to work in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -18,62 +18,43 @@ DEV_CODE = "/tmp/code"  # noqa: S108 -- on the pod's own volume
 
 _SHORTEST_SECONDS = 60
 _TTL_SECONDS = 24 * 3600
-_KEEP_DAYS = "7"
-
-
-@dataclass(frozen=True)
-class DevWish:
-    """What somebody wants to work with."""
-
-    gpus: int
-    hours: float
-    """After them the pod ends, whatever runs in it; the wait for a node counts."""
-    idle_minutes: float
-    """So long nobody is connected and nothing is computed before it ends earlier."""
-
-
-def dev_name(job: str) -> str:
-    """Return the name of the pod's Job."""
-    return f"{DEV_APP}-{job}"
 
 
 def plan_dev(
-    job: JobPlan, cluster: ClusterPlan, programs: Mapping[str, bytes], wish: DevWish
+    job: JobPlan,
+    cluster: ClusterPlan,
+    programs: Mapping[str, bytes],
+    *,
+    gpus: int,
+    hours: float,
+    idle_minutes: float,
 ) -> JobPlan:
-    """Plan the pod; without a GPU it takes half of a system node."""
-    name, directory = dev_name(job.name), job.log_directory.rpartition("/")[0]
-    resources = system_resources(cluster.system_nodes.instance_type)
-    if wish.gpus and job.pool:
-        resources = gpu_resources(job.pool.instance, wish.gpus, nodes=1, shm_gib=None)
+    """Plan the pod, which ends after its hours; without a GPU it takes half of a system node."""
+    pool = job.pool if gpus else None
+    name, logs = f"{DEV_APP}-{job.name}", job.log_directory.rpartition("/")[0]
     code = (f"--code={CONFIG_DIRECTORY}/{ARCHIVE}", f"--directory={DEV_CODE}")
     return replace(
         job,
         name=name,
-        kind=DEV_APP,
         app=DEV_APP,
         workload="job",
-        pool=job.pool if wish.gpus else None,
+        pool=pool,
         nodes=1,
-        launcher=(*DEV_PROGRAM[:2], RECORD, f"{directory}/{name}", _KEEP_DAYS, "python3"),
+        launcher=(*DEV_PROGRAM[:2], RECORD, f"{logs}/{name}", "7", "python3"),
         program=("-m", f"{PACKAGE}.{DEV_PROGRAM[2]}"),
         args=(
-            f"--idle-minutes={wish.idle_minutes:g}",
-            *(["--gpus"] if wish.gpus else []),
+            f"--idle-minutes={idle_minutes:g}",
+            *(["--gpus"] if gpus else []),
             *(code if ARCHIVE in job.files else ()),
         ),
         files={**job.files, **programs},
-        resources=resources,
-        log_directory=f"{directory}/{name}",
+        resources=gpu_resources(pool.instance, gpus, nodes=1, shm_gib=None)
+        if pool
+        else system_resources(cluster.system_nodes.instance_type),
         restarts=0,
         ttl_seconds=_TTL_SECONDS,
         # It takes no GPU from a training, and a training may take its.
         priority_class=VALIDATION_PRIORITY,
         gang=False,
-        deadline_seconds=max(_SHORTEST_SECONDS, int(wish.hours * 3600)),
-        host_network=False,
-        ipc_lock=False,
-        rendezvous=None,
-        training=None,
-        estimated="",
-        conversion=None,
+        deadline_seconds=max(_SHORTEST_SECONDS, int(hours * 3600)),
     )
