@@ -113,7 +113,11 @@ def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob 
 @contextlib.contextmanager
 def _present(tell: Callable[[], object]) -> Iterator[None]:
     """Wait until it is ready, and tell it that somebody is connected for as long as it is so."""
-    tell()
+    try:
+        tell()
+    except TimeoutError as error:
+        remedy = "see what it says: meks status; meks logs dev-JOB"
+        raise Failure(Code.NOT_READY, str(error), remedy) from error
     left = threading.Event()
 
     def tell_again() -> None:
