@@ -30,7 +30,8 @@ OWN = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mine@sha256:" + "a" * 64
 def folder(tmp_path: Path) -> Path:
     """Return the folder of the example, with one of its jobs."""
     examples.copy("own-script", tmp_path)
-    (tmp_path / "jobs" / "trainer.yaml").unlink()
+    for name in ("trainer", "titan"):
+        (tmp_path / "jobs" / f"{name}.yaml").unlink()
     return tmp_path
 
 
