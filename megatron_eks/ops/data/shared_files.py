@@ -59,6 +59,7 @@ class Pull:
         before, fruitless = -1, 0
         with self.place.started(_PROGRAM, ["--hold"]) as pod:
             while True:
+                check_running(self.place.access.client, pod, self.place.console)
                 try:
                     self._once(pod)
                 except (UnreachableError, TimeoutError) as error:
@@ -67,7 +68,6 @@ class Pull:
                     if fruitless == _FRUITLESS:
                         raise UnreachableError(f"{why}; {_AGAIN}") from error
                     self.place.console.say(f"{why}; it goes on where it was")
-                    check_running(self.place.access.client, pod, self.place.console)
                 else:
                     return
 

@@ -250,7 +250,10 @@ def check_running(client: Client, pod: Object, console: Console) -> None:
     """Wait for a server that is away. Raises Failure if the pod ended meanwhile."""
     now = _patiently(client, pod, console)
     if has_ended(now):
-        raise _lost(now["metadata"]["name"], pods.state(now).reason or "nobody knows why")
+        found = f"{now['metadata']['name']} has ended: {pods.state(now).reason}"
+        remedy = "run the same command again: what is done stays done; an image of another version "
+        remedy += "may lack the program: meks build"
+        raise Failure(Code.SHARED_POD_LOST, found, remedy)
 
 
 def _exit_code(now: Object) -> int:

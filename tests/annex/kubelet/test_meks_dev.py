@@ -101,6 +101,8 @@ def test_it_has_what_the_jobs_pods_have(cluster, meks):
     assert meks("dev", "mine", given="pwd\n").stdout == "/tmp/code\n"  # noqa: S108 -- the pod's
     shown = json.loads(meks("status", "-o", "json").stdout)
     assert [(each["name"], each["phase"]) for each in shown["jobs"]] == [("dev-mine", "Running")]
+    assert "dev-mine: Running" in meks("status", "dev-mine").stdout
+    meks("logs", "dev-mine")
     assert meks("shell", "dev-mine", "--", "ls", "/tmp/code/mine").stdout == "/tmp/code/mine\n"  # noqa: S108 -- the pod's
     meks("dev", "mine", "--stop", "--yes")
     assert job(cluster) is None
