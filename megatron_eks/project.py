@@ -1,9 +1,8 @@
 """From a cluster file to a complete plan: the composition that every entry point shares."""
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from shlex import quote
@@ -64,6 +63,13 @@ class Project:
     """Warnings that a comment in the files allows, with its reason."""
     preview: tuple[Finding, ...]
     """What rendered manifests lack until the cluster is deployed."""
+    errors: tuple[Finding, ...] = ()
+    """What is wrong with the files, and stops whatever makes something."""
+
+    def refuse_errors(self) -> None:
+        """Raise ConfigError where the files have errors, before anything is made by them."""
+        if self.errors:
+            raise ConfigError(self.errors)
 
 
 @dataclass(frozen=True)
@@ -77,13 +83,27 @@ class Files:
     """What travels with a job, by its name."""
 
 
-def load_project(cluster_file: Path, today: date) -> Project:
-    """Read a cluster file, its jobs and outputs; raise ConfigError with every finding."""
+def load_project(cluster_file: Path, today: date, *, makes: bool = True) -> Project:
+    """Read a cluster file, its jobs and outputs; raise ConfigError with every finding.
+
+    What makes nothing, because it looks at or ends what is there, goes on with what can be planned
+    in spite of errors: not with a job that has some. They stand in `errors`.
+    """
     files = check_files(cluster_file, job_files(cluster_file), today)
+    errors = tuple(each for each in files.findings if each.level is Level.ERROR)
     outputs_file = cluster_file.with_name(OUTPUTS)
-    return plan_files(
-        files, cluster_file, read_document(outputs_file) if outputs_file.exists() else None
-    )
+    outputs = read_document(outputs_file) if outputs_file.exists() else None
+    if makes or not errors or files.config is None:
+        return plan_files(files, cluster_file, outputs)
+    wrong = {each.file for each in errors}
+    jobs = tuple(each for each in files.jobs if each[0].file not in wrong)
+    others = tuple(each for each in files.findings if each.level is not Level.ERROR)
+    try:
+        planned = plan_files(replace(files, jobs=jobs, findings=others), cluster_file, outputs)
+    except (LookupError, ValueError):
+        # An instance type that the catalogue lacks, addresses that are none: the errors say it.
+        raise ConfigError(files.findings) from None
+    return replace(planned, errors=errors)
 
 
 def plan_files(files: Files, cluster_file: Path, document: Document | None = None) -> Project:
@@ -111,12 +131,12 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
         plan_job(job, cluster, outputs.images, files.shipped[job.name].files) for job in wanted
     )
     used = [job.image for job in jobs]
-    shown = _shown(outputs_file)
-    cluster_option = "" if shown == OUTPUTS else f" --cluster {_shown(cluster_file)}"
+    place = shown(outputs_file)
+    cluster_option = "" if place == OUTPUTS else f" --cluster {shown(cluster_file)}"
     deploy = f"meks deploy{cluster_option}"
-    preview = preview_warning(outputs, used, shown, deploy)
+    preview = preview_warning(outputs, used, place, deploy)
     # One thing after the other: what is missing is said first.
-    loose = [] if preview else tag_warning(outputs, cluster.tagged_images, shown)
+    loose = [] if preview else tag_warning(outputs, cluster.tagged_images, place)
     warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
     return Project(
         file=cluster_file,
@@ -197,43 +217,11 @@ def check_documents(
     return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)), shipped)
 
 
-def refuse_folder_of_another(project: Project, output: Path | None = None) -> None:
-    """Raise ConfigError where output would take the place of another cluster's.
-
-    `output` is the folder that somebody asked for; without one it stands beside the cluster file.
-    """
-    file, name = project.file, project.cluster.name
-    folder, remedy = file.parent, f"put {_shown(file)} and its jobs/ into a folder of its own"
-    if output is not None and output.resolve().parent != folder.resolve():
-        if output.name not in {TEMPLATES, MANIFESTS}:
-            return
-        folder = output.resolve().parent
-        beside = _shown(file.with_name(output.name))
-        remedy = f"add `--output {beside}`, or run: {synth_command(file)}"
-    for other, owner in clusters_in(folder).items():
-        if owner != name:
-            found = f"{_shown(folder)} is the folder of cluster {owner!r}, by {_shown(other)}"
-            finding = Finding(Code.FOLDER_OF_ANOTHER, ("name",), found, remedy)
-            raise ConfigError([finding.at(_shown(file), 1)])
-
-
 def synth_command(cluster_file: Path) -> str:
     """Return what writes templates and manifests of a cluster file."""
-    shown = _shown(cluster_file)
+    file = shown(cluster_file)
     option = "CLUSTER_CONFIG=" if IN_CHECKOUT else "--cluster "
-    return SYNTH if shown == DEFAULT_CLUSTER else f"{SYNTH} {option}{quote(shown)}"
-
-
-def clusters_in(folder: Path) -> dict[Path, str]:
-    """Return the clusters that files in a folder describe, by file."""
-    found = {}
-    for path in sorted(folder.glob("[!.]*.y*ml")):
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            text = path.read_text(encoding="utf-8")
-            value = read_mapping(text, str(path)).value if "gpu_pools" in text else None
-            if isinstance(value, dict) and "gpu_pools" in value:
-                found[path] = str(value.get("name"))
-    return found
+    return SYNTH if file == DEFAULT_CLUSTER else f"{SYNTH} {option}{quote(file)}"
 
 
 def job_files(cluster_file: Path) -> list[Path]:
@@ -272,11 +260,11 @@ def read_document(path: Path, missing: str = "check the path") -> Document:
 
     `missing` says what to do where there is no such file.
     """
-    shown = _shown(path)
+    file = shown(path)
     try:
         text = path.read_text(encoding="utf-8")
-        document = read_mapping(text, shown)
-        document.allowances += on_lines(text, shown)
+        document = read_mapping(text, file)
+        document.allowances += on_lines(text, file)
     except FileNotFoundError:
         found, remedy = "no such file", missing
     except UnicodeDecodeError:
@@ -287,10 +275,10 @@ def read_document(path: Path, missing: str = "check the path") -> Document:
         found, remedy = f"cannot be read: {error.strerror}", "check the path and its permissions"
     else:
         return document
-    return Document(shown, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy).at(shown, 1)])
+    return Document(file, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy).at(file, 1)])
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """Write a path as the user would: relative to where they stand, where that is shorter."""
     inside = os.path.relpath(path)
     return str(path) if inside.startswith("..") else inside

@@ -10,8 +10,9 @@ from pathlib import Path
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.errors import ConfigError, Finding, has_errors
 from megatron_eks.config.messages import messages
+from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.programs.printable import guarded
-from megatron_eks.project import Project, load_project, refuse_folder_of_another
+from megatron_eks.project import Project, load_project
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 

@@ -49,6 +49,6 @@ def pod(project: Project, claim: str, program: str, args: Sequence[str]) -> dict
 
 if __name__ == "__main__":
     cluster_file = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
-    found = load_project(cluster_file, datetime.now(tz=UTC).date())
+    found = load_project(cluster_file, datetime.now(tz=UTC).date(), makes=False)
     _, wanted, name, *words = sys.argv
     sys.stdout.write(json.dumps(pod(found, wanted, name, words)) + "\n")

@@ -67,7 +67,7 @@ def deploy(
             cdk = Cdk(cluster, tools.aws.region, Path(folder) / "cdk.out")
             return run(wishes, tools, cdk)
 
-    return on_aws(cluster, act, yes=yes)
+    return on_aws(cluster, act, yes=yes, makes=True)
 
 
 @command(CLUSTER, "COMMAND...")
@@ -130,8 +130,12 @@ def build(
 
     wishes = build.Wishes(test_level, tag_strategy, retries)
     if local:
-        return on_aws(cluster, lambda tools: local_build.run(images, tools, wishes))
-    return on_aws(cluster, lambda tools: build.run(images, tools, wait=not no_wait, wishes=wishes))
+        return on_aws(cluster, lambda tools: local_build.run(images, tools, wishes), makes=True)
+    return on_aws(
+        cluster,
+        lambda tools: build.run(images, tools, wait=not no_wait, wishes=wishes),
+        makes=True,
+    )
 
 
 @command(CLUSTER)
@@ -207,7 +211,9 @@ def apply(
         previews=preview,
         wait_seconds=timeout * 60,
     )
-    return on_cluster(reach, lambda on: run(on.access, on.project, options, on.console), yes=yes)
+    return on_cluster(
+        reach, lambda on: run(on.access, on.project, options, on.console), yes=yes, makes=not diff
+    )
 
 
 @command(CLUSTER)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
-from megatron_eks.ops.opening import at, on_cluster, today
+from megatron_eks.ops.opening import at, console_here, load, on_cluster
 
 _SENT = "what was sent stays, and the same command goes on"
 _FETCHED = "what was fetched stays, and the same command goes on"
@@ -57,9 +57,8 @@ def push_data(
     :param paths: files and folders; without S3_URI to data/ in the cluster's bucket
     """
     from megatron_eks.ops.data.sets import destination, push
-    from megatron_eks.project import load_project
 
-    project = load_project(cluster, today())
+    project = load(cluster, console_here())
     sent, uri = destination(paths, cluster)
     do = partial(push, sent, uri, project.cluster, output=output)
     return at(args.Reach(cluster), project, None, do, _SENT)
@@ -77,9 +76,8 @@ def fetch_data(
     :param directory: below /shared; it appears once it is complete
     """
     from megatron_eks.ops.data.sets import fetch, shared_claim
-    from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, today())
+    project = load(reach.cluster, console_here())
     claim = shared_claim(directory, uri, project.cluster)
     return at(reach, project, claim, partial(fetch, uri, directory), _FETCHED)
 
@@ -104,9 +102,8 @@ def pull_data(
     :param directory: on this machine
     """
     from megatron_eks.ops.data.sets import pull, source_claim
-    from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, today())
+    project = load(reach.cluster, console_here())
     claim = source_claim(source, project.cluster)
     return at(reach, project, claim, partial(pull, source, directory), _FETCHED)
 
@@ -129,9 +126,8 @@ def verify_data(
     :param tokenizer: the one that training will use
     """
     from megatron_eks.ops.data.sets import claim_of, verify
-    from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, today())
+    project = load(reach.cluster, console_here())
     claim = claim_of(prefix, project.cluster)
     return at(reach, project, claim, partial(verify, prefix, tokenizer, output=output), _NOTHING)
 

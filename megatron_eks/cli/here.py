@@ -71,7 +71,7 @@ def support_bundle(
         cluster_file=reach.cluster,
         job=job,
         file=file,
-        project=lambda: load_project(reach.cluster, today()),
+        project=lambda: load_project(reach.cluster, today(), makes=False),
         access=lambda project: opened(project.cluster, reach),
         home=Path.home(),
     )

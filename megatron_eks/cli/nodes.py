@@ -46,7 +46,7 @@ def verify(
             return checklist.run(on.client, on.plan, job, output, on.console)
         return verify.run(on.access, on.project, options, output, on.console)
 
-    return on_cluster(reach, act)
+    return on_cluster(reach, act, makes=not job)
 
 
 @command(JOBS, "[POOL | cordon NODE... | uncordon NODE...]")

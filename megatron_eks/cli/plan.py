@@ -93,7 +93,7 @@ def validate(
         return read()
     from megatron_eks.ops.jobs.resume import findings
 
-    return on_cluster(reach, lambda on: read(partial(findings, on.client, on.plan)))
+    return on_cluster(reach, lambda on: read(partial(findings, on.client, on.plan)), makes=True)
 
 
 @command(PLAN, "[JOB]")

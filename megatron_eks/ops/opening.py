@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,13 +59,29 @@ def console_here(*, yes: bool = False) -> Console:
     return Console(sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=yes)
 
 
-def on_aws(cluster: Path, act: "Callable[[Tools], int]", *, yes: bool = False) -> int:
-    """Open the cluster's account and act in it."""
+def load(cluster: Path, console: Console, *, makes: bool = False) -> "Project":
+    """Read a project; what is wrong with its files stops a command that makes something alone.
+
+    No GPU hour is lost by looking, and many are where nothing can be ended.
+    """
+    from megatron_eks.config.errors import Level
+    from megatron_eks.project import load_project
+
+    project = load_project(cluster, today(), makes=makes)
+    console.report(replace(each, level=Level.WARNING) for each in project.errors)
+    return project
+
+
+def on_aws(
+    cluster: Path, act: "Callable[[Tools], int]", *, yes: bool = False, makes: bool = False
+) -> int:
+    """Open the cluster's account and act in it; `makes` as `load` has it."""
     from megatron_eks.ops.aws.tools import open_tools
 
-    return with_console(
-        lambda console: act(open_tools(cluster, today(), console, os.environ)), yes=yes
-    )
+    def do(console: Console) -> int:
+        return act(open_tools(cluster, load(cluster, console, makes=makes), console, os.environ))
+
+    return with_console(do, yes=yes)
 
 
 def with_console(act: Callable[[Console], int], *, yes: bool = False) -> int:
@@ -88,16 +104,23 @@ def opened(plan: "ClusterPlan", reach: Reach) -> "Access":
         raise access.explained(error) from error
 
 
-def on_cluster(reach: Reach, act: Callable[[Opened], int], *, yes: bool = False) -> int:
+def on_cluster(
+    reach: Reach,
+    act: Callable[[Opened], int],
+    project: "Project | None" = None,
+    *,
+    yes: bool = False,
+    makes: bool = False,
+) -> int:
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
     from megatron_eks.ops.kube import access
     from megatron_eks.ops.kube.jobs import NoJob
-    from megatron_eks.project import load_project
 
-    project = load_project(reach.cluster, today())
+    console = console_here(yes=yes)
+    project = project or load(reach.cluster, console, makes=makes)
     found = opened(project.cluster, reach)
     try:
-        return act(Opened(found, project, console_here(yes=yes)))
+        return act(Opened(found, project, console))
     except NoJob as error:
         raise error.beside([job.name for job in project.jobs]) from error
     except access.ERRORS as error:
@@ -126,7 +149,7 @@ def at(
 
     try:
         if claim is not None:
-            return on_cluster(reach, there, yes=yes)
+            return on_cluster(reach, there, project, yes=yes)
         here = Here(environment_for(project.cluster.region if project else None))
         return act(here, console_here(yes=yes))
     except KeyboardInterrupt:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.project import load_project, refuse_folder_of_another
+from megatron_eks.folders import refuse_folder_of_another
+from megatron_eks.project import load_project
 
 ROOT = Path(__file__).parents[2]
 

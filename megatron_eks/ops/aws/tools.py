@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 
 from megatron_eks.config.codes import Code
@@ -14,7 +13,7 @@ from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import no_such
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import PoolPlan
-from megatron_eks.project import Project, load_project
+from megatron_eks.project import Project
 
 
 @dataclass(frozen=True)
@@ -56,13 +55,12 @@ class Tools:
 
 
 def open_tools(
-    cluster_file: Path, today: date, console: Console, environ: Mapping[str, str]
+    cluster_file: Path, project: Project, console: Console, environ: Mapping[str, str]
 ) -> Tools:
-    """Read a project and open a session in its region; raise ConfigError or Failure.
+    """Open a session in a project's region; raise ConfigError or Failure.
 
     Values of the documentation stand for nothing real.
     """
-    project = load_project(cluster_file, today)
     remedy = "write your own, or run `meks init`, which finds your role and address"
     placeholders = [
         replace(finding, remedy=remedy, level=Level.ERROR)

@@ -13,9 +13,9 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
 from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.jobs import NoJob
-from megatron_eks.ops.opening import Reach, console_here, opened, today
+from megatron_eks.ops.opening import Reach, console_here, load, opened
 from megatron_eks.plan.cluster.capacity import CapacityKind
-from megatron_eks.project import Project, load_project
+from megatron_eks.project import Project
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -38,7 +38,7 @@ class Instance:
 def run(reach: Reach, job: str | None, output: str) -> int:
     """Show what runs and costs; return the exit code."""
     console = console_here()
-    project = load_project(reach.cluster, today())
+    project = load(reach.cluster, console)
     instances, no_instances = _instances(project)
     held, no_holdings, is_local = _holdings(reach, project, job, console)
     if is_local and "AWS_ENDPOINT_URL" not in os.environ:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError
+from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
 from megatron_eks.ops.aws.identity import check_administrators
@@ -19,7 +20,7 @@ from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import CHECK_FAILED, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
-from megatron_eks.project import read_document, refuse_folder_of_another
+from megatron_eks.project import read_document
 
 _AGAIN = "run `meks deploy` again: what is done stays done"
 _GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})

@@ -14,6 +14,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
+from megatron_eks.folders import clusters_in
 from megatron_eks.ops import files
 from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.aws.session import Aws
@@ -23,7 +24,6 @@ from megatron_eks.ops.cluster.cluster_file import Answers, render
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import check_cluster
-from megatron_eks.project import clusters_in
 
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
 _NAME, _INSTANCE, _NODES, _LUSTRE_GIB = "training", "p4d.24xlarge", 2, 1200

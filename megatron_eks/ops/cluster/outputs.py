@@ -11,6 +11,7 @@ from botocore.client import BaseClient
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import PLATFORM, is_digest
+from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.ops import files
 from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.session import ERRORS
@@ -18,7 +19,7 @@ from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.build_records import Records, digest_of, is_there
 from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.output import formatted, table
-from megatron_eks.project import OUTPUTS, refuse_folder_of_another, synth_command
+from megatron_eks.project import OUTPUTS, synth_command
 
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""

@@ -28,7 +28,9 @@ def run(reach: opening.Reach, part: str | None, output: str) -> int:
     if part == "cluster":
         return opening.on_cluster(reach, look)
     return opening.on_aws(
-        reach.cluster, lambda tools: _account(tools, reach, output, alone=part == "aws")
+        reach.cluster,
+        lambda tools: _account(tools, reach, output, alone=part == "aws"),
+        makes=True,
     )
 
 

@@ -127,6 +127,7 @@ def _settled(pool: "PoolPlan", tools: "Tools") -> "NodeGroup":
 def _take(
     wish: Wish, pool: "PoolPlan", group: "NodeGroup", tools: "Tools", connect: "Connect"
 ) -> int:
+    tools.project.refuse_errors()
     console = tools.console
     start = start_of(pool, tools) if pool.capacity.reservation_id else None
     at = start if wish.at_start else wish.at

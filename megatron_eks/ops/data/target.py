@@ -9,15 +9,15 @@ from posixpath import normpath
 
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import ConfigError, has_errors
+from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import TrainingJob
 from megatron_eks.config.storage import MOUNT_PATH
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NOT_FOUND, USAGE, Failure
-from megatron_eks.ops.opening import Reach, at, today
+from megatron_eks.ops.opening import Reach, at, console_here, load, today
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.data_access import S3
-from megatron_eks.project import Project, check_files, job_files, load_project
+from megatron_eks.project import Project, check_files, job_files
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ def act(
     """
     # What is in S3 or on this machine needs no cluster.
     alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
-    project = None if alone and _is_place(word) else load_project(reach.cluster, today())
+    project = None if alone and _is_place(word) else load(reach.cluster, console_here())
     mount = project.cluster.platform.mount_path if project else MOUNT_PATH
     found = toward(resolve(word, mount, reach.cluster, today()), mount)
     claim = None
     if found.is_shared:
-        project = project or load_project(reach.cluster, today())
+        project = project or load(reach.cluster, console_here())
         claim = claim_of(found, project)
     return at(reach, project, claim, partial(do, found), again, yes=yes)
 
@@ -99,10 +99,15 @@ def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
     if _is_place(word):
         return at_directory(word, mount)
     files = check_files(cluster_file, job_files(cluster_file), today)
-    if has_errors(files.findings):
-        raise ConfigError(files.findings)
-    jobs = {job.name: job for _, job in files.jobs if isinstance(job, TrainingJob)}
+    wrong = {each.file for each in files.findings if each.level is Level.ERROR}
+    jobs = {
+        job.name: job
+        for document, job in files.jobs
+        if isinstance(job, TrainingJob) and document.file not in wrong
+    }
     if word not in jobs:
+        if wrong:
+            raise ConfigError(files.findings)
         found = f"no training job {word!r} in jobs/, so its checkpoints are not known"
         names = ", ".join(sorted(jobs)) or "none"
         remedy = f"there: {names}; or name a directory (with a /) or an S3 URI"

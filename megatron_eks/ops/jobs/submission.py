@@ -13,7 +13,7 @@ from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.jobs import submit
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.ops.opening import Opened, Reach, on_cluster, today
+from megatron_eks.ops.opening import Opened, Reach, on_cluster
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import OUTPUTS, Project
 
@@ -30,10 +30,12 @@ def run(reach: Reach, wish: Wish, options: submit.Options, *, releases: bool) ->
             checkpoint_in=partial(_checkpoint_in, reach.cluster, access, project, console),
         )
         if releases:
-            wanted = replace(wanted, release=partial(_release, reach.cluster, access, console))
+            wanted = replace(
+                wanted, release=partial(_release, reach.cluster, access, project, console)
+            )
         return submit.run(access, project, wish, wanted, console)
 
-    return on_cluster(reach, act)
+    return on_cluster(reach, act, makes=True)
 
 
 def digest(image: str) -> str | None:
@@ -91,13 +93,15 @@ def _out_of_reach(
     return job_access.out_of_reach(role, access, project.cluster.region, console)
 
 
-def _release(file: Path, access: Access, console: Console, pool: str) -> Callable[[], int]:
+def _release(
+    file: Path, access: Access, project: Project, console: Console, pool: str
+) -> Callable[[], int]:
     """Open the account before the job starts; return what gives a pool's nodes back."""
     from megatron_eks.ops.aws import session, tools
     from megatron_eks.ops.cluster import scale
 
     try:
-        opened = tools.open_tools(file, today(), console, os.environ)
+        opened = tools.open_tools(file, project, console, os.environ)
         scale.node_group(pool, opened)
     except session.ERRORS as error:
         raise session.explained(error) from error

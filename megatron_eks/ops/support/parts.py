@@ -105,7 +105,7 @@ def of_files(cluster_file: Path) -> Iterator[Part]:
 def of_project(project: Project) -> Iterator[Part]:
     """Yield what becomes of them."""
     yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)), "plan")
-    yield of_findings(project.warnings)
+    yield of_findings((*project.errors, *project.warnings))
 
 
 def of_findings(findings: Iterable[Finding]) -> Part:

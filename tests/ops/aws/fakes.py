@@ -95,7 +95,7 @@ def project_in(folder: Path, text: str = CLUSTER) -> Path:
 
 def tools(file: Path, aws: Aws, of: Console) -> Tools:
     """Return what a command works with."""
-    return Tools(file, load_project(file, TODAY.date()), aws, of)
+    return Tools(file, load_project(file, TODAY.date(), makes=False), aws, of)
 
 
 class FakeKubernetes(Client):

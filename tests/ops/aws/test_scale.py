@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.stub import Stubber
 
+from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.cluster import scale
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import TODAY, clock_of, console, project_in, said, tools
@@ -197,4 +198,15 @@ def test_an_api_server_out_of_reach_takes_no_nodes(place):
     found = tools(project_in(place.folder, SCALED), place.aws, place.console)
     with pytest.raises(ConnectionError):
         scale.run(scale.Wish("p4d", 2), found, nobody)
+    assert place.wanted() == 0
+
+
+def test_an_outdated_file_gives_nodes_back_and_takes_none(place):
+    """What nodes would start with is wrong; what nodes cost goes on until they are given back."""
+    outdated = SCALED.replace('"1.36"', '"1.35"')
+    with pytest.raises(ConfigError, match="MEKS-0218"):
+        place.run(1, text=outdated)
+    assert place.wanted() == 0
+    place.size(2)
+    assert place.run(0, text=outdated) == 0
     assert place.wanted() == 0
