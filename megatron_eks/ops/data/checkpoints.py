@@ -36,8 +36,6 @@ def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
     if ended.code:
         return ended.code
     rows = [_row(each, place.name) for each in ended.rows("ends")]
-    for found in ended.names("findings"):
-        console.say(found)
     shown: dict[str, Json] = {
         **head(target),
         "checkpoints": [dict(row) for row in rows],
