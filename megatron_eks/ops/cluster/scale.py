@@ -150,10 +150,22 @@ def _take(
     try:
         _wait_for_nodes(wish, pool, group, tools, kubernetes, asked=asked)
     except Failure:
-        tools.node_groups.resize(_settled(pool, tools), group.wanted)
-        console.say(f"{pool.name} is back at {count(group.wanted, 'node')}: nobody pays for a part")
+        now = _settled(pool, tools)
+        # What somebody else has asked for meanwhile is theirs.
+        if now.wanted == wish.nodes:
+            tools.node_groups.resize(now, group.wanted)
+            back = count(group.wanted, "node")
+            console.say(f"{pool.name} is back at {back}: nobody pays for a part")
         raise
     return DONE
+
+
+def _refuse_change(wish: Wish, group: "NodeGroup") -> None:
+    """Raise Failure where somebody else has asked for another number of nodes meanwhile."""
+    if group.status == "ACTIVE" and group.wanted != wish.nodes:
+        found = f"somebody scaled it to {count(group.wanted, 'node')} meanwhile"
+        remedy = f"if it is yours to change: meks scale {wish.pool} {wish.nodes}"
+        raise Failure(Code.NO_CAPACITY, found, remedy, where=wish.pool)
 
 
 def _wait_for_nodes(
@@ -175,6 +187,7 @@ def _wait_for_nodes(
     def usable() -> bool:
         nonlocal state
         present = groups.find(pool.name) or group
+        _refuse_change(wish, present)
         running = groups.instances(present)
         try:
             ready = node_groups.usable_nodes(kubernetes, pool)
