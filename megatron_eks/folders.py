@@ -32,7 +32,7 @@ def refuse_folder_of_another(project: Project, output: Path | None = None) -> No
 def clusters_in(folder: Path) -> dict[Path, str]:
     """Return the clusters that files in a folder describe, by file."""
     found = {}
-    for path in sorted(folder.glob("[!.]*.y*ml")):
+    for path in filter(Path.is_file, sorted(folder.glob("[!.]*.y*ml"))):
         with contextlib.suppress(OSError, UnicodeDecodeError):
             text = path.read_text(encoding="utf-8")
             value = read_mapping(text, str(path)).value if "gpu_pools" in text else None

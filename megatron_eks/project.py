@@ -1,5 +1,6 @@
 """From a cluster file to a complete plan: the composition that every entry point shares."""
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -262,7 +263,7 @@ def read_document(path: Path, missing: str = "check the path") -> Document:
     """
     file = shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
         document = read_mapping(text, file)
         document.allowances += on_lines(text, file)
     except FileNotFoundError:
@@ -276,6 +277,13 @@ def read_document(path: Path, missing: str = "check the path") -> Document:
     else:
         return document
     return Document(file, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy).at(file, 1)])
+
+
+def _text(path: Path) -> str:
+    # Reading a pipe waits for a writer, and a device may have no end.
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is a pipe or a device")
+    return path.read_text(encoding="utf-8")
 
 
 def shown(path: Path) -> str:

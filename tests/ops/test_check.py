@@ -197,6 +197,8 @@ def test_missing_paths(tmp_path):
     missing = tmp_path / "missing.yaml"
     code, (line,) = check(missing)
     assert (code, codes([line])) == (2, ["error MEKS-0001"])
+    os.mkfifo(missing)
+    assert check(missing)[1] == [f"error MEKS-0001 {missing}:1 .: a pipe or a device - name a file"]
 
 
 def test_an_unreadable_directory_is_a_finding(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """`meks` as people run it: exit codes, streams, and no traceback whatever the input."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from megatron_eks.config.errors import ConfigError
+from megatron_eks.folders import clusters_in
 from megatron_eks.ops import local
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 from tests import command
@@ -247,6 +249,18 @@ def test_outputs_of_another_cluster_are_refused(project):
     done = meks("plan", cwd=project)
     assert done.returncode == 2
     assert "error MEKS-0007 outputs.json:1 other-Storage: " in done.stdout
+
+
+@pytest.mark.parametrize("place", ["cluster.yaml", "jobs/pipe.yaml", "other.yaml"])
+def test_a_pipe_holds_nobody_up(project, place):
+    """Reading one waits for a writer; nobody may ever come."""
+    (project / place).unlink(missing_ok=True)
+    os.mkfifo(project / place)
+    done = meks("validate", *(["other.yaml"] if place == "other.yaml" else []), cwd=project)
+    assert done.returncode == 2
+    assert f"error MEKS-0001 {place}:1 .: cannot be read: it is a pipe or a device" in done.stdout
+    if place == "other.yaml":
+        assert clusters_in(project) == {project / "cluster.yaml": "techpulse"}
 
 
 def test_a_loop_of_links_is_a_finding(tmp_path):

@@ -55,7 +55,8 @@ def run(
 def _is_cluster(path: Path) -> bool:
     """Tell a cluster file from a job file by the keys that only the former has."""
     try:
-        value = read_mapping(path.read_text(encoding="utf-8"), str(path)).value
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        value = read_mapping(text, str(path)).value
     except (OSError, UnicodeDecodeError):
         value = None
     if not isinstance(value, dict):
