@@ -13,7 +13,7 @@ _ENDED = re.compile(
     # Megatron-LM and Megatron-Bridge: training.py, train.py
     r"\[after training is done\] datetime|\[exiting program (at iteration|after [\d.]+ minutes)"
     # this project's programs; nccl-tests: src/common.cu; transformers, Lightning, torchtitan
-    r'|^\{"program": "\w+", "status": "(done|finished)"|^# Avg bus bandwidth +: '
+    r'|^\{"program": "\w+", (.*, )?"status": "(done|finished)"|^# Avg bus bandwidth +: '
     r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\S+` reached|^Training completed\b"
 )
 _SAVED = re.compile(

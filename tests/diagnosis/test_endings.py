@@ -83,7 +83,7 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
         ["[exiting program at iteration 100] datetime: 2026-11-20 10:21:00"],
         [
             "[0] step 3/3 | loss 10.71000 | grad norm 2.100 | 60.10 GiB | 3.100 s",
-            '[0] {"program": "train_fsdp", "status": "finished", "step": 3, "loss": 10.7}',
+            '[0] {"program": "train_fsdp", "step": 3, "loss": 10.7, "status": "finished"}',
         ],
         ['{"program": "prepare_data", "status": "done", "findings": ["warning x: disk is full"]}'],
         ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 231.1"],

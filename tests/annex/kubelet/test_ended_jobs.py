@@ -142,6 +142,13 @@ def test_what_kubernetes_said_is_kept(cluster):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.usefixtures("gone")
+def test_everything_that_was_missing_is_kept(cluster):
+    """Base weights are named too, where the corpus alone would have stopped the run."""
+    record = (cluster.shared() / "logs" / "bridge-cpt-techpulse").rglob("*.log*")
+    assert any("no base weights" in each.read_text() for each in record)
+
+
 def test_a_job_that_never_started_keeps_its_reason(cluster, given):
     """No container has written a line; the events say what it waited for."""
     objects = shipped("fetch-tokenizer")
