@@ -45,6 +45,11 @@ def test_a_directory_here_needs_no_cluster_file(near, monkeypatch, capsys):
     assert main(["ckpt", "ls", "."]) == 0
     assert "newest whole: iter_0000500" in capsys.readouterr().out
     assert main(["ckpt", "ls", "/shared/checkpoints/run"]) == USAGE
+    for each in near.glob("iter_*"):
+        (each / "metadata.json").write_text("")
+    assert main(["ckpt", "ls", "."]) == 0
+    # Its one finding is told once.
+    assert capsys.readouterr().err.count("checkpoints are there, and none can be loaded") == 1
 
 
 def test_ls_of_s3_shows_unfinished_pushes_and_lost_objects(as_json, meks, s3, near):
