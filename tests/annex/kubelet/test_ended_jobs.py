@@ -31,11 +31,15 @@ STEPS = (
     "echo '  successfully saved checkpoint from iteration 400 to /shared/checkpoints/run';"
     "echo '[after training is done] datetime: 2026-11-20 11:00:00'"
 )
+OUR_STEPS = (
+    "echo 'step 400/400 | loss 2.50000 | grad norm 0.606 | lr 1.000e-03 | 0.071 s';"
+    "echo 'saved checkpoint of step 400 to /shared/checkpoints/run';"
+    """echo '{"program": "train_ddp", "step": 400, "loss": 2.5, "status": "finished"}'"""
+)
 # Jobs as they are shipped, of which nothing is there that they read; and what else may end one.
 MISSING = {
     "megatron-gpt-7b": "error /shared/data/",
     "fsdp-llama-2-7b": "error device: 0 GPUs",
-    "ddp-llama-3-2-1b": "error device: 0 GPUs",
     "bridge-cpt-techpulse": "error /shared/data/",
     "data-prep-techpulse": "error /shared/tokenizer/",
     "import-llama-3-1-8b": "error /shared/models/",
@@ -45,6 +49,7 @@ SCRIPTS = {
     "nccl-test-p4d": ("python -c 'import nothing_of_that_name'", "ModuleNotFoundError"),
     "fetch-tokenizer": ("python -c 'import os; os.kill(os.getpid(), 9)'", "exit code 137"),
     "megatron-cpt-techpulse": (STEPS, ""),
+    "ddp-llama-3-2-1b": (OUR_STEPS, ""),
 }
 
 
