@@ -76,11 +76,16 @@ def _parse(
             if not only_invalid_items(detail)
         ]
         meant = {path for each in translated for path in _meant_by(each)}
+        # Beside another form, which comes later, the keys of the known one are not missing.
+        later = {each.path[:-1] for each in translated if each.code is Code.NOT_SUPPORTED_YET}
         others = (
             finding
             for finding in translated
             if finding.path not in places
-            and not (finding.code is Code.MISSING_KEY and finding.path in meant)
+            and not (
+                finding.code is Code.MISSING_KEY
+                and (finding.path in meant or finding.path[:-1] in later - {()})
+            )
         )
         # Each kind that a value may have refuses it for the same reason.
         return None, [*findings, *document.locate(dict.fromkeys(others))]
