@@ -173,6 +173,7 @@ _PROGRESS = re.compile(
     r"\biteration\s+(\d+)/\s*\d+"
     r"|[\"']?\b(?:global_)?step[\"']?\s*[:=]?\s*(\d+)\b(?=.*\bloss\b)"
 )
+_ERROR = re.compile(r"\s*(error |(\w+\.)*\w*(Error|Exception)\b)")
 _QUARTER = 900
 
 
@@ -225,7 +226,8 @@ def _rank(found: Unwrapped) -> int | None:
 
 
 def _step(text: str) -> int | None:
-    if "iteration" not in text and "step" not in text:
+    # An error that names a step reports none.
+    if ("iteration" not in text and "step" not in text) or _ERROR.match(text):
         return None
     found = _PROGRESS.search(text)
     return int(next(group for group in found.groups() if group)) if found else None
