@@ -33,11 +33,15 @@ def place(ordered: Iterable[Line]) -> int:
 
     The last step and a checkpoint of it say so too. A step after it is of another run.
     """
-    ended, last = -1, ""
+    ended, last, before = -1, "", None
     for at, line in enumerate(ordered):
         if _ENDED.search(line.text):
             ended = at
         elif line.step is not None:
+            # Ranks that all tell their steps tell the last one at about the same time.
+            if line.step == before:
+                continue
+            before = line.step
             step = _STEP.search(line.text)
             last = step[1] if step and step[1] == step[2] else ""
             ended = -1

@@ -86,6 +86,7 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
             '[0] {"program": "train_fsdp", "step": 3, "loss": 10.7, "status": "finished"}',
         ],
         ['{"program": "prepare_data", "status": "done", "findings": ["warning x: disk is full"]}'],
+        ["step 3/3 | loss 0.5", "Training completed", "step 3/3 | loss 0.5"],
         ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 231.1"],
         ["{'train_runtime': 812.1, 'train_loss': 1.91, 'epoch': 1.0}"],
     ],
