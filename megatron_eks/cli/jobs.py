@@ -235,7 +235,7 @@ def dev(
     from megatron_eks.ops.jobs.dev import Options, run
 
     options = Options(gpus, hours, idle_minutes, stop, port, inner, preview)
-    return on_cluster(reach, partial(run, reach, job, options), yes=yes)
+    return on_cluster(reach, partial(run, reach, job, options), yes=yes, makes=not stop)
 
 
 @command(JOBS)

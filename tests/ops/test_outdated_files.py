@@ -28,7 +28,9 @@ ckpt push megatron-cpt-techpulse s3://bucket/x
 ckpt verify megatron-cpt-techpulse
 cleanup --yes
 cost
+dev megatron-cpt-techpulse --stop
 data fetch s3://bucket/data/ /shared/data
+data pull /shared/logs/x
 data push cluster.yaml s3://bucket/data
 data verify /shared/data/x_text_document
 fix MEKS-0845 --yes
@@ -49,6 +51,7 @@ MAKES = """
 apply
 build
 deploy --yes
+dev megatron-cpt-techpulse
 plan
 preflight
 submit megatron-cpt-techpulse
