@@ -92,14 +92,9 @@ def cluster_cost(plan: ClusterPlan) -> Cost:
 
 def stack_costs(plan: ClusterPlan) -> Mapping[str, tuple[Price, ...]]:
     """Price what each stack holds that is billed by the hour, GPU nodes not counted."""
-    parts: dict[str, Iterable[Price]] = {
-        "Cluster": _cluster(plan),
-        "Storage": _lustre(plan),
-        "Network": _network(plan),
-        "Observability": (Price("Metrics scraper", 1, plan.prices.scraper),),
-    }
-    if plan.observability is None:
-        del parts["Observability"]
+    parts = {"Cluster": _cluster(plan), "Storage": _lustre(plan), "Network": _network(plan)}
+    if plan.observability is not None:
+        parts["Observability"] = iter([Price("Metrics scraper", 1, plan.prices.scraper)])
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 

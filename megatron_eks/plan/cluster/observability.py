@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, Observability
+from megatron_eks.config.cluster import CapacityBlock, ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.observability import Observability
 
 _SCRAPER_ZONES = 2
 _BEFORE_A_BLOCK_ENDS = (timedelta(hours=24), timedelta(hours=4), timedelta(hours=1))
