@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -43,10 +43,16 @@ def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
     """
     if not _dockerfile(root, image).is_file():
         raise FileNotFoundError(f"no Dockerfile of image {image!r} below {root}")
+    parts = (_SCHEME, image, json.dumps(dict(build_args), sort_keys=True))
+    return tag_of(parts, context_files(root, image))
+
+
+def tag_of(parts: Iterable[str], files: Mapping[str, Path]) -> str:
+    """Return the hash of texts, and of files by their names in a context."""
     digest = hashlib.sha256()
-    for part in (_SCHEME, image, json.dumps(dict(build_args), sort_keys=True)):
+    for part in parts:
         _update(digest, part.encode())
-    for name, path in context_files(root, image).items():
+    for name, path in files.items():
         _update(digest, name.encode())
         if path.is_symlink():
             _update(digest, b"link")
@@ -94,7 +100,12 @@ def context_files(root: Path, image: str) -> dict[str, Path]:
 
 def stage(root: Path, image: str, folder: Path) -> None:
     """Copy the files of an image's build context into a folder of their own."""
-    for name, path in context_files(root, image).items():
+    copy(context_files(root, image), folder)
+
+
+def copy(files: Mapping[str, Path], folder: Path) -> None:
+    """Copy files into a folder, by their names there."""
+    for name, path in files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

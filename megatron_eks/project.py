@@ -19,6 +19,7 @@ from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.whole_file import odd_paths
+from megatron_eks.own_images import check_own_images, own_tags
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments, check_arguments
@@ -112,7 +113,7 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     if files.config is None or has_errors(files.findings):
         raise ConfigError(files.findings)
     wanted = [job for _, job in files.jobs]
-    cluster = plan_cluster(files.config, image_tags(files.config), wanted)
+    cluster = plan_cluster(files.config, image_tags(files.config, cluster_file.parent), wanted)
     outputs_file = cluster_file.with_name(OUTPUTS)
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
@@ -186,6 +187,7 @@ def check_documents(
         findings += document.locate(check_cluster(config, today))
         arguments = {image: declared_arguments(ROOT, image) for image in REPOSITORIES}
         findings += document.locate(check_arguments(config, arguments))
+        findings += document.locate(check_own_images(config, Path(document.file).parent))
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
     for job_document in jobs:
@@ -238,9 +240,12 @@ def job_files(cluster_file: Path) -> list[Path]:
     )
 
 
-def image_tags(config: ClusterConfig) -> dict[str, str]:
-    """Return the content hash of each image's build context."""
-    return {name: content_tag(ROOT, name, build_arguments(config, name)) for name in REPOSITORIES}
+def image_tags(config: ClusterConfig, folder: Path) -> dict[str, str]:
+    """Return the content hash of each image's build context; the user's are below a folder."""
+    ours: dict[str, str] = {
+        name: content_tag(ROOT, name, build_arguments(config, name)) for name in REPOSITORIES
+    }
+    return ours | own_tags(config, folder, ROOT, ours)
 
 
 def _check(

@@ -15,13 +15,13 @@ from functools import cache
 from pathlib import Path
 
 from megatron_eks.build_context import context_files
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, has_errors, warning
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.job import AnyJob, TorchrunJob
 from megatron_eks.config.load import Json
-from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.jobs.code_files import (
     LARGEST_FILE_BYTES,
     MOST_ARCHIVE_BYTES,
@@ -66,7 +66,7 @@ def ship(job: AnyJob, folder: Path, root: Path) -> Shipped:
 
     An image of the user's gets the programs; ours have them.
     """
-    files = {ZIP: programs(root)} if is_digest(job.image) else {}
+    files = {} if is_ours(job.image) else {ZIP: programs(root)}
     name = code_folder(job) if isinstance(job, TorchrunJob) else None
     if name is None or not isinstance(job, TorchrunJob):
         return Shipped((), files)
@@ -104,7 +104,7 @@ def _missing(job: TorchrunJob, folder: Path, name: str, where: Place) -> Iterato
     for path, place in wanted.items():
         beside = "the folder of the job file"
         is_file = path == _SCRIPT and job.program.script is not None
-        if not _real(place).is_relative_to(_real(folder)):
+        if not real(place).is_relative_to(real(folder)):
             found = f"{place.name} leads out of {beside}"
             yield Finding(Code.OWN_PROGRAM, path, found, "put the file itself there")
         elif not (place.is_file() if is_file else place.is_dir()):
@@ -122,7 +122,7 @@ def read_folder(root: Path, exclude: Sequence[str] = ()) -> Folder:
     Patterns of .gitignore hold below the folder that they stand in, of which the repository's may
     be further up.
     """
-    root = _real(root)
+    root = real(root)
     top = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
     above = [each for each in reversed(root.parents) if each.is_relative_to(top)]
     prefix = "" if root == top else f"{root.relative_to(top).as_posix()}/"
@@ -150,7 +150,7 @@ def _walk(
         is_folder = entry.is_dir(follow_symlinks=False)
         whole = path.relative_to(top).as_posix()
         decided = decision(whole, [*known, *asked], is_folder=is_folder)
-        why = decided.why if decided is not None and decided.leaves_out else _odd(path, root)
+        why = decided.why if decided is not None and decided.leaves_out else odd(path, root)
         if why is None and is_folder:
             if (path / "pyvenv.cfg").exists():
                 into.left[f"{name}/"] = "junk"
@@ -166,16 +166,16 @@ def _walk(
             return
 
 
-def _odd(path: Path, root: Path) -> str | None:
+def odd(path: Path, root: Path) -> str | None:
     """Return why something is no file of the folder; links to its files are such."""
     if path.is_symlink():
-        target = _real(path)
+        target = real(path)
         if not target.is_file() or not target.is_relative_to(root):
             return "a link to elsewhere"
     return None if path.is_file() or path.is_dir() else "no regular file"
 
 
-def _real(path: Path) -> Path:
+def real(path: Path) -> Path:
     """Follow all links; a loop of them, which `Path.resolve` ends at, stays what it is."""
     return Path(os.path.realpath(path))
 
@@ -195,14 +195,19 @@ def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
         yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, remedy)
     for file, path in read.files.items():
         yield from _content(file, path.read_bytes(), own=file == script)
+    if missed := named(read):
+        remedy = "name them in code.exclude, or take them along: '!NAME' there"
+        yield warning(Code.CODE_LEFT_OUT, where, missed, remedy)
+
+
+def named(read: Folder) -> str:
+    """Say what stays here and somebody may miss, each with its reason; empty: nothing."""
     missed = [
         f"{file} ({why})" for file, why in read.left.items() if why in _MISSED or "MiB" in why
     ]
-    if missed:
-        more = f" and {len(missed) - _MOST_NAMED} more" if len(missed) > _MOST_NAMED else ""
-        found = f"{', '.join(missed[:_MOST_NAMED])}{more} stay here"
-        remedy = "name them in code.exclude, or take them along: '!NAME' there"
-        yield warning(Code.CODE_LEFT_OUT, where, found, remedy)
+    more = f" and {len(missed) - _MOST_NAMED} more" if len(missed) > _MOST_NAMED else ""
+    verb = "stay" if len(missed) > 1 else "stays"
+    return f"{', '.join(missed[:_MOST_NAMED])}{more} {verb} here" if missed else ""
 
 
 def _content(name: str, content: bytes, *, own: bool) -> Iterator[Finding]:

@@ -71,7 +71,7 @@ def render(project: Project, outdir: Path, add: Add | None = None) -> Iterable[F
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
     # Without validation none is written, and that of an earlier synthesis would stay.
     (outdir / "validation-report.json").unlink(missing_ok=True)
-    build(app, project.cluster, ROOT)
+    build(app, project.cluster, ROOT, project.file.parent)
     # The guards judge our templates, and not those of others.
     ours = {f"{stack.node.id}.template.json" for stack in app.node.children}
     if add:

@@ -16,8 +16,11 @@ from megatron_eks.stacks.network import PlannedNetwork
 from megatron_eks.stacks.storage import PlannedStorage
 
 
-def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:
-    """Add every stack of a cluster to an app; images are built from the checkout."""
+def build(app: cdk.App, plan: ClusterPlan, checkout: Path, folder: Path = Path()) -> None:
+    """Add every stack of a cluster to an app; images are built from the checkout.
+
+    The user's own images are built from folders below that of the cluster file.
+    """
     made = "Network" in plan.stacks
     place = existing_place(plan.network)
     nat_gateways: dict[str, str] = {}
@@ -29,7 +32,7 @@ def build(app: cdk.App, plan: ClusterPlan, checkout: Path) -> None:
     lasting = BaseStack(app, plan, "Storage", "File system and data bucket")
     storage = PlannedStorage(lasting, "Default", plan=plan, place=place)
     images = BaseStack(app, plan, "Images", "Container images")
-    PlannedImages(images, "Default", plan=plan, checkout=checkout)
+    PlannedImages(images, "Default", plan=plan, checkout=checkout, folder=folder)
     cluster: ClusterStack | None = None
     if place is not None and "Cluster" in plan.stacks:
         cluster = ClusterStack(app, plan, place, storage.job_role_arn)

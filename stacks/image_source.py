@@ -11,17 +11,19 @@ from megatron_eks.plan.cluster.images import SourcePlan
 from megatron_eks.stacks.policies import Statement, partition, statement
 
 
-def source(github: SourcePlan | None, asset: str) -> codebuild.CfnProject.SourceProperty:
-    """Say where the source is, and what is done with it."""
+def source(
+    github: SourcePlan | None, asset: str, program: str
+) -> codebuild.CfnProject.SourceProperty:
+    """Say where the source is, and which program makes an image of it."""
     if github is None:
         return codebuild.CfnProject.SourceProperty(
-            type="S3", location=asset, build_spec=buildspec()
+            type="S3", location=asset, build_spec=buildspec(program)
         )
     return codebuild.CfnProject.SourceProperty(
         type="GITHUB",
         location=github.url,
         git_clone_depth=1,
-        build_spec=buildspec(),
+        build_spec=buildspec(program),
         # The role needs the connection before the webhook is made; it has it from the start,
         # because its permissions are part of it (aws-cdk#31726).
         auth=codebuild.CfnProject.SourceAuthProperty(

@@ -10,9 +10,10 @@ from constructs import Construct
 
 from megatron_eks.build_context import stage
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
-from megatron_eks.plan.cluster.builds import BUILD_MACHINES, REPORT_GROUP
+from megatron_eks.own_images import stage_own
+from megatron_eks.plan.cluster.builds import REPORT_GROUP, ImagePlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.images import ImagePlan, SourcePlan
+from megatron_eks.plan.cluster.images import SourcePlan
 from megatron_eks.stacks.base import encryption_key, log_group
 from megatron_eks.stacks.image_source import source, source_access, triggers
 from megatron_eks.stacks.policies import (
@@ -57,6 +58,12 @@ _PULL_AND_PUSH = [
 ]
 
 
+_PULL = [
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+]
+
 _REPORT = [
     "codebuild:BatchPutTestCases",
     "codebuild:CreateReport",
@@ -69,8 +76,15 @@ class PlannedImages(Construct):
     """The images of a cluster, whose key they share."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, plan: ClusterPlan, checkout: Path
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        plan: ClusterPlan,
+        checkout: Path,
+        folder: Path = Path(),
     ) -> None:
+        """Make them; the folders of images of the user's are below that of the cluster file."""
         super().__init__(scope, construct_id)
         self.builds: dict[str, ImageBuild] = {}
         """Repository and project of each image, by its name."""
@@ -84,21 +98,25 @@ class PlannedImages(Construct):
             removal=cdk.RemovalPolicy.RETAIN,
         )
         for image in plan.images:
-            title = image.name.capitalize()
             build = ImageBuild(
                 self,
-                title,
+                image.title,
                 image=image,
+                base=self.builds[image.base].repository_arn if image.base else None,
                 checkout=checkout,
-                github=plan.image_source,
+                folder=folder,
+                # Where the user's folders are, a fork of this project does not say.
+                github=None if image.own else plan.image_source,
                 region=plan.region,
                 project_name=f"{plan.name}-{image.name}",
                 key=key,
                 log_group_name=f"{logs_of}/{image.name}",
             )
             self.builds[image.name] = build
-            cdk.CfnOutput(self, f"{title}Image", value=build.image_uri)
-            cdk.CfnOutput(self, f"{title}BuildProject", value=build.project_name)
+            for output, value in zip(
+                image.keys, (build.image_uri, build.project_name), strict=True
+            ):
+                cdk.CfnOutput(self, output, value=value)
 
 
 class ImageBuild(Construct):
@@ -110,7 +128,9 @@ class ImageBuild(Construct):
         construct_id: str,
         *,
         image: ImagePlan,
+        base: str | None,
         checkout: Path,
+        folder: Path,
         github: SourcePlan | None,
         region: str,
         project_name: str,
@@ -119,11 +139,13 @@ class ImageBuild(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._region = region
-        self._image = image
+        self._image, self._base = image, base
         self._key = key
         self._repository = self._make_repository()
+        self.repository_arn = self._repository.attr_arn
+        """What builds that start from the image may pull of."""
         self._github = github
-        self._asset = "" if github else self._make_asset(checkout)
+        self._asset = "" if github else self._make_asset(checkout, folder)
         self._logs = log_group(self, "Logs", name=log_group_name, key=key)
         service_role = self._make_role(project_name)
         self.project_name = self._make_project(project_name, service_role).ref
@@ -156,14 +178,18 @@ class ImageBuild(Construct):
         repository.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
         return repository
 
-    def _make_asset(self, checkout: Path) -> str:
+    def _make_asset(self, checkout: Path, cluster: Path) -> str:
         """Have `cdk deploy` upload the build context under the image's tag.
 
         This is what CDK's S3 asset does, less the bucket object that it makes to grant access.
         """
         app, folder = cdk.Stage.of(self), f"asset.{self._image.tag}"
         assert app is not None  # noqa: S101 -- every stack is in one
-        stage(checkout, self._image.name, Path(app.asset_outdir, folder))
+        target = Path(app.asset_outdir, folder)
+        if self._image.own is None:
+            stage(checkout, self._image.name, target)
+        else:
+            stage_own(self._image.own, cluster, checkout, target)
         asset = cdk.Stack.of(self).synthesizer.add_file_asset(
             source_hash=self._image.tag,
             packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,
@@ -185,6 +211,7 @@ class ImageBuild(Construct):
                 # The token is the account's; what it opens, the next statement says.
                 statement(["ecr:GetAuthorizationToken"], ["*"]),
                 statement(_PULL_AND_PUSH, [self._repository.attr_arn]),
+                *([statement(_PULL, [self._base])] if self._base else []),
                 statement(["logs:CreateLogStream", "logs:PutLogEvents"], [self._logs.attr_arn]),
                 statement(
                     _REPORT,
@@ -203,12 +230,7 @@ class ImageBuild(Construct):
 
     def _make_project(self, name: str, service_role: str) -> codebuild.CfnProject:
         environment = {
-            "IMAGE_NAME": self._image.name,
-            "REPOSITORY_URI": self._repository.attr_repository_uri,
-            "IMAGE_TAG": self._image.tag,
-            "BUILD_ARGS": json.dumps(dict(self._image.build_args), sort_keys=True),
-            "TEST_LEVEL": self._image.test_level,
-            "TAG_STRATEGY": self._image.tag_strategy,
+            **self._image.environment(self._repository.attr_repository_uri),
             # The image lists its layers, with which a later build may begin on whatever machine.
             "CACHE": "registry",
         }
@@ -225,12 +247,12 @@ class ImageBuild(Construct):
             # A first build pulls, tests and pushes everything; CodeBuild takes up to 2160.
             timeout_in_minutes=240,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
-            source=source(self._github, self._asset),
+            source=source(self._github, self._asset, self._image.program),
             source_version=self._github.branch if self._github else None,
             triggers=triggers(self._github, self._image.name),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER",
-                compute_type=BUILD_MACHINES[self._image.name],
+                compute_type=self._image.machine,
                 image=CODEBUILD_IMAGE,
                 # `docker build` needs it.
                 privileged_mode=True,

@@ -13,9 +13,8 @@ The environment says what to do: IMAGE_NAME (folder under images/), REPOSITORY_U
 of the content), BUILD_ARGS (a JSON object), TEST_LEVEL, TAG_STRATEGY with PROJECT_VERSION or
 SOURCE_REVISION, RECORDED_DIGEST (the image of this content that an earlier build has recorded),
 CACHE_FROM (the recorded image whose layers to begin with), WEBHOOK_BRANCH (whose pushes start
-builds), ENGINE (docker or podman), STATE and REPORTS (where the steps leave what the next ones and
-people read). Nothing is pushed that was not tested; a tag is never moved but `latest`. Plain
-Python: AWS's build image has nothing else.
+builds), ENGINE (docker or podman), STATE and REPORTS (what the next steps and people read). Nothing
+is pushed untested, no tag but `latest` moves, and AWS's build image has plain Python alone.
 """
 
 import json
@@ -35,6 +34,7 @@ _FOLDER = "/tmp/megatron-eks-build"  # noqa: S108 -- a build machine is one buil
 _SHA = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
+PROGRAMS = "/opt/megatron-eks/images"  # their gate and self-test
 _SKIPPED = """<?xml version="1.0" encoding="utf-8"?>
 <testsuite name="image {image}" tests="1" skipped="1"><testcase classname="{image}.built"
 name="built already"><skipped message="{tag} was tested when it was built"/></testcase></testsuite>
@@ -52,6 +52,8 @@ class Build:
         self._environment = environment
         self.image = environment["IMAGE_NAME"]
         self.repository = environment["REPOSITORY_URI"]
+        self._registry, _, self._name = self.repository.partition("/")
+        self.context, self.dockerfile = ".", f"assets/images/{self.image}/Dockerfile"
         self.engine = environment.get("ENGINE") or "docker"
         self.arguments: dict[str, str] = json.loads(environment.get("BUILD_ARGS") or "{}")
         self.reports = Path(environment.get("REPORTS") or f"{_FOLDER}/reports")
@@ -70,9 +72,9 @@ class Build:
             # Whoever builds from any commit can push any tag, so a tag proves nothing.
             _say(f"{tag} is in the registry, and no build is known to have recorded it")
             tag = f"{tag}-{secrets.token_hex(4)}"
-        state = {"tag": tag, "extra": extra, "digest": digest}
-        state |= dict.fromkeys(("passed", "tagged", "pushed"), "")
-        state["cache"] = self._given_digest("CACHE_FROM")
+        state = dict.fromkeys(("passed", "tagged", "pushed"), "")
+        cache = self._given_digest("CACHE_FROM")
+        state |= {"tag": tag, "extra": extra, "digest": digest, "cache": cache}
         if extra and extra != "latest":
             theirs = self._pushed_digest(extra)
             if theirs and theirs != digest:
@@ -91,8 +93,7 @@ class Build:
         if self._read()["digest"]:
             return
         password = _run("aws", "ecr", "get-login-password", stdout=subprocess.PIPE)
-        registry = self.repository.partition("/")[0]
-        login = [self.engine, "login", "--username", "AWS", "--password-stdin", registry]
+        login = [self.engine, "login", "--username", "AWS", "--password-stdin", self._registry]
         _run(*login, stdin=password)
 
     def build(self) -> None:
@@ -114,8 +115,8 @@ class Build:
         with TemporaryDirectory() as folder:
             if self.checkout:
                 runpy.run_path(str(_CONTEXT))["stage"](Path(), self.image, Path(folder))
-            context = folder if self.checkout else "."
-            dockerfile = f"{context}/assets/images/{self.image}/Dockerfile"
+            context = folder if self.checkout else self.context
+            dockerfile = f"{context}/{self.dockerfile}"
             _run(self.engine, "build", *words, "--file", dockerfile, "--tag", image, context)
 
     def test(self) -> None:
@@ -128,17 +129,23 @@ class Build:
             return
         # The container's user is none of this machine's.
         self.reports.chmod(0o777)
+        self._test(f"{self.repository}:{state['tag']}", report)
+        self._write(state | {"passed": "yes"})
+
+    def _test(self, image: str, report: Path) -> None:
+        level = self._environment.get("TEST_LEVEL") or "standard"
+        words = ["--image", self.image, "--level", level, "--report", f"/reports/{report.name}"]
+        volume = f"--volume={self.reports}:/reports"
+        self._in_container("python3", volume, image, f"{PROGRAMS}/selftest.py", *words)
+
+    def _in_container(self, program: str, *words: str) -> None:
+        """Run a program as a pod would; words are the engine's, the image, the program's."""
         _run(
             *(self.engine, "run", "--rm", "--network=none", "--read-only"),
             f"--user={self.arguments['POD_UID']}",
-            *("--tmpfs=/tmp:rw,exec,mode=1777", "--shm-size=2g", "--entrypoint=python3"),
-            f"--volume={self.reports}:/reports",
-            f"{self.repository}:{state['tag']}",
-            *("/opt/megatron-eks/images/selftest.py", "--image", self.image),
-            *("--level", self._environment.get("TEST_LEVEL") or "standard"),
-            *("--report", f"/reports/{report.name}"),
+            *("--tmpfs=/tmp:rw,exec,mode=1777", "--shm-size=2g", f"--entrypoint={program}"),
+            *words,
         )
-        self._write(state | {"passed": "yes"})
 
     def push(self) -> None:
         """Push what was tested; the tag of the content first, because it never moves."""
@@ -191,9 +198,7 @@ class Build:
         if strategy == "semantic":
             version = self._environment.get("PROJECT_VERSION") or self._version_of_checkout()
             if not version:
-                raise StopError(
-                    "the tag strategy semantic needs a version - start it with meks build"
-                )
+                raise StopError("the tag strategy semantic needs a version - run meks build")
             return f"v{version}"
         if strategy == "git-sha":
             names = ("SOURCE_REVISION", "CODEBUILD_RESOLVED_SOURCE_VERSION")
@@ -201,8 +206,8 @@ class Build:
             revision = next((each for each in found if _SHA.fullmatch(each)), "")
             if not revision:
                 raise StopError(
-                    "the tag strategy git-sha needs a commit - start it with meks build in a "
-                    "checkout of git without changes in what images hold"
+                    "the tag strategy git-sha needs a commit - run meks build in a checkout of git "
+                    "without changes in what images hold"
                 )
             return f"git-{revision[:12]}"
         return {"auto": "", "latest": "latest"}[strategy]
@@ -239,15 +244,12 @@ class Build:
     def _retag(self, digest: str, name: str) -> None:
         words = self._ecr("batch-get-image", f"imageDigest={digest}", "images[0].imageManifest")
         manifest = _run(*words, stdout=subprocess.PIPE)
-        words = ["--repository-name", self._name(), "--image-tag", name]
+        words = ["--repository-name", self._name, "--image-tag", name]
         _run("aws", "ecr", "put-image", *words, "--image-manifest", manifest.rstrip("\n"))
 
     def _ecr(self, action: str, image: str, query: str) -> list[str]:
-        words = ["--repository-name", self._name(), "--image-ids", image]
+        words = ["--repository-name", self._name, "--image-ids", image]
         return ["aws", "ecr", action, *words, "--query", query, "--output", "text"]
-
-    def _name(self) -> str:
-        return self.repository.partition("/")[2]
 
     # What one step leaves for the next
 
@@ -281,13 +283,13 @@ def _run(*words: str, stdin: str = "", stdout: int | None = None) -> str:
 STEPS = ("check", "login", "build", "test", "push", "digest")
 
 
-def main(words: list[str]) -> int:
-    """Run one step."""
+def main(words: list[str], build: type[Build] = Build) -> int:
+    """Run one step of a kind of build."""
     if len(words) != 1 or words[0] not in STEPS:
         sys.stderr.write(__doc__ or "")
         return 0 if words == ["--help"] else 2
     try:
-        getattr(Build(os.environ), words[0])()
+        getattr(build(os.environ), words[0])()
     except StopError as stop:
         sys.stderr.write(f"error {words[0]}: {stop}\n")
         return 1

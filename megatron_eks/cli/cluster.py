@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
+from megatron_eks.catalog.images import TagStrategy, TestLevel
 from megatron_eks.cli import args
 from megatron_eks.cli.app import CLUSTER, command
 from megatron_eks.ops.opening import on_aws, on_cluster, opened, with_console
@@ -103,7 +103,7 @@ def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "tabl
 
 @command(CLUSTER, "[IMAGE...]")
 def build(
-    *images: Annotated[Image, Parameter("IMAGE")],
+    *images: Annotated[str, Parameter("IMAGE")],
     test_level: Annotated[TestLevel | None, Parameter(metavar="LEVEL")] = None,
     tag_strategy: Annotated[TagStrategy | None, Parameter(metavar="STRATEGY")] = None,
     retries: Annotated[int, args.read_by(args.count, metavar="N", show_default=True)] = 0,
@@ -119,7 +119,7 @@ def build(
     meks build --tag-strategy semantic   a tag with the version as well
     meks build fsdp --local              with docker or podman on this machine
 
-    :param images: default: both
+    :param images: megatron, fsdp, or a name of images.own; default: all
     :param test_level: what images must pass; default: the cluster file's
     :param tag_strategy: a tag beside the content's; default: the cluster file's
     :param retries: how often to retry after a passing failure of a registry or a machine

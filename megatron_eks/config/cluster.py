@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
-from megatron_eks.catalog.images import TagStrategy, TestLevel
+from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.config.model import (
     Branch,
     ConnectionArn,
@@ -19,6 +19,7 @@ from megatron_eks.config.model import (
     ProxyUrl,
     Region,
     Registry,
+    RelativePath,
     RepositoryPrefix,
     ReservationId,
     ReservationOrGroup,
@@ -26,6 +27,7 @@ from megatron_eks.config.model import (
     SchemaVersion,
     SecurityGroupId,
     SubnetId,
+    Text,
     VpcId,
     Workload,
     Zone,
@@ -163,6 +165,21 @@ class ImageBuild(Model):
     """Arguments of the Dockerfile; they are part of the image's tag."""
 
 
+class OwnImage(Model):
+    """An image of yours, built, tested and tagged as ours are."""
+
+    name: DnsLabel = Field(max_length=40)
+    """Of the image in job files, and of its repository."""
+    context: RelativePath
+    """The folder that the build gets, below that of the cluster file."""
+    dockerfile: RelativePath = "Dockerfile"
+    """In that folder."""
+    base: Image | None = None
+    """The image of ours that the Dockerfile gets as BASE_IMAGE, and whose gate must pass."""
+    test: Text
+    """A shell command in the built image, without a network; what fails it is not pushed."""
+
+
 class AssetSource(Model):
     """Build from this checkout, uploaded by `cdk deploy`."""
 
@@ -190,6 +207,8 @@ class Images(Model):
 
     megatron: ImageBuild = ImageBuild()
     fsdp: ImageBuild = ImageBuild()
+    own: tuple[OwnImage, ...] = ()
+    """Images of yours, which jobs name as they name ours."""
     source: ImageSource = AssetSource()
     prefix: RepositoryPrefix = ""
     """Before the names of the repositories: two clusters of one account and region need two."""

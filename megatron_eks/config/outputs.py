@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from megatron_eks.catalog.images import title
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.load import Document
@@ -156,7 +157,6 @@ class Outputs:
         return self.file_systems[0]
 
 
-_IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
 _LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
 _EFS_KEYS = ("EfsId", "EfsAccessPointId")
 
@@ -192,11 +192,12 @@ def read_outputs(
             )
         )
     values: dict[str, str] = {}
+    keys = _image_keys(fallback)
     home = home and home.settled(each for each in stacks.values() if isinstance(each, dict))
     for stack, outputs in stacks.items():
         if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
             texts = {key: str(value) for key, value in outputs.items()}
-            findings += check_values(stack, texts, _IMAGE_KEYS.values(), home)
+            findings += check_values(stack, texts, keys.values(), home)
             values |= texts
         else:
             found = "not a mapping of texts"
@@ -227,6 +228,10 @@ def tag_warning(outputs: Outputs, tagged: Iterable[str], file: str) -> list[Find
     return [warning(Code.UNPINNED_IMAGE, (), found, remedy).at(file, 1)]
 
 
+def _image_keys(names: Iterable[str]) -> dict[str, str]:
+    return {name: f"{title(name)}Image" for name in names}
+
+
 def _outputs(
     values: Mapping[str, str],
     fallback: Mapping[str, str],
@@ -246,7 +251,7 @@ def _outputs(
         else Efs("fs-preview", "fsap-preview", preview=True)
     )
     images = {}
-    for name, key in _IMAGE_KEYS.items():
+    for name, key in _image_keys(fallback).items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
     digests = {uri.partition("@")[0]: uri for uri in values.values() if _DIGEST.fullmatch(uri)}

@@ -1,12 +1,14 @@
 """Which files of this machine stand in for the images of a cluster."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
+from megatron_eks.plan.cluster.builds import ImagePlan
 from megatron_eks.project import GET_PROGRAMS, IN_CHECKOUT, ROOT
 
 _MEGATRON = Path(__file__).with_name("megatron")
@@ -44,8 +46,8 @@ def megatron(repository: str) -> Image:
     return replace(image, mounts=(*image.mounts, checkout))
 
 
-def stand_in_images() -> tuple[Image, ...]:
-    """Return the layouts of all images that the platform and the jobs name."""
+def stand_in_images(own: Iterable[ImagePlan] = ()) -> tuple[Image, ...]:
+    """Return the layouts of all images that the platform and the jobs name, the user's too."""
     return (
         megatron("megatron-training"),
         torch("fsdp"),
@@ -57,6 +59,7 @@ def stand_in_images() -> tuple[Image, ...]:
         _small("nvidia/k8s-device-plugin", "idle", "nvidia-device-plugin"),
         _small("eks/aws-efa-k8s-device-plugin", "idle", "idle"),
         _small("nvidia/k8s/dcgm-exporter", "dcgm-exporter", "dcgm-exporter"),
+        *((megatron if each.base == "megatron" else torch)(each.repository) for each in own),
     )
 
 

@@ -119,7 +119,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         folder,
         plan.region,
         nodes=[] if wish.empty else all_nodes(plan, wish.nodes),
-        images=stand_in_images() if wish.nodes else (),
+        images=stand_in_images(each for each in plan.images if each.own) if wish.nodes else (),
         empty=wish.empty,
         without=without,
     )

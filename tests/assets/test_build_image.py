@@ -248,7 +248,7 @@ def test_a_strategy_without_its_value_says_where_it_comes_from(machine, strategy
     """The console starts builds without it."""
     build = machine.run(TAG_STRATEGY=strategy)
     assert build.phases == {"pre_build": 1}
-    assert "start it with meks build" in build.err
+    assert "run meks build" in build.err
 
 
 # From a checkout

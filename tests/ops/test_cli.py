@@ -303,14 +303,6 @@ def test_a_local_cluster_is_not_built_for_a_wrong_file(project, tmp_path, monkey
         assert found in {each.code for each in raised.value.findings}
 
 
-def test_build_names_its_images_alone():
-    """No image is a choice of its own, but it is not one that anybody could type."""
-    done = meks("build", "megatrn")
-    assert done.returncode == 2
-    assert "(choose from" in done.stderr
-    assert "[]" not in done.stderr.rpartition("choose from")[2]
-
-
 def test_a_file_of_the_usual_name_is_a_cluster_file(tmp_path):
     """However few of its keys are right: it is not told that a job's kind is missing."""
     (tmp_path / "cluster.yaml").write_text("nmae: demo\n")

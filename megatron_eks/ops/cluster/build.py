@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import choices
 from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
 from megatron_eks.ops.cluster.build_causes import cause_of
-from megatron_eks.ops.cluster.build_records import Records, project_version, revision
+from megatron_eks.ops.cluster.build_records import BASE, Records, project_version, revision
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, Failure
-from megatron_eks.plan.cluster.images import ImagePlan
+from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
+from megatron_eks.plan.cluster.builds import ImagePlan
 
 _POLL_SECONDS = 5
 # The project gives up after two hours, and may have waited for a machine before.
@@ -48,6 +50,9 @@ class Wishes:
 
     def variables(self, image: ImagePlan) -> dict[str, str]:
         """Return the variables that a build of an image gets beside the project's own."""
+        if image.own is not None:
+            # Its test and its tag are its own.
+            return {}
         chosen = {"TEST_LEVEL": self.test_level, "TAG_STRATEGY": self.tag_strategy}
         found = {name: value for name, value in chosen.items() if value is not None}
         strategy = self.tag_strategy or image.tag_strategy
@@ -63,44 +68,75 @@ def run(
 ) -> int:
     """Build the named images, or all; raise Failure with the last lines of a failed build."""
     plan, wishes = tools.plan, wishes or Wishes()
+    chosen = chosen_of(images, tools)
     stack = tools.stacks.find(plan.stack("Images"))
     if stack is None or not stack.made:
         found = f"{plan.name} has no repositories and build projects yet"
         raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
-    chosen = [image for image in plan.images if not images or image.name in images]
-    records = Records(tools)
     builds = Builds(tools)
-    started = []
-    for image in chosen:
-        uri = stack.outputs[f"{image.name.capitalize()}Image"]
-        if not uri.endswith(f":{image.tag}"):
-            tools.console.say(
-                f"note: this version makes {image.repository}:{image.tag}, and what is built is "
-                f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
-            )
-        strategy = wishes.tag_strategy or image.tag_strategy
-        project = stack.outputs[f"{image.name.capitalize()}BuildProject"]
-        record = records.find(image, uri, project)
-        # Another strategy than auto has a tag to add to what is built already.
-        if strategy == "auto" and record.digest is not None:
-            tools.console.say(f"{image.name}: built already")
-            continue
-        variables = wishes.variables(image) | record.variables()
-        started.append((image, project, variables, builds.start(project, variables)))
-    if started and not wait:
-        tools.console.say("building; when it is done: meks outputs")
-        return 0
+    failures: list[Failure] = []
     try:
-        failures = [
-            failure
-            for image, project, variables, build in started
-            if (failure := builds.see_through(image, project, variables, build, wishes.retries))
-            is not None
-        ]
+        # What starts from an image of ours comes after it.
+        for part in (
+            [each for each in chosen if each.base is None],
+            [each for each in chosen if each.base is not None],
+        ):
+            if failures:
+                break
+            started = [
+                (image, *todo) for image in part if (todo := _start(image, stack, builds, wishes))
+            ]
+            if started and not wait:
+                tools.console.say("building; when it is done: meks outputs")
+                return 0
+            failures += [
+                failure
+                for image, project, variables, build in started
+                if (failure := builds.see_through(image, project, variables, build, wishes.retries))
+            ]
     except KeyboardInterrupt:
         tools.console.say("\nthe build goes on; `meks build` follows it again")
         return INTERRUPTED
     return ended(tools, failures)
+
+
+def chosen_of(images: Sequence[str], tools: Tools) -> list[ImagePlan]:
+    """Return the images of those names, or all; raise Failure for an unknown name."""
+    known = {image.name: image for image in tools.plan.images}
+    for name in images:
+        if name not in known:
+            found = f"{name!r} is no image of {tools.plan.name}"
+            raise Failure(Code.UNKNOWN_IMAGE, found, choices(name, known), exit_code=USAGE)
+    return [image for name, image in known.items() if not images or name in images]
+
+
+def no_base(image: ImagePlan) -> Failure:
+    """Say that an image comes first."""
+    found = f"{image.name} starts from {image.base}, of which no build is recorded"
+    remedy = f"build that first: meks build {image.base}"
+    return Failure(Code.BUILD_FAILED, found, remedy, exit_code=NOT_FOUND)
+
+
+def _start(
+    image: ImagePlan, stack: Stack, builds: "Builds", wishes: Wishes
+) -> tuple[str, Mapping[str, str], str] | None:
+    """Start a build; return its project, variables and id, or None where it is built already."""
+    uri, project = (stack.outputs[key] for key in image.keys)
+    if not uri.endswith(f":{image.tag}"):
+        builds.console.say(
+            f"note: this version makes {image.repository}:{image.tag}, and what is built is "
+            f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
+        )
+    record = builds.records.find(image, stack.outputs)
+    variables = wishes.variables(image) | record.variables()
+    # Another strategy than auto has a tag to add to what is built already.
+    strategy = image.tag_strategy if image.own else wishes.tag_strategy or image.tag_strategy
+    if strategy == "auto" and record.digest is not None:
+        builds.console.say(f"{image.name}: built already")
+        return None
+    if image.base and BASE not in variables:
+        raise no_base(image)
+    return project, variables, builds.start(project, variables)
 
 
 def ended(
@@ -129,7 +165,8 @@ class Builds:
     """CodeBuild, and the logs of what it does."""
 
     def __init__(self, tools: Tools) -> None:
-        self._console = tools.console
+        self.console = tools.console
+        self.records = Records(tools)
         self._codebuild = tools.aws.client("codebuild")
         self._logs = tools.aws.client("logs")
 
@@ -139,12 +176,12 @@ class Builds:
         for running in self._describe(newest) if newest else ():
             if running["buildStatus"] == "IN_PROGRESS":
                 number = running.get("buildNumber", 0)
-                self._console.say(f"{project}: following build {number}, under way")
+                self.console.say(f"{project}: following build {number}, under way")
                 return str(running["id"])
         overrides = [{"name": name, "value": value} for name, value in variables.items()]
         more = {"environmentVariablesOverride": overrides} if overrides else {}
         build = self._codebuild.start_build(projectName=project, **more)["build"]
-        self._console.say(f"{project}: build {build.get('buildNumber', '')} started")
+        self.console.say(f"{project}: build {build.get('buildNumber', '')} started")
         return str(build["id"])
 
     def see_through(
@@ -162,7 +199,7 @@ class Builds:
                 return None
             if not left or not failed.passes:
                 return failed.failure
-            self._console.say(f"{failed.failure}; trying again, {left} tries are left")
+            self.console.say(f"{failed.failure}; trying again, {left} tries are left")
             build_id = self.start(project, variables)
         raise AssertionError
 
@@ -170,7 +207,7 @@ class Builds:
         """Tell how a build goes until it ends; return why it failed."""
         said: set[str] = set()
         token = ""
-        began = self._console.clock.now()
+        began = self.console.clock.now()
         tail: list[str] = []
         while True:
             (build,) = self._describe([build_id])
@@ -178,20 +215,20 @@ class Builds:
                 name = phase.get("phaseType", "")
                 if phase.get("phaseStatus") and name not in said:
                     said.add(name)
-                    self._console.say(f"{image.name}: {name} {phase['phaseStatus']}")
+                    self.console.say(f"{image.name}: {name} {phase['phaseStatus']}")
             lines, token = self._new_lines(build, token)
             for line in lines:
-                self._console.say(f"  {line}")
+                self.console.say(f"  {line}")
             tail = [*tail, *lines][-_TAIL_LINES:]
             if build["buildStatus"] != "IN_PROGRESS":
                 break
-            if (self._console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
+            if (self.console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
                 found = f"build {build.get('buildNumber', 0)} of {image.name} does not end"
                 remedy = "look at it in the CodeBuild console"
                 return _Ended(Failure(Code.WAITED_TOO_LONG, found, remedy), passes=False)
-            self._console.clock.sleep(_POLL_SECONDS)
-        took = duration((self._console.clock.now() - began).total_seconds())
-        self._console.say(f"{image.name}: {build['buildStatus']} after {took}")
+            self.console.clock.sleep(_POLL_SECONDS)
+        took = duration((self.console.clock.now() - began).total_seconds())
+        self.console.say(f"{image.name}: {build['buildStatus']} after {took}")
         return None if build["buildStatus"] == "SUCCEEDED" else _failure(image, build, tail)
 
     def _describe(self, ids: Sequence[str]) -> list[_Build]:

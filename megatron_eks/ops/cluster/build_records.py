@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from megatron_eks.build_context import context_paths
 from megatron_eks.config.codes import Code
+from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster.builds import DIGEST
@@ -24,17 +25,19 @@ if TYPE_CHECKING:
     from botocore.client import BaseClient
 
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.cluster.images import ImagePlan
+    from megatron_eks.plan.cluster.builds import ImagePlan
 
     _Described = Mapping[str, Any]
 
 _CACHE = "CACHE_FROM"
+BASE = "BASE_IMAGE"
+"""What a build of the user's image starts from: an image of ours by digest."""
 # What the person who starts a build may choose: none of it changes what an image consists of. The
-# tag is a name; the cache is judged by itself.
+# tag is a name; cache and base are judged by themselves.
 _CHOSEN = frozenset(
     {
         *("IMAGE_TAG", "PROJECT_VERSION", "RECORDED_DIGEST", "SOURCE_REVISION"),
-        *("TAG_STRATEGY", "TEST_LEVEL", _CACHE),
+        *("TAG_STRATEGY", "TEST_LEVEL", _CACHE, BASE),
     }
 )
 # Of the build machine; each can be overridden in StartBuild.
@@ -51,12 +54,17 @@ class Record:
     """Of the newest image of this content that is still in the registry."""
     cache: str | None
     """Without one: of the newest image of any content, whose layers a build may begin with."""
+    same: tuple[str, ...] = ()
+    """Of all images of this content, in the registry or not."""
+    base: str | None = None
+    """What a new build starts from, as REPOSITORY@DIGEST, where that is an image of ours."""
 
     def variables(self) -> dict[str, str]:
         """Return what a new build is told."""
+        found = {BASE: self.base} if self.base else {}
         if self.digest:
-            return {"RECORDED_DIGEST": self.digest}
-        return {_CACHE: self.cache} if self.cache else {}
+            return found | {"RECORDED_DIGEST": self.digest}
+        return found | ({_CACHE: self.cache} if self.cache else {})
 
 
 class Records:
@@ -64,13 +72,16 @@ class Records:
 
     def __init__(self, tools: "Tools") -> None:
         self._console = tools.console
+        self._images = {image.name: image for image in tools.plan.images}
         self._codebuild = tools.aws.client("codebuild")
         self._ecr = tools.aws.client("ecr")
         self._noted: set[str] = set()
 
-    def find(self, image: "ImagePlan", uri: str, project: str) -> Record:
-        """Return the record of `REPOSITORY:TAG`, built by a project from that tag's content."""
+    def find(self, image: "ImagePlan", values: "Mapping[str, str]") -> Record:
+        """Return the record of an image, by the outputs of the stack: of its tag's content."""
+        uri, project = (values[key] for key in image.keys)
         repository, _, tag = uri.rpartition(":")
+        bases = self._bases(image, values)
         same: list[str] = []
         trusted: list[str] = []
         for build, deployed in self._builds(project):
@@ -90,11 +101,26 @@ class Records:
                 if not is_same:
                     # A commit that nobody here has looked at may have made it.
                     continue
-            if _variables(build).get(_CACHE, "") in ("", *trusted):
+            variables = _variables(build)
+            known = variables.get(BASE, "") in bases
+            if known and variables.get(_CACHE, "") in ("", *trusted):
                 trusted.append(digest)
                 same += [digest] if is_same else []
         newest = self._newest(repository, same)
-        return Record(newest, None if newest else self._newest(repository, trusted))
+        cache = None if newest else self._newest(repository, trusted)
+        return Record(newest, cache, tuple(same), bases[-1] or None)
+
+    def _bases(self, image: "ImagePlan", values: "Mapping[str, str]") -> list[str]:
+        """Return what builds of an image may have started from, the last one what is there."""
+        if image.base is None:
+            return [""]
+        base = self._images[image.base]
+        uri = values[base.keys[0]]
+        if is_digest(uri):
+            return [uri]
+        record, repository = self.find(base, values), uri.rpartition(":")[0]
+        newest = [f"{repository}@{record.digest}" if record.digest else ""]
+        return [f"{repository}@{each}" for each in record.same] + newest
 
     def _builds(self, project: str) -> "Iterator[tuple[_Described, _Described]]":
         """Yield all builds, oldest first, each beside the project as it is deployed."""

@@ -1,7 +1,6 @@
 """`meks build --local`: the same steps as in CodeBuild, with docker or podman on this machine."""
 
 import base64
-import json
 import os
 import secrets
 import shutil
@@ -16,12 +15,12 @@ from megatron_eks.build_context import stage
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
-from megatron_eks.ops.cluster.build import Wishes, ended
+from megatron_eks.ops.cluster.build import Wishes, chosen_of, ended, no_base
 from megatron_eks.ops.cluster.build_causes import cause_of
-from megatron_eks.ops.cluster.build_records import Records, digest_of
+from megatron_eks.ops.cluster.build_records import BASE, Records, digest_of
 from megatron_eks.ops.failure import FAILED, NOT_FOUND, Failure
-from megatron_eks.plan.cluster.builds import PROGRAM
-from megatron_eks.plan.cluster.images import ImagePlan
+from megatron_eks.own_images import stage_own
+from megatron_eks.plan.cluster.builds import ImagePlan
 from megatron_eks.project import ROOT
 
 _ENGINES = ("docker", "podman")
@@ -40,25 +39,26 @@ def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
     deployed = stack is not None and stack.made
     if not deployed:
         tools.console.say("no repositories are deployed, so nothing is pushed: meks deploy Images")
-    chosen = [image for image in plan.images if not images or image.name in images]
+    chosen = sorted(chosen_of(images, tools), key=lambda image: image.base is not None)
     # What was built and what its tests said stays for a look; a temporary folder is nobody's.
     folder = Path(tempfile.mkdtemp(prefix="megatron-eks-build-"))
-    failures, pushed = [], {}
+    failures, pushed, made = [], {}, dict[str, str]()
     for image in chosen:
-        uri, tag = image.repository, image.tag
+        uri, tag, base = image.repository, image.tag, made.get(image.base or "")
         if stack is not None and deployed:
-            title = image.name.capitalize()
-            made = stack.outputs[f"{title}Image"]
-            uri = made.rpartition(":")[0]
-            tag = _free_tag(image, made, stack.outputs[f"{title}BuildProject"], tools)
+            uri, tag = _free_tag(image, stack.outputs, tools)
+            base = base or _built_base(image, stack.outputs, tools)
             if not tag:
                 tools.console.say(f"{image.name}: built already")
                 continue
         build = _LocalBuild(replace(image, tag=tag), uri, engine, folder, tools)
-        failure = build.run(wishes, push=deployed)
+        lacks_base = image.base is not None and base is None
+        failure = no_base(image) if lacks_base else build.run(wishes, base, push=deployed)
         if failure is not None:
             failures.append(failure)
-        elif deployed:
+            continue
+        made[image.name] = f"{uri}:{tag}"
+        if deployed:
             digest = digest_of(uri, {"imageTag": tag}, tools.aws.client("ecr"))
             pushed[f"{uri}:{image.tag}"] = f"{uri}@{digest}"
     tools.console.say(f"test reports: {folder / 'reports'}")
@@ -69,16 +69,28 @@ def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
     return FAILED if failures else 0
 
 
-def _free_tag(image: ImagePlan, deployed: str, project: str, tools: Tools) -> str:
-    """Return the tag to push an image under; empty: it is built, as a record says."""
-    repository, _, tag = deployed.rpartition(":")
-    if tag == image.tag and Records(tools).find(image, deployed, project).digest is not None:
-        return ""
+def _free_tag(image: ImagePlan, values: Mapping[str, str], tools: Tools) -> tuple[str, str]:
+    """Return an image's repository, and the tag to push it under; empty: it is built.
+
+    Of the last the repository is its URI, by digest.
+    """
+    repository, _, tag = values[image.keys[0]].rpartition(":")
+    if tag == image.tag and (digest := Records(tools).find(image, values).digest) is not None:
+        return f"{repository}@{digest}", ""
     tagged = digest_of(repository, {"imageTag": image.tag}, tools.aws.client("ecr"))
-    if tagged is not None and outputs.has(tools, f"{repository}@{tagged}"):
-        return ""
+    if tagged is None:
+        return repository, image.tag
+    if outputs.has(tools, f"{repository}@{tagged}"):
+        return f"{repository}@{tagged}", ""
     # What is there is somebody else's, for all that is known, and tags do not move.
-    return image.tag if tagged is None else f"{image.tag}-{secrets.token_hex(4)}"
+    return repository, f"{image.tag}-{secrets.token_hex(4)}"
+
+
+def _built_base(image: ImagePlan, values: Mapping[str, str], tools: Tools) -> str | None:
+    """Return what an image starts from, by digest; None where that is not built yet."""
+    base = next((each for each in tools.plan.images if each.name == image.base), None)
+    uri, tag = _free_tag(base, values, tools) if base else ("", "none")
+    return None if tag else uri
 
 
 class _LocalBuild:
@@ -91,11 +103,17 @@ class _LocalBuild:
         self._folder, self._tools = folder, tools
         self._source = folder / "source" / image.name
 
-    def run(self, wishes: Wishes, *, push: bool) -> Failure | None:
-        """Go through the steps; return why one failed."""
-        environment = self._environment(wishes)
+    def run(self, wishes: Wishes, base: str | None, *, push: bool) -> Failure | None:
+        """Go through the steps, from a base where the image has one; return why one failed."""
+        environment = {**self._environment(wishes), **({BASE: base} if base else {})}
         # As CodeBuild gets it: where this package is installed, there is no checkout to build from.
-        stage(ROOT, self._image.name, self._source)
+        if self._image.own is None:
+            stage(ROOT, self._image.name, self._source)
+        else:
+            folder = self._tools.cluster_file.parent
+            stage_own(self._image.own, folder, ROOT, self._source)
+            if base and "@" in base and push:
+                self._log_in()
         steps = ["check", "build", "test"]
         left = wishes.retries
         while steps or push:
@@ -122,12 +140,7 @@ class _LocalBuild:
     def _environment(self, wishes: Wishes) -> Mapping[str, str]:
         return {
             **os.environ,
-            "IMAGE_NAME": self._image.name,
-            "REPOSITORY_URI": self._repository,
-            "IMAGE_TAG": self._image.tag,
-            "BUILD_ARGS": json.dumps(dict(self._image.build_args), sort_keys=True),
-            "TEST_LEVEL": self._image.test_level,
-            "TAG_STRATEGY": self._image.tag_strategy,
+            **self._image.environment(self._repository),
             **wishes.variables(self._image),
             "ENGINE": self._engine,
             "STATE": str(self._folder / f"{self._image.name}.json"),
@@ -141,7 +154,7 @@ class _LocalBuild:
         self._tools.console.say(f"{self._image.name}: {step}")
         tail: list[str] = []
         with subprocess.Popen(  # noqa: S603 -- this project's own program
-            [sys.executable, PROGRAM, step],
+            [sys.executable, self._image.program, step],
             cwd=self._source,
             env=environment,
             stdin=subprocess.DEVNULL,

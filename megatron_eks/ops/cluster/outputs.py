@@ -24,7 +24,7 @@ from megatron_eks.project import OUTPUTS, synth_command
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
 
-_IMAGE, _PROJECT = "Image", "BuildProject"
+_IMAGE = "Image"
 # What the CDK hands from stack to stack is nobody else's business.
 _BETWEEN_STACKS = "ExportsOutput"
 # ECR User Guide, "Amazon ECR private registries".
@@ -158,9 +158,9 @@ def recorded(values: Mapping[str, str], tools: Tools) -> dict[str, str]:
     """Return `REPOSITORY@sha256:...` for `REPOSITORY:TAG` of the images that builds recorded."""
     found: dict[str, str] = {}
     for image in tools.plan.images:
-        uri, project = (values.get(f"{image.name.capitalize()}{end}") for end in (_IMAGE, _PROJECT))
+        uri, project = (values.get(key) for key in image.keys)
         if uri and project and not is_digest(uri):
-            digest = Records(tools).find(image, uri, project).digest
+            digest = Records(tools).find(image, values).digest
             found |= {uri: f"{uri.rpartition(':')[0]}@{digest}"} if digest else {}
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.job_keys import OF_OPTIONS
 from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
@@ -15,7 +16,6 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.job import AnyJob, MegatronBridgeJob, MegatronJob, MegatronRun
-from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.programs import python_with
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
@@ -135,7 +135,7 @@ def _finding(job: MegatronRun, at: _Added, refusal: str) -> Finding:
     if isinstance(job, MegatronBridgeJob):
         code = Code.OVERRIDE
     # An image of one's own may have another Megatron.
-    level = Level.WARNING if is_digest(job.image) else Level.ERROR
+    level = Level.ERROR if is_ours(job.image) else Level.WARNING
     found = f"{at.name}Megatron {VERSION} says {refusal.removeprefix('megatron: error: ')!r}"
     # Megatron knows its options alone, and people write keys.
     options = (f"--{word}" for word in _OPTION.findall(refusal.replace("_", "-")))

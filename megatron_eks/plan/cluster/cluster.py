@@ -11,12 +11,12 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.cluster.access import AccessPlan, check_access
+from megatron_eks.plan.cluster.builds import ImagePlan
 from megatron_eks.plan.cluster.capacity import check_capacity
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.cluster.egress import check_egress
 from megatron_eks.plan.cluster.existing import check_existing, plan_notes
 from megatron_eks.plan.cluster.images import (
-    ImagePlan,
     SourcePlan,
     check_images,
     check_source,

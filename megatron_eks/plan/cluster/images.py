@@ -13,6 +13,7 @@ from megatron_eks.config.cluster import ClusterConfig, GithubSource
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.access import admin_accounts
+from megatron_eks.plan.cluster.builds import OWN_ARGUMENTS, ImagePlan
 from megatron_eks.plan.cluster.zones import check_partition
 
 LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
@@ -22,21 +23,6 @@ REPOSITORIES: dict[Image, str] = {
     "megatron": "megatron-training",
     "fsdp": "fsdp",
 }
-
-
-@dataclass(frozen=True)
-class ImagePlan:
-    """One container image, and the tag of what this checkout builds."""
-
-    name: Image
-    repository: str
-    tag: str
-    """Hash of the build context and of the arguments."""
-    build_args: Mapping[str, str]
-    """Of all that the Dockerfile declares, which has no defaults."""
-    test_level: TestLevel
-    tag_strategy: TagStrategy
-    """What tag an image gets beside that of its content."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +42,8 @@ class SourcePlan:
 
 
 def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
-    """Plan the images of a configuration that has passed the checks."""
-    return tuple(
+    """Plan the images of a configuration that has passed the checks, ours first."""
+    ours = tuple(
         ImagePlan(
             name=name,
             repository=f"{config.images.prefix}{repository}",
@@ -68,6 +54,17 @@ def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[I
         )
         for name, repository in REPOSITORIES.items()
     )
+    own = (
+        ImagePlan(
+            name=image.name,
+            repository=f"{config.images.prefix}{image.name}",
+            tag=image_tags[image.name],
+            build_args=OWN_ARGUMENTS,
+            own=image,
+        )
+        for image in config.images.own
+    )
+    return (*ours, *own)
 
 
 def build_arguments(config: ClusterConfig, image: Image) -> dict[str, str]:

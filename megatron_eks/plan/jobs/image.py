@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -22,11 +23,12 @@ _CONDA = "/opt/conda/"
 
 def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with an image, and with how it starts ranks."""
-    if job.image not in REPOSITORIES and not is_digest(job.image):
-        found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
-        remedy = f"{choices(job.image, REPOSITORIES)}; or REGISTRY/NAME@sha256:..."
+    known = [*REPOSITORIES, *(image.name for image in cluster.images.own)]
+    if job.image not in known and not is_digest(job.image):
+        found = f"{job.image!r} is neither an image of this cluster nor a URI with a digest"
+        remedy = f"{choices(job.image, known)}; or REGISTRY/NAME@sha256:..."
         yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, remedy)
-    elif job.image not in REPOSITORIES and has_no_way_out(cluster):
+    elif job.image not in known and has_no_way_out(cluster):
         registry = job.image.split("/")[0]
         if not registry.endswith((f".{cluster.region}.amazonaws.com", ".amazonaws.com.cn")):
             found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
@@ -53,7 +55,7 @@ def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     if torchrun.endswith("/"):
         found = f"{torchrun} is a folder, and a program is started"
         yield Finding(Code.BAD_FORMAT, path, found, f"use {torchrun}torchrun")
-    ours = job.image in REPOSITORIES
+    ours = is_ours(job.image)
     if PurePosixPath(torchrun).name in _OTHER_LAUNCHERS:
         found = f"{torchrun} does not start a process for each GPU as torchrun does"
         remedy = "name a torchrun, such as /opt/venv/bin/torchrun"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
@@ -206,7 +207,7 @@ def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
     keep = log_directory(job, cluster), str(job.runtime.keep_days)
     # What starts below it finds the zip's programs by -m as well.
     zipped = f"{CONFIG_DIRECTORY}/{ZIP}", RECORD
-    start = zipped if is_digest(job.image) else _module(RECORD)
+    start = _module(RECORD) if is_ours(job.image) else zipped
     return ("python3", *start, *keep, *words)
 
 

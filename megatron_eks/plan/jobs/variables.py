@@ -20,13 +20,13 @@ from megatron_eks.catalog.environment import (
 )
 from megatron_eks.catalog.environment_values import BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.tables import by_name
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
 from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
-from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -95,7 +95,7 @@ def check_variables(
             remedy = "put it into a file on the shared file system"
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
-        own_image = is_digest(job.image)
+        own_image = not is_ours(job.image)
         policy = misplaced(name, value, cluster) or _judge(
             name, value, context, own_image=own_image
         )

@@ -22,7 +22,13 @@ class World:
         self.aws, self.home = aws, home
         self.file = home / "cluster.yaml"
         self.cluster = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+        admin = f"arn:aws:iam::{aws.account}:role/Admin"
+        self.cluster["access"] |= {"admin_role_arns": [admin], "public_cidrs": ["8.8.8.0/24"]}
         self.cluster["access"]["deletion_protection"] = False
+        trainer = {"name": "my-trainer", "context": "trainer", "base": "fsdp", "test": "true"}
+        self.cluster["images"] = {"own": [trainer]}
+        (home / "trainer").mkdir()
+        (home / "trainer" / "Dockerfile").write_text("ARG BASE_IMAGE\nFROM $BASE_IMAGE\n")
         self.write()
 
     def write(self) -> None:
@@ -38,6 +44,12 @@ class World:
             self.home,
             *("cdk", *words, "--output", out, "-c", f"config={self.file}"),
         )
+
+    def meks(self, *words: str):
+        """Run `meks` on the cluster file."""
+        command = ("python", "-m", "megatron_eks", *words, f"--cluster={self.file}")
+        found = run(self.aws, REGION, self.home, *command)
+        return found.returncode, found.stdout + found.stderr
 
     def client(self, service: str):
         """Return a boto3 client."""
@@ -120,6 +132,23 @@ def test_a_build_pushes_an_image_and_tells_its_digest(world):
     assert "no space left" in build["phases"][-1]["contexts"][0]["message"]
 
 
+def test_an_image_of_the_user_s_is_built_after_its_base(world):
+    """From the recorded digest of ours; both are written down, and nothing is built twice."""
+    code, said = world.meks("build", "my-trainer")
+    assert code == 3, said
+    code, said = world.meks("build", "my-trainer", "fsdp")
+    assert code == 0, said
+    written = json.loads((world.home / "outputs.json").read_text())["techpulse-Images"]
+    ours, own = (written[f"{name}Image"] for name in ("Fsdp", "OwnMyTrainer"))
+    assert own.partition("@")[0].endswith("/my-trainer")
+    (build,) = _latest(world.client("codebuild"), "techpulse-my-trainer")
+    given = {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}
+    assert (given["BASE_IMAGE"], given["BASE"]) == (ours, "fsdp")
+    code, said = world.meks("build", "my-trainer")
+    assert "my-trainer: built already" in said
+    assert world.meks("build", "trainer")[0] == 2
+
+
 def test_the_same_again_changes_nothing(world):
     """A second deployment finds no changes in any stack."""
     done = world.cdk("deploy", "--all", "--require-approval=never")
@@ -185,6 +214,11 @@ def test_the_end_leaves_what_is_to_be_kept(world):
 
 def _builds(codebuild, started):
     return codebuild.batch_get_builds(ids=[started["build"]["id"]])["builds"]
+
+
+def _latest(codebuild, project):
+    ids = codebuild.list_builds_for_project(projectName=project)["ids"][:1]
+    return codebuild.batch_get_builds(ids=ids)["builds"]
 
 
 def _nodes(world, group: str) -> list[str]:

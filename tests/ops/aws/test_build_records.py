@@ -30,7 +30,8 @@ def place(tmp_path, aws):
 def find(place, uri=URI):
     """Return what is known of the Megatron image."""
     image = next(each for each in place.plan.images if each.name == "megatron")
-    return Records(place).find(image, uri, "techpulse-megatron")
+    values = dict(zip(image.keys, (uri, "techpulse-megatron"), strict=True))
+    return Records(place).find(image, values)
 
 
 def test_a_tag_that_no_build_recorded_is_built_again(aws, place):

@@ -6,6 +6,7 @@ Their values are Megatron's own parser's to judge: `ops/planning/megatron.py` as
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.job_keys import OF_OPTIONS
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
@@ -17,7 +18,6 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.hints.slips import of_text
 from megatron_eks.config.job import MegatronJob
-from megatron_eks.config.outputs import is_digest
 from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.environment import mounts
@@ -70,7 +70,7 @@ def check_extra_arguments(
         if problem is not None:
             (found, remedy), level = problem, Level.ERROR
             unknown = remedy == _UNKNOWN or (OPTIONS.get(name), [*values]) == _FLEX
-            if unknown and is_digest(job.image):
+            if unknown and not is_ours(job.image):
                 # A fork's Megatron, or a DeepEP that speaks EFA.
                 remedy, level = "see that your image has it", Level.WARNING
             yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), found, remedy, level)
