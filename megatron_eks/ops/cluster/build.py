@@ -71,8 +71,10 @@ def run(
     chosen = chosen_of(images, tools)
     stack = tools.stacks.find(plan.stack("Images"))
     if stack is None or not stack.made:
-        found = f"{plan.name} has no repositories and build projects yet"
-        raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
+        raise not_deployed(plan.name)
+    for image in chosen:
+        if image.keys[0] not in stack.outputs:
+            raise not_deployed(image.name)
     builds = Builds(tools)
     failures: list[Failure] = []
     try:
@@ -108,6 +110,12 @@ def chosen_of(images: Sequence[str], tools: Tools) -> list[ImagePlan]:
             found = f"{name!r} is no image of {tools.plan.name}"
             raise Failure(Code.UNKNOWN_IMAGE, found, choices(name, known), exit_code=USAGE)
     return [image for name, image in known.items() if not images or name in images]
+
+
+def not_deployed(name: str) -> Failure:
+    """Say that a cluster or an image has nowhere to be pushed to."""
+    found = f"{name} has no repository and build project yet"
+    return Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
 
 
 def no_base(image: ImagePlan) -> Failure:

@@ -15,7 +15,7 @@ from megatron_eks.build_context import stage
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
-from megatron_eks.ops.cluster.build import Wishes, chosen_of, ended, no_base
+from megatron_eks.ops.cluster.build import Wishes, chosen_of, ended, no_base, not_deployed
 from megatron_eks.ops.cluster.build_causes import cause_of
 from megatron_eks.ops.cluster.build_records import BASE, Records, digest_of
 from megatron_eks.ops.failure import FAILED, NOT_FOUND, Failure
@@ -74,6 +74,8 @@ def _free_tag(image: ImagePlan, values: Mapping[str, str], tools: Tools) -> tupl
 
     Of the last the repository is its URI, by digest.
     """
+    if image.keys[0] not in values:
+        raise not_deployed(image.name)
     repository, _, tag = values[image.keys[0]].rpartition(":")
     if tag == image.tag and (digest := Records(tools).find(image, values).digest) is not None:
         return f"{repository}@{digest}", ""

@@ -70,6 +70,14 @@ def test_an_unknown_name_is_told_with_the_known_ones(place):
     assert caught.value.code == 2
 
 
+def test_an_image_that_was_added_since_the_deployment_is_told(aws, place):
+    """Its repository is not there, though those of the others are."""
+    aws.stacks()
+    with pytest.raises(Failure, match="trainer has no repository") as caught:
+        build.run(["trainer"], place)
+    assert caught.value.code == 3
+
+
 def test_a_local_build_starts_from_what_was_built_here(aws, place, tmp_path, monkeypatch):
     """The base first, whatever the order of names; without an account nothing else is there."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
