@@ -67,7 +67,7 @@ if __name__ == "__main__":
     is_linked = os.environ.get("CDK8S_OUTDIR") == _LINK
     if is_linked:
         del os.environ["CDK8S_OUTDIR"]
-    status = rendering.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS))
+    status = rendering.run(render, "python -m charts", ("CDK8S_OUTDIR", MANIFESTS), code=True)
     if is_linked and not status:
         file = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
         Path(_LINK).symlink_to(file.with_name(MANIFESTS).resolve())

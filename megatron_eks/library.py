@@ -47,7 +47,7 @@ def plan_project(
     placeholders. Raises ConfigError with every finding, and warns of the rest.
     """
     read = [_document(f"jobs[{index}]", job) for index, job in enumerate(jobs)]
-    files = check_documents(_document("cluster", cluster), read, _today())
+    files = check_documents(_document("cluster", cluster), read, _today(), code=True)
     project = plan_files(
         files, File("cluster"), None if outputs is None else _document("outputs", outputs)
     )

@@ -3,18 +3,18 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from megatron_eks.build_context import copy, tag_of
+from megatron_eks.build_context import content_tag, copy, tag_of
+from megatron_eks.code_folders import Folder, named, odd, real
 from megatron_eks.config.cluster import ClusterConfig, OwnImage
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, warning
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.plan.cluster.builds import CONTEXT, OWN_ARGUMENTS, OWN_PROGRAM, PROGRAM
-from megatron_eks.plan.cluster.images import REPOSITORIES
+from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments
 from megatron_eks.plan.jobs.code_files import MOST_FILES, Pattern, own_patterns, patterns
-from megatron_eks.shipping import Folder, named, odd, real
 
 _TAKEN = {*REPOSITORIES, *REPOSITORIES.values()}
 # Dockerfile reference, "FROM": options may stand before the image.
@@ -24,14 +24,15 @@ _FROM_BASE = re.compile(
 _LARGEST_TEXT = 2**20
 
 
-def own_tags(
-    config: ClusterConfig, folder: Path, root: Path, ours: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the tags of the images of a cluster file in `folder`, by name.
+def image_tags(config: ClusterConfig, folder: Path, root: Path) -> dict[str, str]:
+    """Return the content hash of each image's build context, by name.
 
-    `root` holds this project's programs, of which the build runs one; `ours` are our images' tags.
+    `root` holds what ours are made of; the user's are below the cluster file's `folder`.
     """
-    return {
+    ours: dict[str, str] = {
+        name: content_tag(root, name, build_arguments(config, name)) for name in REPOSITORIES
+    }
+    return ours | {
         image.name: tag_of(
             (
                 *(image.name, ours[image.base] if image.base else "", image.dockerfile, image.test),

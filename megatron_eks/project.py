@@ -5,11 +5,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from shlex import quote
 
 from megatron_eks import DEFAULT_CLUSTER
-from megatron_eks.build_context import content_tag, declared_arguments
+from megatron_eks.build_context import declared_arguments
 from megatron_eks.config.allowances import apply, on_lines
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -19,10 +20,10 @@ from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.whole_file import odd_paths
-from megatron_eks.own_images import check_own_images, own_tags
+from megatron_eks.own_images import check_own_images, image_tags
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
-from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments, check_arguments
+from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
 from megatron_eks.plan.jobs.checkpoints import check_window
 from megatron_eks.plan.jobs.claims import Neighbours, check_cluster_of
 from megatron_eks.plan.jobs.file_system import check_together, check_zones
@@ -30,7 +31,7 @@ from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.table import check_job, plan_job
 from megatron_eks.plan.jobs.validation import plan_validation
 from megatron_eks.plan.jobs.weights import check_sources
-from megatron_eks.shipping import Shipped, ship
+from megatron_eks.shipping import Shipped
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout, or where this package is installed."""
@@ -83,15 +84,20 @@ class Files:
     findings: tuple[Finding, ...]
     shipped: Mapping[str, Shipped]
     """What travels with a job, by its name."""
+    without_bucket: tuple[Finding, ...]
+    """What is to be said of programs where the cluster's bucket is not known."""
 
 
-def load_project(cluster_file: Path, today: date, *, makes: bool = True) -> Project:
+def load_project(
+    cluster_file: Path, today: date, *, makes: bool = True, code: bool = False
+) -> Project:
     """Read a cluster file, its jobs and outputs; raise ConfigError with every finding.
 
     What makes nothing, because it looks at or ends what is there, goes on with what can be planned
-    in spite of errors: not with a job that has some. They stand in `errors`.
+    in spite of errors: not with a job that has some. They stand in `errors`. Folders of programs
+    are looked at with `code` alone, or when a job's files are asked for.
     """
-    files = check_files(cluster_file, job_files(cluster_file), today)
+    files = check_files(cluster_file, job_files(cluster_file), today, code=code)
     errors = tuple(each for each in files.findings if each.level is Level.ERROR)
     outputs_file = cluster_file.with_name(OUTPUTS)
     outputs = read_document(outputs_file) if outputs_file.exists() else None
@@ -113,7 +119,8 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     if files.config is None or has_errors(files.findings):
         raise ConfigError(files.findings)
     wanted = [job for _, job in files.jobs]
-    cluster = plan_cluster(files.config, image_tags(files.config, cluster_file.parent), wanted)
+    tags = image_tags(files.config, cluster_file.parent, ROOT)
+    cluster = plan_cluster(files.config, tags, wanted)
     outputs_file = cluster_file.with_name(OUTPUTS)
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
@@ -130,7 +137,14 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
         raise ConfigError(findings)
     cluster = cluster.with_digests(outputs.digests)
     jobs = tuple(
-        plan_job(job, cluster, outputs.images, files.shipped[job.name].files) for job in wanted
+        plan_job(
+            job,
+            cluster,
+            outputs.images,
+            partial(shipped.files, outputs.bucket) if shipped.any else None,
+        )
+        for job in wanted
+        for shipped in [files.shipped[job.name]]
     )
     used = [job.image for job in jobs]
     place = shown(outputs_file)
@@ -140,6 +154,7 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     # One thing after the other: what is missing is said first.
     loose = [] if preview else tag_warning(outputs, cluster.tagged_images, place)
     warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
+    warnings += [] if outputs.bucket else files.without_bucket
     return Project(
         file=cluster_file,
         cluster=cluster,
@@ -163,15 +178,17 @@ def check_files(
     today: date,
     edit: Callable[[Path, Document], Document] = lambda _, document: document,
     check: Callable[[AnyJob, ClusterConfig], Iterable[Finding]] = lambda *_: (),
+    *,
+    code: bool = False,
 ) -> Files:
     """Parse and check a cluster file and job files; collect every finding of all of them.
 
     `edit` gets each job file as it was read, and returns what is checked in its place. `check`
-    tells of a job without errors what no file can.
+    tells of a job without errors what no file can. With `code`, folders of programs are read.
     """
     document = read_document(cluster_file, MISSING_CLUSTER)
     read = [edit(path, read_document(path)) for path in dict.fromkeys(jobs)]
-    return check_documents(document, read, today, check)
+    return check_documents(document, read, today, check, code=code)
 
 
 def check_documents(
@@ -179,6 +196,8 @@ def check_documents(
     jobs: Iterable[Document],
     today: date,
     check: Callable[[AnyJob, ClusterConfig], Iterable[Finding]] = lambda *_: (),
+    *,
+    code: bool = False,
 ) -> Files:
     """Parse and check a cluster and jobs, as above, wherever they come from."""
     read_files = [document]
@@ -197,10 +216,14 @@ def check_documents(
         if job is not None:
             findings += job_document.locate(neighbours.check(job, job_document.file))
             parsed.append((job_document, job))
-    shipped = {job.name: ship(job, Path(each.file).parent, ROOT) for each, job in parsed}
+    shipped = {job.name: Shipped(job, Path(each.file).parent, ROOT) for each, job in parsed}
+    without_bucket: list[Finding] = []
     for job_document, job in parsed:
         found = [*_check(job, config, [other for _, other in parsed], today)]
-        found += shipped[job.name].findings
+        if code:
+            found += shipped[job.name].findings
+            large = shipped[job.name].needs_bucket
+            without_bucket += job_document.locate([large] if large else [])
         if config is not None and not has_errors(found):
             found += check(job, config)
         findings += job_document.locate(found)
@@ -217,7 +240,8 @@ def check_documents(
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
     judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
-    return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)), shipped)
+    ordered = tuple(sorted(judged, key=_order))
+    return Files(config, tuple(parsed), ordered, shipped, tuple(without_bucket))
 
 
 def synth_command(cluster_file: Path) -> str:
@@ -238,14 +262,6 @@ def job_files(cluster_file: Path) -> list[Path]:
         for path in folder.glob("*.y*ml")
         if path.suffix in {".yaml", ".yml"} and not path.name.startswith(".")
     )
-
-
-def image_tags(config: ClusterConfig, folder: Path) -> dict[str, str]:
-    """Return the content hash of each image's build context; the user's are below a folder."""
-    ours: dict[str, str] = {
-        name: content_tag(ROOT, name, build_arguments(config, name)) for name in REPOSITORIES
-    }
-    return ours | own_tags(config, folder, ROOT, ours)
 
 
 def _check(

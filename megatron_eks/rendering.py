@@ -23,11 +23,13 @@ def run(
     program: str,
     output: tuple[str, str],
     cluster_file: str | None = None,
+    *,
+    code: bool = False,
 ) -> int:
     """Load the project, render it, print findings on stderr; return 2 if one is an error.
 
     `output` is the variable that names the folder to write to, and what it is called beside the
-    cluster file.
+    cluster file. `code` says whether programs of jobs are rendered too.
     """
     argparse.ArgumentParser(
         prog=program,
@@ -36,7 +38,7 @@ def run(
     ).parse_args()
     path = Path(cluster_file or os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
     try:
-        project = load_project(path, datetime.now(tz=UTC).date())
+        project = load_project(path, datetime.now(tz=UTC).date(), code=code)
         variable, name = output
         folder = Path(os.environ.get(variable) or path.with_name(name))
         refuse_folder_of_another(project, folder)

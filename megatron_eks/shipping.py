@@ -2,98 +2,131 @@
 
 import ast
 import gzip
+import hashlib
 import io
-import os
 import re
 import stat
 import tarfile
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from megatron_eks.build_context import context_files
 from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.program_options import ZIP
+from megatron_eks.code_folders import Folder, named, read_folder, real
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, has_errors, warning
+from megatron_eks.config.errors import TOKEN, ConfigError, Finding, Level, has_errors, warning
 from megatron_eks.config.errors import Path as Place
 from megatron_eks.config.job import AnyJob, TorchrunJob
 from megatron_eks.config.load import Json
-from megatron_eks.plan.jobs.code_files import (
-    LARGEST_FILE_BYTES,
-    MOST_ARCHIVE_BYTES,
-    MOST_FILES,
-    Pattern,
-    decision,
-    own_patterns,
-    patterns,
-)
+from megatron_eks.config.outputs import PLACEHOLDER_HOST
+from megatron_eks.plan.cluster.data_access import PUSHED_DATA, S3
+from megatron_eks.plan.jobs.code_files import MOST_ARCHIVE_BYTES, MOST_FILES, MOST_SENT_BYTES
 from megatron_eks.plan.jobs.job import ARCHIVE
 from megatron_eks.plan.jobs.torchrun import code_folder, script_within
 
 _SCRIPT: Place = ("program", "script")
-_MOST_NAMED = 5
 # What Pythons since 3.11 read, which this one may be: types, f-strings, templates, exceptions.
 _NEWER = re.compile(
     r"""\s*(type\s+\w|(async\s+)?def\s+\w+\[|class\s+\w+\[|except\s)|.*[fFtT]['"]"""
 )
-# What a program may look for in its folder; nobody misses junk.
-_MISSED = frozenset({"a link to elsewhere", "a secret", "data", "no regular file"})
-
-
-@dataclass
-class Folder:
-    """What a folder holds that goes to the pods, and what stays here."""
-
-    files: dict[str, Path] = field(default_factory=dict)
-    left: dict[str, str] = field(default_factory=dict)
-    """Why, by name."""
 
 
 @dataclass(frozen=True)
+class _Code:
+    """What was found in a folder, its archive, and what to say of a large one."""
+
+    findings: Sequence[Finding] = ()
+    archive: bytes | None = None
+    large: Finding | None = None
+
+
 class Shipped:
-    """The files that travel with a job, and what was found while they were read."""
+    """The files that travel with a job; a folder is read when somebody asks for what is in it."""
 
-    findings: tuple[Finding, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    def __init__(self, job: AnyJob, folder: Path, root: Path) -> None:
+        """Take a job of a file in `folder`; `root` holds this project's programs.
+
+        An image of the user's gets the programs; ours have them.
+        """
+        self._job, self._folder, self._root = job, folder, root
+        self._has_code = isinstance(job, TorchrunJob) and code_folder(job) is not None
+        self.any = self._has_code or not is_ours(job.image)
+        """Whether any file travels; nothing is read for this."""
+
+    @cached_property
+    def _code(self) -> "_Code":
+        job = self._job
+        name = code_folder(job) if isinstance(job, TorchrunJob) else None
+        if name is None or not isinstance(job, TorchrunJob):
+            return _Code()
+        where: Place = ("code", "path") if job.code.path is not None else _SCRIPT
+        if found := list(_missing(job, self._folder, name, where)):
+            return _Code(found)
+        try:
+            read = read_folder(self._folder / name, job.code.exclude)
+            findings = list(_judge(job, name, read))
+            archive = None if has_errors(findings) else pack(read.files)
+        except OSError as problem:
+            unread = f"{problem.filename} cannot be read: {problem.strerror}"
+            remedy = "make it readable, or exclude it"
+            return _Code([Finding(Code.OWN_PROGRAM, where, unread, remedy)])
+        large = _large(archive or b"", read, where)
+        if large is not None and large.level is Level.ERROR:
+            return _Code([*findings, large])
+        return _Code(findings, archive, large)
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with the folder, and what stays here."""
+        return self._code.findings
+
+    @property
+    def needs_bucket(self) -> Finding | None:
+        """What to say where no bucket is known; None: the folder fits into the job's own file."""
+        return self._code.large
+
+    @property
+    def archive(self) -> bytes | None:
+        """The folder, packed; None where none goes. Raises ConfigError where it is not right."""
+        if self._code.archive is None and self._has_code:
+            raise ConfigError(self._code.findings)
+        return self._code.archive
+
+    def uri(self, bucket: str | None) -> str:
+        """Return where in a bucket a large folder is, by its content."""
+        name = hashlib.sha256(self.archive or b"").hexdigest()
+        return f"{S3}{bucket or PLACEHOLDER_HOST}/{PUSHED_DATA}/code/{name}.tar.gz"
+
+    def files(self, bucket: str | None) -> dict[str, str | bytes]:
+        """Return the files of the job itself; of a large folder, where it is."""
+        found: dict[str, str | bytes] = {}
+        if not is_ours(self._job.image):
+            found[ZIP] = programs(self._root)
+        if (archive := self.archive) is not None:
+            large = self.needs_bucket is not None
+            found |= {f"{ARCHIVE}.s3": self.uri(bucket)} if large else {ARCHIVE: archive}
+        return found
 
 
-def ship(job: AnyJob, folder: Path, root: Path) -> Shipped:
-    """Read what travels with the job of a file in `folder`; `root` holds this project's programs.
-
-    An image of the user's gets the programs; ours have them.
-    """
-    files = {} if is_ours(job.image) else {ZIP: programs(root)}
-    name = code_folder(job) if isinstance(job, TorchrunJob) else None
-    if name is None or not isinstance(job, TorchrunJob):
-        return Shipped((), files)
-    where: Place = ("code", "path") if job.code.path is not None else _SCRIPT
-    if found := list(_missing(job, folder, name, where)):
-        return Shipped(tuple(found))
-    try:
-        read = read_folder(folder / name, job.code.exclude)
-        findings = list(_judge(job, name, read))
-        if has_errors(findings):
-            return Shipped(tuple(findings))
-        archive = pack(read.files)
-    except OSError as problem:
-        unread = f"{problem.filename} cannot be read: {problem.strerror}"
-        remedy = "make it readable, or exclude it"
-        return Shipped((Finding(Code.OWN_PROGRAM, where, unread, remedy),))
-    if len(archive) > MOST_ARCHIVE_BYTES:
-        found_size = (
-            f"{len(archive) // 1024} KiB packed, and a job carries {MOST_ARCHIVE_BYTES // 1024}"
-        )
-        largest = sorted(read.files, key=lambda each: -read.files[each].stat().st_size)[:3]
-        remedy = (
-            f"exclude what the program does not need (largest: {', '.join(largest)}), or put it on "
-            "the shared file system or into an image"
-        )
-        findings.append(Finding(Code.CODE_SIZE, where, found_size, remedy))
-    return Shipped(tuple(findings), {**files, ARCHIVE: archive})
+def _large(archive: bytes, read: Folder, where: Place) -> Finding | None:
+    """Say how an archive travels that does not fit into its job's own file; None: it does."""
+    if len(archive) <= MOST_ARCHIVE_BYTES:
+        return None
+    largest = sorted(read.files, key=lambda each: -read.files[each].stat().st_size)[:3]
+    exclude = f"exclude what the program does not need (largest: {', '.join(largest)})"
+    packed = f"{len(archive) // 1024} KiB packed"
+    if len(archive) > MOST_SENT_BYTES:
+        found = f"{packed}, and a job takes {MOST_SENT_BYTES // 1024} along"
+        remedy = f"{exclude}, or put it on the shared file system or into an image"
+        return Finding(Code.CODE_SIZE, where, found, remedy)
+    found = f"{packed} go through the cluster's bucket, which outputs.json does not name"
+    remedy = f"run: meks deploy, then meks outputs; or {exclude}"
+    return warning(Code.CODE_SIZE, where, found, remedy)
 
 
 def _missing(job: TorchrunJob, folder: Path, name: str, where: Place) -> Iterator[Finding]:
@@ -116,70 +149,6 @@ def _missing(job: TorchrunJob, folder: Path, name: str, where: Place) -> Iterato
         yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, "name a folder that holds it")
 
 
-def read_folder(root: Path, exclude: Sequence[str] = ()) -> Folder:
-    """Look through a folder; what stays here is not opened.
-
-    Patterns of .gitignore hold below the folder that they stand in, of which the repository's may
-    be further up.
-    """
-    root = real(root)
-    top = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
-    above = [each for each in reversed(root.parents) if each.is_relative_to(top)]
-    prefix = "" if root == top else f"{root.relative_to(top).as_posix()}/"
-    known = [*own_patterns(), *(line for each in above for line in _gitignore(each, top))]
-    folder = Folder()
-    _walk(root, known, [*patterns(exclude, "code.exclude", prefix)], (root, top), folder)
-    return folder
-
-
-def _gitignore(folder: Path, top: Path) -> Iterator[Pattern]:
-    base = "" if folder == top else f"{folder.relative_to(top).as_posix()}/"
-    file = folder / ".gitignore"
-    if file.is_file():
-        text = file.read_text(encoding="utf-8", errors="replace")
-        yield from patterns(text.splitlines(), ".gitignore", base)
-
-
-def _walk(
-    place: Path, known: list[Pattern], asked: list[Pattern], roots: tuple[Path, Path], into: Folder
-) -> None:
-    root, top = roots
-    known = [*known, *_gitignore(place, top)]
-    for entry in sorted(os.scandir(place), key=lambda each: each.name):
-        path, name = Path(entry.path), Path(entry.path).relative_to(root).as_posix()
-        is_folder = entry.is_dir(follow_symlinks=False)
-        whole = path.relative_to(top).as_posix()
-        decided = decision(whole, [*known, *asked], is_folder=is_folder)
-        why = decided.why if decided is not None and decided.leaves_out else odd(path, root)
-        if why is None and is_folder:
-            if (path / "pyvenv.cfg").exists():
-                into.left[f"{name}/"] = "junk"
-            else:
-                _walk(path, known, asked, roots, into)
-        elif why is None and decided is None and path.stat().st_size > LARGEST_FILE_BYTES:
-            into.left[name] = f"above {LARGEST_FILE_BYTES >> 20} MiB"
-        elif why is None:
-            into.files[name] = path
-        else:
-            into.left[f"{name}/" if is_folder else name] = why
-        if len(into.files) > MOST_FILES:
-            return
-
-
-def odd(path: Path, root: Path) -> str | None:
-    """Return why something is no file of the folder; links to its files are such."""
-    if path.is_symlink():
-        target = real(path)
-        if not target.is_file() or not target.is_relative_to(root):
-            return "a link to elsewhere"
-    return None if path.is_file() or path.is_dir() else "no regular file"
-
-
-def real(path: Path) -> Path:
-    """Follow all links; a loop of them, which `Path.resolve` ends at, stays what it is."""
-    return Path(os.path.realpath(path))
-
-
 def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
     """Yield what is wrong with the files that go, and name what a program may miss."""
     where: Place = ("code", "path") if job.code.path is not None else _SCRIPT
@@ -198,16 +167,6 @@ def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
     if missed := named(read):
         remedy = "name them in code.exclude, or take them along: '!NAME' there"
         yield warning(Code.CODE_LEFT_OUT, where, missed, remedy)
-
-
-def named(read: Folder) -> str:
-    """Say what stays here and somebody may miss, each with its reason; empty: nothing."""
-    missed = [
-        f"{file} ({why})" for file, why in read.left.items() if why in _MISSED or "MiB" in why
-    ]
-    more = f" and {len(missed) - _MOST_NAMED} more" if len(missed) > _MOST_NAMED else ""
-    verb = "stay" if len(missed) > 1 else "stays"
-    return f"{', '.join(missed[:_MOST_NAMED])}{more} {verb} here" if missed else ""
 
 
 def _content(name: str, content: bytes, *, own: bool) -> Iterator[Finding]:
@@ -247,7 +206,7 @@ def pack(files: Mapping[str, Path]) -> bytes:
 
 def unpack(job: AnyJob, shipped: Shipped, folder: Path) -> dict[str, Json]:
     """Put a job's code into a folder beside its file, and return the blocks that say so."""
-    archive = shipped.files.get(ARCHIVE)
+    archive = shipped.archive
     if archive is None or not isinstance(job, TorchrunJob):
         return {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

@@ -59,7 +59,7 @@ def push_data(
     from megatron_eks.ops.data.sets import destination, push
 
     project = load(cluster, console_here())
-    sent, uri = destination(paths, cluster)
+    sent, uri = destination(paths, project.outputs.bucket)
     do = partial(push, sent, uri, project.cluster, output=output)
     return at(args.Reach(cluster), project, None, do, _SENT)
 

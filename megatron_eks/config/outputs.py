@@ -150,6 +150,8 @@ class Outputs:
     """Images of others, `REPOSITORY:TAG`, and the same with the digest that was resolved."""
     job_role: str | None = None
     """ARN of the role of the jobs' pods."""
+    bucket: str | None = None
+    """The cluster's own, for data and large programs."""
 
     @property
     def lustre(self) -> Lustre:
@@ -255,7 +257,8 @@ def _outputs(
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
     digests = {uri.partition("@")[0]: uri for uri in values.values() if _DIGEST.fullmatch(uri)}
-    return Outputs(file_systems, efs, images, digests, values.get("JobRoleArn"))
+    role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
+    return Outputs(file_systems, efs, images, digests, role, bucket)
 
 
 def _lustre(values: Mapping[str, str], suffix: str) -> Lustre:

@@ -146,7 +146,9 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
         for each, (block, file) in product(pod.spec["volumes"], _files(pod)):
             name = each["configMap"]["name"].text
             kept = manifests.named("ConfigMap", name, pod.owner.namespace)
-            if kept and name.startswith(f"{pod.owner.name}-") and not kept[block][file].text:
+            # Of a large program the file says where in S3 it is.
+            there = kept and (kept[block][file].text or kept["data"][f"{file}.s3"].text)
+            if kept and name.startswith(f"{pod.owner.name}-") and not there:
                 found = f"no {file}: the program stops at its start"
                 yield kept[block].finding(Rule.MISSING_OBJECT, found, "add it there")
 

@@ -11,17 +11,19 @@ Exit codes of the checks: 2 the image lacks something, 4 a check failed.
 """
 
 import argparse
+import hashlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from megatron_eks.programs import program
+from megatron_eks.programs import program, s3_store
 from megatron_eks.programs.checkpoint import own_checkpoints
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Finding, Report, error, usage_error
@@ -30,6 +32,8 @@ from megatron_eks.programs.start import companions, preconditions
 from megatron_eks.programs.start.companion import Companion
 
 _BY_SIGNAL = 128
+_ELSEWHERE = ".s3"
+"""At the end of a file's name: it says where in S3 the archive is, whose name is its SHA-256."""
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -84,12 +88,37 @@ def _check_image(options: argparse.Namespace) -> Iterator[Finding]:
         found = f"the image's {sys.executable} has no torch"
         remedy = "put the Python that has it first in PATH, or install it there"
         yield usage_error("torch", found, remedy)
-    if options.s3_uri is not None and find_spec("boto3") is None:
-        found = "the image has no boto3, which copies to S3 need"
-        yield usage_error("boto3", found, "install it, or remove checkpoint.s3_uri")
+    sent = options.code is not None and not options.code.exists()
+    if (sent or options.s3_uri is not None) and find_spec("boto3") is None:
+        found = f"the image has no boto3, which {'code from' if sent else 'copies to'} S3 needs"
+        remedy = "leave files out by code.exclude" if sent else "remove checkpoint.s3_uri"
+        yield usage_error("boto3", found, f"install it, or {remedy}")
 
 
 def unpack(archive: Path, directory: Path) -> Iterator[Finding]:
+    """Unpack the program's folder, from S3 where a file beside says so."""
+    if archive.exists():
+        yield from _unpack(archive, directory)
+        return
+    uri = archive.with_name(f"{archive.name}{_ELSEWHERE}").read_text().strip()
+    there, _, name = uri.rpartition("/")
+    with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
+        fetched = Path(folder) / name
+        try:
+            s3_store.Store(there).download(name, fetched)
+        except s3_store.GoneError:
+            yield usage_error(uri, "the program is not there", "meks submit puts it there")
+            return
+        with fetched.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != name.partition(".")[0]:
+            changed = f"it is not what was submitted: its SHA-256 is {found}"
+            yield usage_error(uri, changed, "remove it there; meks submit puts the right one there")
+            return
+        yield from _unpack(fetched, directory)
+
+
+def _unpack(archive: Path, directory: Path) -> Iterator[Finding]:
     """Put the program's folder where its ranks start, whatever a start before left there."""
     shutil.rmtree(directory, ignore_errors=True)
     try:

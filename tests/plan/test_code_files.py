@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from megatron_eks.code_folders import read_folder
 from megatron_eks.plan.jobs.code_files import decision, patterns
-from megatron_eks.shipping import read_folder
 
 NAMES = [
     *("a.py", "b.log", "src/a.py", "src/data/x.csv", "src/data/deep/y.csv", "doc/data/z.md"),

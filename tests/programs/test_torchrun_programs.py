@@ -1,5 +1,6 @@
 """What starts a user's program on a node and in a rank, and looks after its checkpoints."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -45,6 +46,33 @@ def test_a_node_unpacks_the_code_and_starts_the_ranks(tmp_path, image):
     done = run("torchrun_node", *place, "--", sys.executable, *rank, "--", environment=image)
     assert (done.code, done.stdout) == (9, "from the archive\n")
     assert not (tmp_path / "code" / "old.py").exists()
+
+
+def node_of(tmp_path, image, uri):
+    """Start a node whose program is in S3."""
+    (tmp_path / "code.tar.gz.s3").write_text(uri)
+    place = f"--code={tmp_path / 'code.tar.gz'}", f"--directory={tmp_path / 'code'}"
+    command = sys.executable, str(tmp_path / "code" / "train.py")
+    return run("torchrun_node", *place, "--", *command, environment=image)
+
+
+def test_a_large_program_comes_from_s3(tmp_path, image, s3):
+    """If it is what was submitted; otherwise no rank starts, and it is said what to do."""
+    (tmp_path / "train.py").write_text("print('from S3')\n")
+    archive = pack({"train.py": tmp_path / "train.py"})
+    name = f"{hashlib.sha256(archive).hexdigest()}.tar.gz"
+    variables, uri = {**image, **s3.environment}, f"{URI}/code/{name}"
+    done = node_of(tmp_path, variables, uri)
+    assert done.code == 2
+    assert f"error {uri}: the program is not there - meks submit puts it there" in done.stderr
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    s3.client.put_object(Bucket=bucket, Key=key, Body=archive)
+    done = node_of(tmp_path, variables, uri)
+    assert (done.code, done.stdout) == (0, "from S3\n"), done.stderr
+    s3.client.put_object(Bucket=bucket, Key=key, Body=archive + b"x")
+    done = node_of(tmp_path, variables, uri)
+    assert done.code == 2
+    assert f"error {uri}: it is not what was submitted: its SHA-256 is " in done.stderr
 
 
 def test_a_command_gets_its_words_as_they_are(image):

@@ -1,6 +1,5 @@
 """`meks data`: files to the cluster's bucket, from there to /shared, and data sets verified."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -20,10 +19,8 @@ from megatron_eks.project import OUTPUTS
 
 SCHEMA_VERSION = 1
 
-_KEY = "BucketName"
 
-
-def destination(words: Sequence[str], cluster_file: Path) -> tuple[list[str], str]:
+def destination(words: Sequence[str], bucket: str | None) -> tuple[list[str], str]:
     """Tell the paths from the S3 URI at their end; without one it is the cluster's bucket."""
     *paths, last = words
     uri = last if last.startswith(S3) else None
@@ -35,7 +32,10 @@ def destination(words: Sequence[str], cluster_file: Path) -> tuple[list[str], st
     if missing:
         found, remedy = f"no such file or folder: {', '.join(missing)}", "correct the names"
         raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=NOT_FOUND)
-    return paths, (uri or f"{S3}{_bucket(cluster_file)}/{PUSHED_DATA}").rstrip("/")
+    if uri is None and bucket is None:
+        text, remedy = f"no BucketName in {OUTPUTS}", "meks outputs; or name s3://BUCKET/PREFIX"
+        raise Failure(Code.NO_BUCKET, text, remedy, exit_code=NOT_FOUND)
+    return paths, (uri or f"{S3}{bucket}/{PUSHED_DATA}").rstrip("/")
 
 
 def claim_of(path: str, plan: ClusterPlan) -> str | None:
@@ -167,18 +167,3 @@ def verify(
     if output == "table":
         console.say(f"{prefix}: {'damaged' if ended.code else 'whole'}")
     return ended.code
-
-
-def _bucket(cluster_file: Path) -> str:
-    """Return the cluster's own bucket, which a deployment has made."""
-    file = cluster_file.with_name(OUTPUTS)
-    try:
-        # load_project has read it: stacks with keys and texts.
-        stacks: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        stacks = {}
-    found = next((values[_KEY] for values in stacks.values() if _KEY in values), None)
-    if found is None:
-        text, remedy = f"no {_KEY} in {file.name}", "meks outputs; or name s3://BUCKET/PREFIX"
-        raise Failure(Code.NO_BUCKET, text, remedy, exit_code=NOT_FOUND)
-    return found

@@ -21,7 +21,7 @@ from megatron_eks.ops.jobs import overrides
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
-from megatron_eks.shipping import unpack
+from megatron_eks.shipping import Shipped, unpack
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
@@ -53,6 +53,8 @@ class Rendered:
     access: DataAccess
     """What its pods need in S3."""
     job: AnyJob
+    shipped: Shipped
+    """What travels with it."""
 
     @property
     def hash(self) -> str:
@@ -70,14 +72,14 @@ def render(wish: Wish, images: Mapping[str, str], megatron: Megatron) -> Rendere
     def edit(path: Path, document: Document) -> Document:
         return overrides.applied(document, wish.changes) if path == file else document
 
-    files = check_files(wish.cluster_file, paths, wish.today, edit, megatron.findings)
+    files = check_files(wish.cluster_file, paths, wish.today, edit, megatron.findings, code=True)
     if has_errors(files.findings):
         raise ConfigError(files.findings)
     document, job = files.jobs[paths.index(file)]
     own = [each for each in files.findings if each.file in {document.file, COMMAND_LINE}]
     warnings = tuple(each for each in own if each.level is Level.WARNING)
     objects = _objects(wish.cluster_file, files, job.name, images)
-    return _rendered(objects, job, document.value, warnings)
+    return _rendered(objects, job, document.value, warnings, files.shipped[job.name])
 
 
 def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
@@ -112,7 +114,11 @@ def _with_images(text: str, images: Mapping[str, str]) -> str:
 
 
 def _rendered(
-    found: Sequence[Object], job: AnyJob, written: Json, warnings: tuple[Finding, ...]
+    found: Sequence[Object],
+    job: AnyJob,
+    written: Json,
+    warnings: tuple[Finding, ...],
+    shipped: Shipped,
 ) -> Rendered:
     text = json.dumps(found, sort_keys=True)
     (workload,) = (each for each in found if each["kind"] in WORKLOADS)
@@ -120,7 +126,7 @@ def _rendered(
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
     annotations[JOB_ANNOTATION] = json.dumps(written, sort_keys=True)
     beside = tuple(each for each in found if each is not workload)
-    return Rendered(workload, beside, warnings, plan_data_access([job]), job)
+    return Rendered(workload, beside, warnings, plan_data_access([job]), job, shipped)
 
 
 def _files(wish: Wish) -> tuple[list[Path], Path]:

@@ -5,17 +5,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from megatron_eks.config.codes import Code
 from megatron_eks.config.job import TrainingJob
+from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data import checkpoints, target
 from megatron_eks.ops.data.shared_pod import SharedPod
+from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.jobs import submit
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.opening import Opened, Reach, on_cluster
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import OUTPUTS, Project
+from megatron_eks.shipping import Shipped
 
 
 def run(reach: Reach, wish: Wish, options: submit.Options, *, releases: bool) -> int:
@@ -26,6 +31,7 @@ def run(reach: Reach, wish: Wish, options: submit.Options, *, releases: bool) ->
         wanted = replace(
             options,
             built=partial(_built, reach.cluster, project, console),
+            send=partial(_send, project, console),
             out_of_reach=partial(_out_of_reach, project, console),
             checkpoint_in=partial(_checkpoint_in, reach.cluster, access, project, console),
         )
@@ -80,6 +86,23 @@ def _built(file: Path, project: Project, console: Console) -> Mapping[str, str]:
         return outputs.recorded(values, opened)
     except session.ERRORS as error:
         raise session.explained(error) from error
+
+
+def _send(project: Project, console: Console, shipped: Shipped) -> None:
+    """Send a large program as `meks data push` does: the same bytes are sent once."""
+    archive, large, bucket = shipped.archive, shipped.needs_bucket, project.outputs.bucket
+    if archive is None or large is None:
+        return
+    if bucket is None:
+        raise Failure(Code.NO_BUCKET, large.found, large.remedy, exit_code=NOT_FOUND)
+    folder, _, name = shipped.uri(bucket).rpartition("/")
+    with TemporaryDirectory(prefix="meks-") as here:
+        file = Path(here) / name
+        file.write_bytes(archive)
+        ended = programs.run(programs.Here(os.environ), "upload", [str(file), folder], console)
+    if ended.code:
+        found, remedy = f"{name} is not in {folder}", "see above, then the same command again"
+        raise Failure(Code.PROGRAM_FAILED, found, remedy)
 
 
 def _out_of_reach(

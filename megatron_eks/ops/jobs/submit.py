@@ -28,6 +28,7 @@ from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.project import Project
+from megatron_eks.shipping import Shipped
 
 _POLL_SECONDS = 2
 
@@ -42,6 +43,9 @@ OutOfReach = Callable[[str, DataAccess], Sequence[str]]
 
 CheckpointIn = Callable[[TrainingJob], bool]
 """From a job to whether its directory holds a checkpoint."""
+
+Send = Callable[[Shipped], None]
+"""Puts a program that is too large for its job's own file where pods find it in S3."""
 
 Release = Callable[[str], Callable[[], int]]
 """From a pool to what gives its nodes back; raises before the job exists what would fail then."""
@@ -60,6 +64,7 @@ class Options:
     resolve: Resolve = field(default=lambda _: None)
     built: Built = field(default=dict)
     out_of_reach: OutOfReach = field(default=lambda *_: ())
+    send: Send = field(default=lambda _: None)
     release: Release | None = None
     checkpoint_in: CheckpointIn = field(default=lambda *_: True)
 
@@ -84,6 +89,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         _refuse_out_of_reach(rendered, project, options)
         resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
         look_ahead(client, project, rendered.workload, console)
+        options.send(rendered.shipped)
         found = create(client, rendered.beside, rendered.workload)
         resume.remember(client, project.cluster, rendered.job)
     if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:

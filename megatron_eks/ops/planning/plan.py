@@ -37,7 +37,7 @@ def run(
     Raises Failure if no job has that name.
     """
     try:
-        project = load_project(cluster_file, today)
+        project = load_project(cluster_file, today, code=True)
     except ConfigError as error:
         return _refused(error.findings, cluster_file, output)
     if job is None:

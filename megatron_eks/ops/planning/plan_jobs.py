@@ -62,6 +62,8 @@ def job_details(job: JobPlan, plan: ClusterPlan) -> Iterator[str]:
     yield from labelled("Each pod", _pod(job.resources))
     if size := len(job.files.get(ARCHIVE, "")):
         yield from labelled("Code", f"{-(-size // 1024)} KiB, packed, in the job's own file")
+    elif uri := job.files.get(f"{ARCHIVE}.s3"):
+        yield from labelled("Code", f"{uri!s}, where meks submit puts it")
     if job.estimated:
         yield from labelled("Predicted", job.estimated)
     if (found := job.conversion) is not None:

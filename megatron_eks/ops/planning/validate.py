@@ -41,7 +41,7 @@ def run(
             yield from megatron.findings(job, config)
             yield from check(job)
 
-        findings = list(check_files(first, jobs, today, check=ask).findings)
+        findings = list(check_files(first, jobs, today, check=ask, code=True).findings)
     for other in others:
         findings += check_files(other, [], today).findings
     read = ", ".join(str(each) for each in (first, *others))

@@ -10,6 +10,8 @@ MOST_FILES = 20_000
 """Of a folder that somebody meant to name."""
 MOST_ARCHIVE_BYTES = 700 * 1024
 """Of the archive: with this project's programs it has to fit a ConfigMap of 1 MiB."""
+MOST_SENT_BYTES = 256 * 2**20
+"""Of one that goes through the bucket: every pod unpacks it into its own /tmp."""
 
 _SECRETS = (
     ".env .env.* *.pem *.key *.p12 *.pfx id_rsa* id_ed25519* id_ecdsa* .netrc .npmrc .pypirc "

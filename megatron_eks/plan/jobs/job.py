@@ -1,7 +1,8 @@
 """What a job is once it is planned: its pods, and how they are run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from megatron_eks.catalog.models import ModelShape
@@ -23,6 +24,26 @@ RECORD = "record"
 
 ETCD_RUN_ID = "etcd_run_id"
 """The program that starts torchrun where nodes meet in etcd."""
+
+
+class LateFiles(Mapping[str, str | bytes]):
+    """Files of a job that are read when somebody asks for the first one."""
+
+    def __init__(self, read: Callable[[], Mapping[str, str | bytes]]) -> None:
+        self._read = cache(read)
+
+    def __getitem__(self, name: str) -> str | bytes:
+        """Return the content of one."""
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through their names."""
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        """Tell how many there are."""
+        return len(self._read())
+
 
 ARCHIVE = "code.tar.gz"
 """The folder of a program of the user's, among the files of its job."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig
@@ -20,7 +19,7 @@ from megatron_eks.plan.jobs import (
     torchrun,
 )
 from megatron_eks.plan.jobs.checkpoints import save_interval
-from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.jobs.job import JobPlan, LateFiles
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.pods import Images
 from megatron_eks.plan.jobs.training import changed
@@ -59,12 +58,14 @@ def plan_job(
     job: AnyJob,
     cluster: ClusterPlan,
     images: Images,
-    shipped: Mapping[str, bytes] = MappingProxyType({}),
+    shipped: Callable[[], Mapping[str, str | bytes]] | None = None,
 ) -> JobPlan:
-    """Plan a job that has passed the checks, with the files that travel with it."""
+    """Plan a job that has passed the checks; the files that travel with it are read later."""
     if isinstance(job, MegatronRun | TorchRun):
         instance, lustre = cluster.pool(job.pool).instance, cluster.storage.lustre
         interval = save_interval(job, model_shape(job.model), instance, lustre)
         job = changed(job, "checkpoint", interval=interval)
     plan = KINDS[job.kind].plan(job, cluster, images)
-    return replace(plan, files={**plan.files, **shipped}) if shipped else plan
+    if shipped is None:
+        return plan
+    return replace(plan, files=LateFiles(lambda: {**plan.files, **shipped()}))

@@ -1,8 +1,11 @@
 """A program of a user's own on process nodes: its code from the job, under our record and guard."""
 
 import os
+import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,25 +18,32 @@ from megatron_eks.project import ROOT
 from megatron_eks.synthesis import synthesise_manifests
 from tests.annex import jobs
 from tests.annex.kubelet import runs
+from tests.programs.s3_world import ACCESS
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
 _SECONDS = 240
+_PLACE = {"LocationConstraint": "us-east-2"}
+
+
+def write(folder: Path, name: str, *args: str, **changes: object) -> None:
+    """Write the default cluster and the example's job, changed, for the pool of these nodes."""
+    shutil.copytree(ROOT / "examples" / "own-script" / "jobs" / "ddp", folder / "jobs/ddp")
+    shutil.copy(ROOT / "cluster.yaml", folder)
+    value = yaml.safe_load((ROOT / "examples/own-script/jobs/ddp.yaml").read_text())
+    saved = f"/shared/checkpoints/{name}"
+    value |= {"name": name, "pool": "p4d", "gpus_per_node": 1, **changes}
+    value["program"]["args"] = [f"--directory={saved}", *args]
+    value["checkpoint"]["directory"] = saved
+    (folder / "jobs" / "own.yaml").write_text(yaml.safe_dump(value))
 
 
 @pytest.fixture
 def run(submit, tmp_path) -> Callable[..., Object]:
-    """Return a function that submits the example's job, changed, to the pool of these nodes."""
+    """Return a function that submits such a job."""
 
     def begin(name: str, *args: str, **changes: object) -> Object:
-        shutil.copytree(ROOT / "examples" / "own-script" / "jobs" / "ddp", tmp_path / "jobs/ddp")
-        shutil.copy(ROOT / "cluster.yaml", tmp_path)
-        value = yaml.safe_load((ROOT / "examples/own-script/jobs/ddp.yaml").read_text())
-        folder = f"/shared/checkpoints/{name}"
-        value |= {"name": name, "pool": "p4d", "gpus_per_node": 1, **changes}
-        value["program"]["args"] = [f"--directory={folder}", *args]
-        value["checkpoint"]["directory"] = folder
-        (tmp_path / "jobs" / "own.yaml").write_text(yaml.safe_dump(value))
+        write(tmp_path, name, *args, **changes)
         synthesise_manifests(tmp_path / "cluster.yaml", tmp_path / "dist")
         for each in manifests.read(tmp_path / "dist" / "jobs"):
             if each["kind"] == "PyTorchJob":
@@ -65,6 +75,34 @@ def test_a_script_runs_on_two_nodes(cluster, run, image):
     assert "step 60/60, loss:" in record(cluster, name, 1, 0)
     kept = [each.name for each in (cluster.shared() / "checkpoints" / name).iterdir()]
     assert sorted(kept) == ["step-50", "step-60"]
+
+
+def test_a_large_program_is_sent_once_and_fetched_by_each_node(cluster, s3_server, tmp_path):
+    """By `meks submit`, to the cluster's bucket; each pod unpacks what it has compared."""
+    write(tmp_path, "own-large", "--steps=20", "--save-every=10", image="fsdp")
+    (tmp_path / "jobs" / "ddp" / "table.txt").write_bytes(random.Random(1).randbytes(900_000))  # noqa: S311 -- no secret
+    (tmp_path / "outputs.json").write_text('{"techpulse-Storage": {"BucketName": "own-code"}}')
+    seen = set()
+    client, port = s3_server
+    client.create_bucket(Bucket="own-code", CreateBucketConfiguration=_PLACE)
+
+    reach = ["--kubeconfig", str(cluster.plane.kubeconfig)]
+    env = {**os.environ, **ACCESS, "PYTHONPATH": str(ROOT)}
+    env["AWS_ENDPOINT_URL_S3"] = f"http://127.0.0.1:{port}"
+
+    def meks(*words: str) -> None:
+        command = [sys.executable, "-m", "megatron_eks", *words, *reach]
+        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=_SECONDS)  # noqa: S603 -- ours
+
+    for wait in (["--wait"], []):
+        meks("submit", "own-large", "--preview", *wait)
+        (sent,) = client.list_objects_v2(Bucket="own-code")["Contents"]
+        assert sent["Key"].startswith("data/code/")
+        seen.add(sent["LastModified"])
+        meks("cancel", "own-large", "--yes")
+    for rank in range(2):
+        assert f"rank {rank} of 2 starts at step 0" in record(cluster, "own-large", 1, rank)
+    assert len(seen) == 1
 
 
 def test_a_lost_rank_restarts_all_from_the_newest_checkpoint(cluster, run):

@@ -1,7 +1,9 @@
 """A job of a user's program: what is refused of it, what its pods run, and what goes with it."""
 
 import io
+import json
 import random
+import re
 import tarfile
 import zipfile
 from datetime import UTC, date, datetime
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from megatron_eks import shipping
 from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.manifests import read_file
@@ -45,7 +48,8 @@ def edit(folder: Path, **changes: object) -> None:
 def found(folder: Path, **changes: object) -> list[str]:
     """Return level, code, path and words of what is said of the job."""
     edit(folder, **changes)
-    files = check_files(folder / "cluster.yaml", [folder / "jobs" / "ddp.yaml"], TODAY)
+    jobs = [folder / "jobs" / "ddp.yaml"]
+    files = check_files(folder / "cluster.yaml", jobs, TODAY, code=True)
     return [
         f"{each.level} {each.code} {each.found}"
         for each in files.findings
@@ -244,13 +248,63 @@ def test_the_code_is_the_same_bytes_until_it_changes(folder):
         assert [(each.name, each.mtime, each.uid) for each in tar] == [("train.py", 0, 0)]
 
 
-def test_a_folder_too_large_for_a_job_is_refused(folder):
-    """With the names of its largest files."""
+@pytest.fixture
+def large(folder):
+    """Return the folder with a program that is too large for its job's own file."""
     for index in range(2):
         noise = random.Random(index).randbytes(500_000)  # noqa: S311 -- no secret
         (folder / "jobs" / "ddp" / f"part{index}.txt").write_bytes(noise)
-    (line,) = found(folder)
+    return folder
+
+
+def deployed(folder: Path) -> None:
+    """Write what a deployment does, as far as it matters here."""
+    outputs = {"own-script-Storage": {"BucketName": "own-data"}}
+    (folder / "outputs.json").write_text(json.dumps(outputs))
+
+
+def said_of_size(folder: Path) -> list[str]:
+    """Return what is to be done about the size of the program."""
+    project = load_project(folder / "cluster.yaml", TODAY, code=True)
+    return [each.remedy for each in project.warnings if each.code == "MEKS-0345"]
+
+
+def test_a_large_folder_goes_through_the_bucket(large):
+    """By its content: a changed script is elsewhere, an unchanged one is found again."""
+    deployed(large)
+    files = planned(large).files
+    assert [*files] == ["code.tar.gz.s3"]
+    uri = str(files["code.tar.gz.s3"])
+    assert re.fullmatch(r"s3://own-data/data/code/[0-9a-f]{64}\.tar\.gz", uri)
+    (large / "jobs" / "ddp" / "train.py").touch()
+    assert planned(large).files == files
+    (large / "jobs" / "ddp" / "train.py").write_text("print()\n")
+    assert planned(large).files != files
+    assert said_of_size(large) == []
+
+
+def test_without_a_bucket_it_is_said_what_to_do(large):
+    """A preview is written all the same; the largest files are named."""
+    (said,) = said_of_size(large)
+    assert said.startswith("run: meks deploy, then meks outputs; or exclude")
+    assert "(largest: part0.txt, part1.txt" in said
+
+
+def test_what_no_pod_would_unpack_is_refused(large, monkeypatch):
+    """With the names of its largest files."""
+    monkeypatch.setattr(shipping, "MOST_SENT_BYTES", 800 * 1024)
+    (line,) = found(large)
     assert line.startswith("error MEKS-0345")
+
+
+def test_a_command_that_only_reads_does_not_read_the_program(folder, monkeypatch):
+    """It may be large, or on a slow disk; who renders, asks for the files."""
+    monkeypatch.setattr(shipping, "read_folder", lambda *_: pytest.fail("the folder is read"))
+    job = planned(folder)
+    with pytest.raises(pytest.fail.Exception, match="the folder is read"):
+        len(job.files)
+    with pytest.raises(pytest.fail.Exception, match="the folder is read"):
+        found(folder)
 
 
 def test_an_image_of_the_user_s_gets_the_programs(folder):
@@ -274,7 +328,8 @@ def test_a_link_out_of_the_folder_is_no_code(folder):
     (folder / "jobs" / "ddp" / "train.py").unlink()
     (folder / "jobs" / "ddp" / "train.py").symlink_to(ROOT / "app.py")
     with pytest.raises(ConfigError, match="leads out of"):
-        planned(folder)
+        len(planned(folder).files)
+    assert any("leads out of" in line for line in found(folder))
 
 
 @pytest.mark.parametrize("path", [None, "."])
