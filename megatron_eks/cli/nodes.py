@@ -15,6 +15,7 @@ def verify(
     *pools: Annotated[str, args.POOLS, Parameter("POOL")],
     check: Annotated[list[Check] | None, Parameter(metavar="CHECK")] = None,
     job: Annotated[args.SomeJob, Parameter(metavar="JOB")] = None,
+    image: Annotated[str | None, Parameter(metavar="IMAGE")] = None,
     output: args.Output = "table",
     preview: args.Preview = False,
     timeout: args.Timeout = 30,
@@ -25,12 +26,16 @@ def verify(
     meks verify                       all checks of all pools, about 10 minutes
     meks verify p4d --check all-reduce -o json > report.json
     meks verify --job megatron-cpt-techpulse      the checklist of a running job
+    meks verify --image trainer                   what an image lacks, on one pod without a GPU
 
     :param pools: default: all
     :param check: only this one; may be repeated
     :param job: the checklist of a job instead
+    :param image: look into an image instead: its name in the cluster, or a URI with a digest
     """
-    from megatron_eks.ops.jobs import checklist, verify
+    from megatron_eks.ops.data.shared_pod import SharedPod
+    from megatron_eks.ops.jobs import checklist, verify, verify_image
+    from megatron_eks.ops.jobs.submission import digest
     from megatron_eks.project import MANIFESTS
 
     options = verify.Options(
@@ -44,6 +49,11 @@ def verify(
     def act(on: Opened) -> int:
         if job:
             return checklist.run(on.client, on.plan, job, output, on.console)
+        if image:
+            place = SharedPod(
+                on.access, on.project, reach.cluster, on.console, on.plan.platform.claim
+            )
+            return verify_image.run(image, place, digest, output, on.console)
         return verify.run(on.access, on.project, options, output, on.console)
 
     return on_cluster(reach, act, makes=not job)

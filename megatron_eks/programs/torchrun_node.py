@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from megatron_eks.programs import program, s3_store
+from megatron_eks.programs import image_check, program, s3_store
 from megatron_eks.programs.checkpoint import own_checkpoints
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Finding, Report, error, usage_error
@@ -81,13 +81,7 @@ def _keeping(options: argparse.Namespace) -> list[str]:
 
 def _check_image(options: argparse.Namespace) -> Iterator[Finding]:
     """Look for what these programs need of an image, which may be the user's."""
-    if shutil.which(options.words[0]) is None:
-        found = "no such program in the image"
-        yield usage_error(options.words[0], found, "install torch, or set runtime.torchrun_path")
-    elif find_spec("torch") is None:
-        found = f"the image's {sys.executable} has no torch"
-        remedy = "put the Python that has it first in PATH, or install it there"
-        yield usage_error("torch", found, remedy)
+    yield from image_check.missing(options.words[0])
     sent = options.code is not None and not options.code.exists()
     if (sent or options.s3_uri is not None) and find_spec("boto3") is None:
         found = f"the image has no boto3, which {'code from' if sent else 'copies to'} S3 needs"

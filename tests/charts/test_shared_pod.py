@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.charts.training.shared_pod import pod
+from megatron_eks.charts.training.shared_pod import objects
 from megatron_eks.guards.check import check_manifests
 from megatron_eks.project import ROOT, Project
 from tests.charts import rendered
+
+
+def pod(of, claim, *words):
+    """Return the pod of a program in our image, which comes alone."""
+    (found,) = objects(of, claim, "", *words)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +89,7 @@ def test_an_image_with_a_digest_is_taken(made):
 def test_the_entry_point_prints_it_as_one_line(tmp_path):
     """Words of the program may look like options."""
     (tmp_path / "cluster.yaml").write_text((ROOT / "cluster.yaml").read_text())
-    words = ["claim", "job_logs", "/shared/logs/x", "--tail=2"]
+    words = ["claim", "", "job_logs", "/shared/logs/x", "--tail=2"]
     done = subprocess.run(  # noqa: S603 -- our own entry point
         [sys.executable, "-m", "megatron_eks.charts.training.shared_pod", *words],
         cwd=ROOT,
@@ -92,7 +98,17 @@ def test_the_entry_point_prints_it_as_one_line(tmp_path):
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout)["spec"]["containers"][0]["args"] == [
-        "/shared/logs/x",
-        "--tail=2",
-    ]
+    (found,) = json.loads(done.stdout)
+    assert found["spec"]["containers"][0]["args"] == ["/shared/logs/x", "--tail=2"]
+
+
+def test_in_an_image_of_the_user_s_our_programs_come_beside_it():
+    """As with a job of theirs: the pod mounts what the ConfigMap behind it holds."""
+    own = f"registry.example.com/mine@sha256:{'0' * 64}"
+    found, files = objects(project(), "fsx-shared-pvc", own, "image_check", ["--efa"])
+    (container,) = found["spec"]["containers"]
+    zipped = ["python3", "/etc/megatron-eks/programs.zip", "image_check"]
+    assert (container["image"], container["command"]) == (own, zipped)
+    (volume,) = (each for each in found["spec"]["volumes"] if "configMap" in each)
+    assert volume["configMap"]["name"] == files["metadata"]["name"]
+    assert [*files["binaryData"]] == ["programs.zip"]

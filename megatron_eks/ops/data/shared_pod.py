@@ -49,6 +49,8 @@ class SharedPod:
     console: Console
     claim: str
     start_seconds: float = _START_SECONDS
+    image: str = ""
+    """One of the user's in place of ours: a name in images.own, or a URI with a digest."""
 
     name = "shared"
 
@@ -63,27 +65,40 @@ class SharedPod:
     @contextmanager
     def started(self, program: str, args: Sequence[str]) -> Iterator[Object]:
         """Start a program, and remove its pod in the end."""
-        manifest, client = self._manifest(program, args), self.access.client
+        (manifest, *beside), client = self._manifests(program, args), self.access.client
         remove_forgotten(client, manifest, self.console)
         with interruptible(), _made(client, manifest, self.console) as pod:
+            for each in beside:
+                # The pod waits for it, and takes it along.
+                names = {key: pod["metadata"][key] for key in ("name", "uid")}
+                owner = {"apiVersion": "v1", "kind": "Pod", **names}
+                client.create(each | {"metadata": {**each["metadata"], "ownerReferences": [owner]}})
             _wait_for_start(client, pod, self.start_seconds, self.console)
             yield pod
 
-    def _manifest(self, program: str, args: Sequence[str]) -> Object:
+    def _manifests(self, program: str, args: Sequence[str]) -> list[Object]:
         """Render the pod as the charts define it, and give it a name and an owner."""
-        manifest: Object = rendered(self.cluster_file, "shared_pod", self.claim, program, *args)
+        words = "shared_pod", self.claim, self.image, program, *args
+        manifest, *beside = rendered(self.cluster_file, *words)
         if objects.previews([manifest]) and not self.access.is_local:
             found = "no image with a digest is known, and the pod on the file system runs one"
             remedy = "meks build; or, if it is built: meks outputs"
             raise Failure(Code.PREVIEW_REFUSED, found, remedy, exit_code=USAGE)
         metadata = manifest["metadata"]
         metadata["name"] += f"-{secrets.token_hex(4)}"
-        objects.mark(manifest, self.project.cluster.name)
+        for each in beside:
+            own = f"{metadata['name']}-files"
+            for volume in manifest["spec"]["volumes"]:
+                if volume.get("configMap", {}).get("name") == each["metadata"]["name"]:
+                    volume["configMap"]["name"] = own
+            each["metadata"]["name"] = own
+        for each in (manifest, *beside):
+            objects.mark(each, self.project.cluster.name)
         objects.check_namespace(
             self.access.client, metadata["namespace"], self.project.cluster.name
         )
         metadata["annotations"][OWNER] = f"{socket.gethostname()} {os.getpid()}"
-        return manifest
+        return [manifest, *beside]
 
 
 def rendered(cluster_file: Path, module: str, *words: str) -> Any:  # noqa: ANN401 -- JSON

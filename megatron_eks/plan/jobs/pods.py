@@ -254,16 +254,22 @@ _GRACE_SECONDS = 30
 _KIND = "shared_files"
 
 
-def plan_shared(cluster: ClusterPlan, images: Images, program: str, args: Sequence[str]) -> JobPlan:
-    """Plan one run of one of our programs on the system nodes."""
-    known = next((name for name, image in images.items() if not image.preview), "megatron")
-    job = Job(schema_version=1, kind=_KIND, name=SHARED_APP, image=known)
+def plan_shared(
+    cluster: ClusterPlan, images: Images, program: str, args: Sequence[str], own: str = ""
+) -> JobPlan:
+    """Plan one run of one of our programs on the system nodes, in an image of the user's if named.
+
+    That gets the programs as its jobs do.
+    """
+    ours = (name for name, image in images.items() if is_ours(name) and not image.preview)
+    job = Job(schema_version=1, kind=_KIND, name=SHARED_APP, image=own or next(ours, "megatron"))
     run = Program(program, tuple(args), {}, {})
     resources = cpu_resources(_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB)
     return replace(
         task(job, cluster, images, run, resources=resources),
         # Its command reads what it prints, and nobody looks for it later.
-        launcher=("python3",),
+        launcher=("python3", f"{CONFIG_DIRECTORY}/{ZIP}") if own else ("python3",),
+        program=(program,) if own else run.words,
         deadline_seconds=_DEADLINE_SECONDS,
         grace_seconds=_GRACE_SECONDS,
         priority_class=VALIDATION_PRIORITY,

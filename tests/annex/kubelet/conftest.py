@@ -55,6 +55,9 @@ _OWN = replace(
     environment={**_REAL.environment, "PYTHONPATH": ""},
 )
 
+# One with Python, and no torch.
+_BARE = Image("bare", [*interpreter(_PYTHON)], environment={"PATH": f"{_PYTHON.parent}:/usr/bin"})
+
 # A lost node is noticed within this; on EKS after 50 s.
 _GRACE_SECONDS = 6
 _HEARTBEAT_SECONDS = 1.5
@@ -169,6 +172,7 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
             _SMALL,
             _GANG,
             _OWN,
+            _BARE,
             *stand_in_images(),
         ],
         back_off_seconds=_BACK_OFF_SECONDS,

@@ -1,7 +1,9 @@
 """A program of a user's own on process nodes: its code from the job, under our record and guard."""
 
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -77,6 +79,44 @@ def test_a_script_runs_on_two_nodes(cluster, run, image):
     assert sorted(kept) == ["step-50", "step-60"]
 
 
+def command(cluster, folder: Path, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of meks on the cluster file of a folder."""
+    return subprocess.run(  # noqa: S603 -- our own command
+        [sys.executable, "-m", "megatron_eks", *words, "--kubeconfig", cluster.plane.kubeconfig],
+        cwd=folder,
+        env={**os.environ, **ACCESS, "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+
+
+def test_what_an_image_lacks_is_told_before_a_job_takes_nodes(cluster, tmp_path):
+    """On one pod, by name; what this leaves behind goes with the pod."""
+    write(tmp_path, "own-image-check")
+    cluster.shared()
+    good = command(cluster, tmp_path, "verify", "--image", runs.OWN)
+    assert good.returncode == 0, good.stderr
+    versions = r"python 3\.\d+\.\d+, torch 2\S+, boto3 \S+"
+    assert re.fullmatch(rf"{runs.OWN}: {versions}; jobs can run in it\n", good.stdout)
+    assert "warning NCCL plugin: no libnccl" in good.stderr
+    bare = runs.OWN.replace("mine", "bare")
+    bad = command(cluster, tmp_path, "verify", "--image", bare, "-o", "json")
+    assert bad.returncode == 4, bad.stderr
+    told = json.loads(bad.stdout)
+    assert (told["passed"], told["versions"]["torch"]) == (False, None)
+    assert "error torchrun: no such program in the image - install torch" in bad.stderr
+    assert command(cluster, tmp_path, "verify", "--image", "mine:latest").returncode == 2
+
+    def left() -> list[str]:
+        maps = cluster.client.list("v1", "ConfigMap", "megatron-workshop")
+        names = [each["metadata"]["name"] for each in maps]
+        return [name for name in names if name.endswith("-files")]
+
+    wait_for("nothing to be left", lambda: not left(), 60)
+
+
 def test_a_large_program_is_sent_once_and_fetched_by_each_node(cluster, s3_server, tmp_path):
     """By `meks submit`, to the cluster's bucket; each pod unpacks what it has compared."""
     write(tmp_path, "own-large", "--steps=20", "--save-every=10", image="fsdp")
@@ -86,13 +126,11 @@ def test_a_large_program_is_sent_once_and_fetched_by_each_node(cluster, s3_serve
     client, port = s3_server
     client.create_bucket(Bucket="own-code", CreateBucketConfiguration=_PLACE)
 
-    reach = ["--kubeconfig", str(cluster.plane.kubeconfig)]
-    env = {**os.environ, **ACCESS, "PYTHONPATH": str(ROOT)}
-    env["AWS_ENDPOINT_URL_S3"] = f"http://127.0.0.1:{port}"
+    endpoint = {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}"}
 
     def meks(*words: str) -> None:
-        command = [sys.executable, "-m", "megatron_eks", *words, *reach]
-        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=_SECONDS)  # noqa: S603 -- ours
+        done = command(cluster, tmp_path, *words, **endpoint)
+        assert done.returncode == 0, done.stderr
 
     for wait in (["--wait"], []):
         meks("submit", "own-large", "--preview", *wait)
