@@ -44,7 +44,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     progress = TransferProgress(sum(sizes.values()), 0)
     for key, (path, status) in files.items():
         # The checksum of what is there already is asked for only where its size is right.
-        present = there.get(key) == sizes[key] and _is_there(store, key, path)
+        present = there.get(key) == sizes[key] and is_there(store, key, path)
         if not present:
             _send(store, key, path, status, progress)
             report.facts["bytes_sent"] = _number(report, "bytes_sent") + sizes[key]
@@ -98,7 +98,8 @@ def _key(path: Path) -> str:
     return path.as_posix()
 
 
-def _is_there(store: Store, key: str, path: Path) -> bool:
+def is_there(store: Store, key: str, path: Path) -> bool:
+    """Tell whether S3 has a file with the same bytes, by the checksum that it keeps."""
     try:
         _, checksum = store.describe(key)
     except s3_store.GoneError:

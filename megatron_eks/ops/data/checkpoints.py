@@ -19,11 +19,12 @@ from megatron_eks.ops.output import count, formatted, structured, table
 from megatron_eks.ops.programs import Ended, Here, Place
 from megatron_eks.programs.checkpoint.checkpoints import publish
 
-PROGRAM = "checkpoint_sync"
+PROGRAM, OWN_PROGRAM = "checkpoint_sync", "own_saves"
 SCHEMA_VERSION = 1
 NO_DIRECTORY = "-"
 S3_END = "S3"
-_GOOD = ("whole", "unverified")
+_WHOLE = ("whole", "complete")
+_GOOD = (*_WHOLE, "unverified")
 # As checkpoint_sync says them; what it has verified is whole.
 _RESULTS = ("verified", "unverified", "unfinished", "damaged")
 
@@ -50,7 +51,7 @@ def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
 def verify(target: Target, place: Place, console: Console, *, name: str | None, output: str) -> int:
     """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
     words = _words("verify", target, *(["--name", name] if name else ["--all"]))
-    ended = programs.run(place, PROGRAM, words, console)
+    ended = _run(target, words, place, console)
     results = _results(ended)
     if not results:
         return ended.code
@@ -94,7 +95,17 @@ def _words(verb: str, target: Target, *options: str) -> list[str]:
 
 
 def _listed(target: Target, place: Place, console: Console) -> Ended:
-    return programs.run(place, PROGRAM, _words("ls", target), console, quiet=True)
+    return _run(target, _words("ls", target), place, console, quiet=True)
+
+
+def _run(
+    target: Target, words: list[str], place: Place, console: Console, *, quiet: bool = False
+) -> Ended:
+    """Run what reads checkpoints of this project's form, or those of a program of the user's."""
+    name, more = PROGRAM, list[str]()
+    if target.marker is not None:
+        name, more = OWN_PROGRAM, [f"--marker={target.marker}"]
+    return programs.run(place, name, [*words, *more], console, quiet=quiet)
 
 
 def holds_one(directory: str, place: Place, console: Console) -> bool:
@@ -115,7 +126,7 @@ def _row(end: Row, near: str) -> Row:
 
 def _newest(rows: list[Row]) -> Json:
     """Return the newest checkpoint that is as its manifest says, and where it is."""
-    whole = [row for row in rows if row["state"] == "whole"]
+    whole = [row for row in rows if row["state"] in _WHOLE]
     if not whole:
         return None
     name = whole[-1]["name"]
@@ -184,7 +195,7 @@ def _finding(ended: Ended, name: str, state: str) -> str | None:
 def push(target: Target, place: Place, console: Console, *, which: list[str]) -> int:
     """Send whole checkpoints to S3; what is there already is not sent again."""
     words = ["push", str(target.directory), str(target.uri), *which]
-    ended = programs.run(place, PROGRAM, words, console)
+    ended = _run(target, words, place, console)
     for name in (*ended.names("pushed"), *ended.names("present")):
         console.write(f"{name} is in {target.uri}\n")
     return ended.code
@@ -197,7 +208,7 @@ def pull(
     if target.uri is None and local is not None:
         return _to_here(target, place, console, name, Path(local).absolute())
     words = ["pull", str(target.directory), str(target.uri), *(["--name", name] if name else [])]
-    ended = programs.run(place, PROGRAM, words, console)
+    ended = _run(target, words, place, console)
     if ended.code == DONE:
         console.write(f"{ended.summary.get('pulled')} is in {target.directory}\n")
     return ended.code
@@ -236,7 +247,7 @@ def prune(
 ) -> int:
     """Show what goes and what stays, ask, and remove what was shown and still may go."""
     words = _words("prune", target, f"--keep-last={keep_last}")
-    ended = programs.run(place, PROGRAM, [*words, "--dry-run"], console, quiet=True)
+    ended = _run(target, [*words, "--dry-run"], place, console, quiet=True)
     going, staying = ended.rows("goes"), ended.rows("stays")
     if ended.code and not (going or staying):
         return ended.code
@@ -253,7 +264,7 @@ def prune(
     if going and not (dry_run or code):
         if reads := ended.summary.get("reads"):
             console.say(f"reads {size(reads)} first: all bytes of what a restart may need")
-        code, removed = _remove(words, going, place, console)
+        code, removed = _remove(target, words, going, place, console)
     else:
         console.say("nothing was removed" if going or code else "nothing goes")
     if output != "table":
@@ -263,7 +274,11 @@ def prune(
 
 
 def _remove(
-    words: list[str], going: list[dict[str, Json]], place: Place, console: Console
+    target: Target,
+    words: list[str],
+    going: list[dict[str, Json]],
+    place: Place,
+    console: Console,
 ) -> tuple[int, list[Json]]:
     total = sum(each["bytes"] for each in going if isinstance(each["bytes"], int))
     if not console.confirm(f"Remove {count(len(going), 'checkpoint')}, {size(total)}?"):
@@ -271,7 +286,7 @@ def _remove(
         return FAILED, []
     # Chosen anew over there: a training goes on meanwhile, and may need what was shown as old.
     only = [f"--only={name}" for name in dict.fromkeys(str(each["name"]) for each in going)]
-    ended = programs.run(place, PROGRAM, [*words, *only], console)
+    ended = _run(target, [*words, *only], place, console)
     chosen = {(each["name"], each["where"]) for each in going}
     for each in ended.rows("stays"):
         if (each["name"], each["where"]) in chosen:

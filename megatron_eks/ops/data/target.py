@@ -10,8 +10,9 @@ from posixpath import normpath
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
-from megatron_eks.config.job import TrainingJob
+from megatron_eks.config.job import TorchrunJob, TrainingJob
 from megatron_eks.config.storage import MOUNT_PATH
+from megatron_eks.config.training import OwnCheckpoint
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.opening import Reach, at, console_here, load, today
@@ -30,6 +31,8 @@ class Target:
     uri: str | None = None
     pool: str | None = None
     """Of a job: its zone may have a file system of its own."""
+    marker: str | None = None
+    """Of a program of the user's: the file that its saves write last."""
     is_shared: bool = False
     """Whether the directory is on the shared file system."""
 
@@ -74,7 +77,7 @@ def to_pull(found: Target, shared: str | None, local: str | None, mount: str) ->
         if not place.is_shared:
             text, remedy = f"{shared} is not below {mount}", f"--local {shared} fetches to here"
             raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
-        return replace(place, word=found.word, uri=found.uri, pool=found.pool)
+        return replace(found, directory=place.directory, is_shared=True)
     if found.directory is None:
         text = f"nobody says where {found.uri} goes to"
         remedy = f"add a directory below {mount}, or --local DIR"
@@ -101,9 +104,11 @@ def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
     files = check_files(cluster_file, job_files(cluster_file), today)
     wrong = {each.file for each in files.findings if each.level is Level.ERROR}
     jobs = {
-        job.name: job
+        job.name: (job, job.checkpoint)
         for document, job in files.jobs
-        if isinstance(job, TrainingJob) and document.file not in wrong
+        if isinstance(job, TrainingJob | TorchrunJob)
+        and job.checkpoint is not None
+        and document.file not in wrong
     }
     if word not in jobs:
         if wrong:
@@ -112,13 +117,14 @@ def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
         names = ", ".join(sorted(jobs)) or "none"
         remedy = f"there: {names}; or name a directory (with a /) or an S3 URI"
         raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
-    job = jobs[word]
-    place = at_directory(job.checkpoint.directory, mount)
+    job, saved = jobs[word]
+    place = at_directory(saved.directory, mount)
     if not place.is_shared:
-        found = f"{word} saves to {job.checkpoint.directory}, which goes with its pods"
+        found = f"{word} saves to {saved.directory}, which goes with its pods"
         remedy = f"let checkpoint.directory be below {mount}"
         raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
-    return replace(place, word=word, uri=job.checkpoint.s3_uri, pool=job.pool)
+    marker = saved.complete_marker if isinstance(saved, OwnCheckpoint) else None
+    return replace(place, word=word, uri=saved.s3_uri, pool=job.pool, marker=marker)
 
 
 def at_directory(word: str, mount: str) -> Target:

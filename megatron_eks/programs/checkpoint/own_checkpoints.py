@@ -26,7 +26,8 @@ from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import Store, part_bytes
 
-_NAME = re.compile(r"[^.].*?\d+|\d+")
+NAME = re.compile(r"[^.].*?\d+|\d+")
+"""Of a folder that a save makes."""
 _INTERVAL_SECONDS = 60.0
 _LOW_PRIORITY = 19
 
@@ -38,7 +39,7 @@ def complete(directory: Path, marker: str) -> list[Path]:
     found = [
         each
         for each in directory.iterdir()
-        if _NAME.fullmatch(each.name) and not each.is_symlink() and (each / marker).is_file()
+        if NAME.fullmatch(each.name) and not each.is_symlink() and (each / marker).is_file()
     ]
     return sorted(found, key=lambda each: (each / marker).stat().st_mtime_ns, reverse=True)
 
@@ -70,7 +71,7 @@ def prune_far(store: Store, marker: str, newest: Collection[str], keep_last: int
         name: each.age_seconds
         for each in every
         for name, slash, rest in [each.key.partition("/")]
-        if slash and rest == marker and _NAME.fullmatch(name)
+        if slash and rest == marker and NAME.fullmatch(name)
     }
     old = sorted(ages, key=lambda name: (name not in newest, ages[name]))[keep_last:]
     store.delete([each.key for each in every if each.key.partition("/")[0] in old])

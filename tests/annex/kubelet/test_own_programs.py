@@ -65,7 +65,7 @@ def record(cluster, name: str, start: int, rank: int) -> str:
 
 
 @pytest.mark.parametrize("image", ["fsdp", runs.OWN])
-def test_a_script_runs_on_two_nodes(cluster, run, image):
+def test_a_script_runs_on_two_nodes(cluster, run, image, tmp_path):
     """In our image, and in one that has torch and none of our programs."""
     name = "own-ddp" if image == "fsdp" else "own-image"
     job = run(name, "--steps=60", "--save-every=10", image=image)
@@ -77,6 +77,15 @@ def test_a_script_runs_on_two_nodes(cluster, run, image):
     assert "step 60/60, loss:" in record(cluster, name, 1, 0)
     kept = [each.name for each in (cluster.shared() / "checkpoints" / name).iterdir()]
     assert sorted(kept) == ["step-50", "step-60"]
+    # The image with our programs, as this cluster has them.
+    registry, digest = "111122223333.dkr.ecr.us-east-2.amazonaws.com", runs.OWN.partition("@")[2]
+    ours = f"{registry}/{runs.MEGATRON}@{digest}"
+    outputs = {"techpulse-Images": {"MegatronImage": ours}}
+    (tmp_path / "outputs.json").write_text(json.dumps(outputs))
+    listed = command(cluster, tmp_path, "ckpt", "ls", name)
+    assert listed.returncode == 0, listed.stderr
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:3]] == ["50", "60"]
+    assert "newest whole: step-60, shared" in listed.stdout
 
 
 def command(cluster, folder: Path, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
