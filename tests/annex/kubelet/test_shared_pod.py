@@ -228,7 +228,8 @@ def test_a_pod_of_a_killed_command_is_removed_by_the_next(cluster, begin, place,
 
 def test_a_pod_of_another_machine_is_left_until_it_has_ended_for_long(cluster, place, console):
     """Whether its command lives, nobody can know from here."""
-    manifest = place._manifest("checkpoint_sync", ["ls", "/shared/checkpoints/none"])  # noqa: SLF001
+    words = ["ls", "/shared/checkpoints/none"]
+    (manifest,) = place._manifests("checkpoint_sync", words)  # noqa: SLF001
     manifest["metadata"]["annotations"][OWNER] = "elsewhere 1"
     name = manifest["metadata"]["name"]
     pod = cluster.client.create(manifest)
