@@ -8,10 +8,11 @@ from pathlib import Path
 
 from megatron_eks.build_context import content_tag, copy, tag_of
 from megatron_eks.code_folders import Folder, named, odd, real
-from megatron_eks.config.cluster import ClusterConfig, OwnImage
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, warning
 from megatron_eks.config.errors import Path as Place
+from megatron_eks.config.images import OwnImage
 from megatron_eks.plan.cluster.builds import CONTEXT, OWN_ARGUMENTS, OWN_PROGRAM, PROGRAM
 from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments
 from megatron_eks.plan.jobs.code_files import MOST_FILES, Pattern, own_patterns, patterns

@@ -11,7 +11,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from megatron_eks.config.cluster import Capacity, ClusterConfig, GithubSource, ImageBuild
+from megatron_eks.config.cluster import Capacity, ClusterConfig
+from megatron_eks.config.images import GithubSource, ImageBuild
 from megatron_eks.config.storage import Lustre
 from megatron_eks.library import Values, plan_part
 from megatron_eks.plan.cluster.cluster import ClusterPlan

@@ -5,29 +5,22 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
-from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
+from megatron_eks.config.images import Images
 from megatron_eks.config.model import (
-    Branch,
-    ConnectionArn,
     DnsLabel,
     EksName,
-    GithubRepository,
     KubernetesVersion,
     Model,
     NatGateways,
     PolicyArn,
     ProxyUrl,
     Region,
-    Registry,
-    RelativePath,
-    RepositoryPrefix,
     ReservationId,
     ReservationOrGroup,
     RoleArn,
     SchemaVersion,
     SecurityGroupId,
     SubnetId,
-    Text,
     VpcId,
     Workload,
     Zone,
@@ -152,68 +145,6 @@ class GpuPool(Model):
     """Who starts nodes and gives them back: `meks scale`, or jobs in a queue."""
     idle_minutes: int = Field(default=15, ge=1, le=1440)
     """With `scale: queue`, how long a node stays without a job."""
-
-
-class ImageBuild(Model):
-    """How one container image is built."""
-
-    test_level: TestLevel = "standard"
-    """What an image must pass before it is pushed; docs/images.md has what each runs."""
-    tag_strategy: TagStrategy = "auto"
-    """The tag beside the hash of the content, which jobs use: none, the version, the commit."""
-    build_args: dict[str, str] = Field(default_factory=dict)
-    """Arguments of the Dockerfile; they are part of the image's tag."""
-
-
-class OwnImage(Model):
-    """An image of yours, built, tested and tagged as ours are."""
-
-    name: DnsLabel = Field(max_length=40)
-    """Of the image in job files, and of its repository."""
-    context: RelativePath
-    """The folder that the build gets, below that of the cluster file."""
-    dockerfile: RelativePath = "Dockerfile"
-    """In that folder."""
-    base: Image | None = None
-    """The image of ours that the Dockerfile gets as BASE_IMAGE, and whose gate must pass."""
-    test: Text
-    """A shell command in the built image, without a network; what fails it is not pushed."""
-
-
-class AssetSource(Model):
-    """Build from this checkout, uploaded by `cdk deploy`."""
-
-    type: Literal["asset"] = "asset"
-
-
-class GithubSource(Model):
-    """Build from a GitHub repository through a CodeConnections connection."""
-
-    type: Literal["github"]
-    repository: GithubRepository
-    """A fork or copy of this project."""
-    branch: Branch = "main"
-    connection_arn: ConnectionArn
-    """Made and confirmed in the console: AWS offers no other way."""
-    webhook: bool = False
-    """Build on each push to the branch that changes what the image is made of."""
-
-
-ImageSource = Annotated[AssetSource | GithubSource, Field(discriminator="type")]
-
-
-class Images(Model):
-    """The container images of the training jobs."""
-
-    megatron: ImageBuild = ImageBuild()
-    fsdp: ImageBuild = ImageBuild()
-    own: tuple[OwnImage, ...] = ()
-    """Images of yours, which jobs name as they name ours."""
-    source: ImageSource = AssetSource()
-    prefix: RepositoryPrefix = ""
-    """Before the names of the repositories: two clusters of one account and region need two."""
-    mirror: Registry | None = None
-    """Where copies of other registries' images are, for a cluster without a way out."""
 
 
 class Platform(Model):

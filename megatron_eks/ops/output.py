@@ -74,3 +74,13 @@ def table(
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         yield "  ".join(cells).rstrip()
+
+
+def size(number: Json) -> str:
+    """Write bytes as people say them."""
+    left = float(number) if isinstance(number, int | float) else 0.0
+    for unit in ("B", "kB", "MB", "GB"):
+        if left < 1000:  # noqa: PLR2004 -- a unit is a thousand of the one before
+            return f"{left:.0f} {unit}" if left >= 10 or unit == "B" else f"{left:.1f} {unit}"  # noqa: PLR2004
+        left /= 1000
+    return f"{left:.1f} TB"

@@ -15,7 +15,7 @@ from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.data import shared_files
 from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
-from megatron_eks.ops.output import count, formatted, structured, table
+from megatron_eks.ops.output import count, formatted, size, structured, table
 from megatron_eks.ops.programs import Ended, Here, Place
 from megatron_eks.programs.checkpoint.checkpoints import publish
 
@@ -77,16 +77,6 @@ def head(target: Target) -> dict[str, Json]:
     }
 
 
-def size(number: Json) -> str:
-    """Write bytes as people say them."""
-    left = float(number) if isinstance(number, int | float) else 0.0
-    for unit in ("B", "kB", "MB", "GB"):
-        if left < 1000:  # noqa: PLR2004 -- a unit is a thousand of the one before
-            return f"{left:.0f} {unit}" if left >= 10 or unit == "B" else f"{left:.1f} {unit}"  # noqa: PLR2004
-        left /= 1000
-    return f"{left:.1f} TB"
-
-
 def _words(verb: str, target: Target, *options: str) -> list[str]:
     ends = [target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
     # All but `ls` look at S3 alone unless they are told.
@@ -102,10 +92,9 @@ def _run(
     target: Target, words: list[str], place: Place, console: Console, *, quiet: bool = False
 ) -> Ended:
     """Run what reads checkpoints of this project's form, or those of a program of the user's."""
-    name, more = PROGRAM, list[str]()
-    if target.marker is not None:
-        name, more = OWN_PROGRAM, [f"--marker={target.marker}"]
-    return programs.run(place, name, [*words, *more], console, quiet=quiet)
+    marker = [f"--marker={target.marker}"] if target.marker else []
+    name = OWN_PROGRAM if marker else PROGRAM
+    return programs.run(place, name, [*words, *marker], console, quiet=quiet)
 
 
 def holds_one(directory: str, place: Place, console: Console) -> bool:
@@ -274,11 +263,7 @@ def prune(
 
 
 def _remove(
-    target: Target,
-    words: list[str],
-    going: list[dict[str, Json]],
-    place: Place,
-    console: Console,
+    target: Target, words: list[str], going: list[dict[str, Json]], place: Place, console: Console
 ) -> tuple[int, list[Json]]:
     total = sum(each["bytes"] for each in going if isinstance(each["bytes"], int))
     if not console.confirm(f"Remove {count(len(going), 'checkpoint')}, {size(total)}?"):

@@ -9,9 +9,8 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data import shared_files
-from megatron_eks.ops.data.checkpoints import size
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, USAGE, Failure
-from megatron_eks.ops.output import count, formatted
+from megatron_eks.ops.output import count, formatted, size
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import PUSHED_DATA, S3

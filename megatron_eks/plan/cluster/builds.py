@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog.images import Image, TagStrategy, TestLevel, title
 from megatron_eks.catalog.pins import NODE_DRIVER_VERSION, POD_UID
-from megatron_eks.config.cluster import OwnImage
+from megatron_eks.config.images import OwnImage
 
 # Disk: 128 GB, and 256 GB for the image that needs some 120 GB while it is built (CodeBuild User
 # Guide, "On-demand environment types", read 2026-11).

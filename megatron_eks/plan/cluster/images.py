@@ -9,9 +9,10 @@ from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
 from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import BUILD_ARGUMENTS
-from megatron_eks.config.cluster import ClusterConfig, GithubSource
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.images import GithubSource
 from megatron_eks.plan.cluster.access import admin_accounts
 from megatron_eks.plan.cluster.builds import OWN_ARGUMENTS, ImagePlan
 from megatron_eks.plan.cluster.zones import check_partition
