@@ -14,7 +14,7 @@ from typing import Any
 
 from megatron_eks import DEFAULT_CLUSTER, node
 from megatron_eks.catalog.program_options import ZIP
-from megatron_eks.config.errors import has_errors
+from megatron_eks.config.errors import ConfigError, has_errors
 from megatron_eks.config.messages import messages
 from megatron_eks.guards.check import check_manifests
 from megatron_eks.plan.jobs.dev import plan_dev
@@ -48,7 +48,11 @@ def objects(
 
 if __name__ == "__main__":
     cluster_file = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
-    loaded = load_project(cluster_file, datetime.now(tz=UTC).date())
+    try:
+        loaded = load_project(cluster_file, datetime.now(tz=UTC).date(), code=True)
+    except ConfigError as error:
+        sys.stderr.write(messages(error.findings, sys.stderr))
+        sys.exit(2)
     _, wanted, number, *times = sys.argv
     made = objects(loaded, wanted, int(number), *map(float, times))
     findings = check_manifests(made)

@@ -45,7 +45,7 @@ def plan_dev(
         args=(
             f"--idle-minutes={idle_minutes:g}",
             *(["--gpus"] if gpus else []),
-            *(code if ARCHIVE in job.files else ()),
+            *(code if {ARCHIVE, f"{ARCHIVE}.s3"} & job.files.keys() else ()),
         ),
         files={**job.files, **programs},
         resources=gpu_resources(pool.instance, gpus, nodes=1, shm_gib=None)
