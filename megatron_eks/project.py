@@ -2,10 +2,9 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from pathlib import Path
 from shlex import quote
 
@@ -15,7 +14,7 @@ from megatron_eks.config.allowances import apply, on_lines
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
-from megatron_eks.config.job import AnyJob, MegatronRun
+from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
@@ -24,13 +23,11 @@ from megatron_eks.own_images import check_own_images, image_tags
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
-from megatron_eks.plan.jobs.checkpoints import check_window
 from megatron_eks.plan.jobs.claims import Neighbours, check_cluster_of
-from megatron_eks.plan.jobs.file_system import check_together, check_zones
+from megatron_eks.plan.jobs.file_system import check_together
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.table import check_job, plan_job
+from megatron_eks.plan.jobs.table import check_among, plan_job
 from megatron_eks.plan.jobs.validation import plan_validation
-from megatron_eks.plan.jobs.weights import check_sources
 from megatron_eks.shipping import Shipped
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -137,14 +134,8 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
         raise ConfigError(findings)
     cluster = cluster.with_digests(outputs.digests)
     jobs = tuple(
-        plan_job(
-            job,
-            cluster,
-            outputs.images,
-            partial(shipped.files, outputs.bucket) if shipped.any else None,
-        )
+        plan_job(job, cluster, outputs.images, files.shipped[job.name].late(outputs.bucket))
         for job in wanted
-        for shipped in [files.shipped[job.name]]
     )
     used = [job.image for job in jobs]
     place = shown(outputs_file)
@@ -219,7 +210,7 @@ def check_documents(
     shipped = {job.name: Shipped(job, Path(each.file).parent, ROOT) for each, job in parsed}
     without_bucket: list[Finding] = []
     for job_document, job in parsed:
-        found = [*_check(job, config, [other for _, other in parsed], today)]
+        found = [*check_among(job, config, [other for _, other in parsed], today)]
         if code:
             found += shipped[job.name].findings
             large = shipped[job.name].needs_bucket
@@ -262,19 +253,6 @@ def job_files(cluster_file: Path) -> list[Path]:
         for path in folder.glob("*.y*ml")
         if path.suffix in {".yaml", ".yml"} and not path.name.startswith(".")
     )
-
-
-def _check(
-    job: AnyJob, config: ClusterConfig | None, jobs: Sequence[AnyJob], today: date
-) -> Iterator[Finding]:
-    yield from check_sources(job, jobs)
-    if config is None:
-        return
-    yield from check_zones(job, jobs, config)
-    found = list(check_job(job, config))
-    yield from found
-    if isinstance(job, MegatronRun) and not has_errors(found):
-        yield from check_window(job, config, today)
 
 
 def read_document(path: Path, missing: str = "check the path") -> Document:

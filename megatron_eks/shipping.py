@@ -9,9 +9,9 @@ import stat
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from megatron_eks.build_context import context_files
@@ -55,8 +55,7 @@ class Shipped:
         """
         self._job, self._folder, self._root = job, folder, root
         self._has_code = isinstance(job, TorchrunJob) and code_folder(job) is not None
-        self.any = self._has_code or not is_ours(job.image)
-        """Whether any file travels; nothing is read for this."""
+        self._any = self._has_code or not is_ours(job.image)
 
     @cached_property
     def _code(self) -> "_Code":
@@ -101,6 +100,10 @@ class Shipped:
         """Return where in a bucket a large folder is, by its content."""
         name = hashlib.sha256(self.archive or b"").hexdigest()
         return f"{S3}{bucket or PLACEHOLDER_HOST}/{PUSHED_DATA}/code/{name}.tar.gz"
+
+    def late(self, bucket: str | None) -> Callable[[], Mapping[str, str | bytes]] | None:
+        """Return what reads the files; None where no file travels."""
+        return partial(self.files, bucket) if self._any else None
 
     def files(self, bucket: str | None) -> dict[str, str | bytes]:
         """Return the files of the job itself; of a large folder, where it is."""

@@ -1,11 +1,12 @@
 """Every kind of job: how it is checked, and how it is planned."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
@@ -18,11 +19,13 @@ from megatron_eks.plan.jobs import (
     pytorch,
     torchrun,
 )
-from megatron_eks.plan.jobs.checkpoints import save_interval
+from megatron_eks.plan.jobs.checkpoints import check_window, save_interval
+from megatron_eks.plan.jobs.file_system import check_zones
 from megatron_eks.plan.jobs.job import JobPlan, LateFiles
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.pods import Images
 from megatron_eks.plan.jobs.training import changed
+from megatron_eks.plan.jobs.weights import check_sources
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,20 @@ def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from KINDS[job.kind].check(job, cluster)
     yield from check_s3(job)
     yield from check_exported(job, cluster)
+
+
+def check_among(
+    job: AnyJob, cluster: ClusterConfig | None, jobs: Sequence[AnyJob], today: date
+) -> Iterator[Finding]:
+    """Yield everything wrong with a job among others, as far as its cluster is known."""
+    yield from check_sources(job, jobs)
+    if cluster is None:
+        return
+    yield from check_zones(job, jobs, cluster)
+    found = list(check_job(job, cluster))
+    yield from found
+    if isinstance(job, MegatronRun) and not has_errors(found):
+        yield from check_window(job, cluster, today)
 
 
 def plan_job(
