@@ -81,19 +81,24 @@ def main(argv: Sequence[str], report: Report) -> None:
 
 def _objects(directory: Path) -> list[Any]:
     """Return what is kept of the newest job of the name, unless it has started after that."""
+    content = _kept(directory)
+    there = [content["job"]] if content else []
+    return [*there, *content.get("pods", {}).values(), *content.get("events", {}).values()]
+
+
+def _kept(directory: Path) -> dict[str, Any]:
     kept = max(directory.glob(record_files.OBJECTS), key=_modified, default=None)
     if kept is None or _modified(kept) < _begun(directory):
-        return []
-    content = json.loads(kept.read_text())
-    return [content["job"], *content["pods"].values(), *content["events"].values()]
+        return {}
+    content: dict[str, Any] = json.loads(kept.read_text())
+    return content
 
 
 def _begun(directory: Path) -> float:
     """Return when the newest start began."""
     for start in record_files.starts(directory)[-1:]:
         for rank in _ranks(directory / start)[:1]:
-            with (directory / start / f"rank-{rank:05}.log").open("rb") as file:
-                return _moment(file.readline()) or 0
+            return _moment(_first(directory / start / f"rank-{rank:05}.log")) or 0
     return 0
 
 
@@ -105,17 +110,20 @@ def _chosen(directory: Path, wanted: int | None, *, needed: bool) -> dict[int, l
     """Return the folders of each rank: that of its newest output, and of the container before.
 
     The newest start may lack ranks that had failed for good. They are in the one before it, if that
-    was of the same pods; else that is of an earlier job of the name.
+    was of the same pods, or began when the job was there; else it is of an earlier job of the name.
     """
     names = record_files.starts(directory) if directory.is_dir() else []
+    job = _kept(directory).get("job") or {}
+    born = job.get("metadata", {}).get("creationTimestamp", "9999-12-31T00:00:00Z")
+    since = datetime.fromisoformat(born).timestamp()
     folders = [directory / each for each in reversed(names) if _ranks(directory / each)]
     found: dict[int, list[Path]] = {}
     for newest in folders[:1]:
-        found = {rank: [newest, *_before(newest, rank)] for rank in _ranks(newest)}
+        found = {rank: [newest, *_before(newest, rank, since)] for rank in _ranks(newest)}
     linked = {folder for each in found.values() for folder in each[1:]}
     for folder in sorted(linked, reverse=True):
         for rank in _ranks(folder):
-            found.setdefault(rank, [folder, *_before(folder, rank)])
+            found.setdefault(rank, [folder, *_before(folder, rank, since)])
     chosen = {rank: found[rank] for rank in sorted(found) if wanted in (None, rank)}
     if needed and not chosen:
         there = f"no rank {wanted}, ranks are 0 to {max(found)}" if found else "no record of a job"
@@ -128,12 +136,23 @@ def _ranks(folder: Path) -> list[int]:
     return [int(match[1]) for each in folder.iterdir() if (match := _NAME.fullmatch(each.name))]
 
 
-def _before(folder: Path, rank: int) -> list[Path]:
-    """Return the folder of the container before, of which the first line tells."""
-    with (folder / f"rank-{rank:05}.log").open("rb") as file:
-        after = _AFTER.match(file.readline())
-    before = folder.with_name(after[1].decode()) if after else folder
-    return [before] if after and (before / f"rank-{rank:05}.log").exists() else []
+def _before(folder: Path, rank: int, since: float) -> list[Path]:
+    """Return the folder of the container before, of which the first line tells.
+
+    Where each start has new pods nobody tells them: it is the last one that began since a time.
+    """
+    name = f"rank-{rank:05}.log"
+    if after := _AFTER.match(_first(folder / name)):
+        before = folder.with_name(after[1].decode())
+        return [before] if (before / name).exists() else []
+    earlier = (each for each in folder.parent.glob(f"*/{name}") if each.parent.name < folder.name)
+    last = max(earlier, default=None)
+    return [last.parent] if last and (_moment(_first(last)) or 0) >= since else []
+
+
+def _first(file: Path) -> bytes:
+    with file.open("rb") as lines:
+        return lines.readline()
 
 
 def _lines(parts: Sequence[Path], since: float | None) -> Iterator[bytes]:

@@ -10,12 +10,21 @@ from tests.charts import rendered
 # GPU nodes of the cluster that all tests share.
 NODES = 4
 
+DONE = {"PyTorchJob": "Succeeded", "JobSet": "Completed"}
+"""By kinds of jobs that have a controller, the condition of those that have ended well."""
+KINDS = tuple(DONE)
+
 
 def training_job(name: str, nodes: int = 2, kind: str = "PyTorchJob") -> Object:
     """Return the default job under another name and on another number of nodes."""
     workload: AnyWorkload = "jobset" if kind == "JobSet" else "pytorchjob"
     plan = replace(rendered.training_job(), name=name, nodes=nodes, workload=workload)
     return rendered.only(rendered.jobs(plan), kind)
+
+
+def apply(client: Client, job: Object) -> Object:
+    """Apply a job."""
+    return client.apply(job)
 
 
 def delete(client: Client, job: Object) -> None:

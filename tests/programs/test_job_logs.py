@@ -104,6 +104,18 @@ def test_the_newest_start_is_printed_or_the_one_before(folder):
     assert printed(folder, "--rank", 0, "--both")[1::2] == ["[0] one", "[0] of 0002"]
 
 
+def test_starts_with_new_pods_each_are_of_the_job_that_was_there(folder):
+    """A set's pods know nothing of those before; when the job was made is known."""
+    for start in ("0002", "0003"):
+        (folder / start).mkdir()
+        text = f"record: start {start}, 2026-11-23T10:0{start[-1]}:00Z\nof {start}\n"
+        (folder / start / "rank-00000.log").write_text(text)
+    for born, before in (("2026-11-23T10:02:00Z", ["[0] of 0002"]), ("2026-11-23T10:03:00Z", [])):
+        kept = {"job": {"metadata": {"creationTimestamp": born}}, "pods": {}, "events": {}}
+        (folder / "objects-1.json").write_text(json.dumps(kept))
+        assert printed(folder, "--rank", 0, "--before")[1:] == before
+
+
 def test_what_a_long_log_has_lost_is_counted(folder):
     """Files are named by the place of their first byte."""
     (folder / "0001" / "rank-00000.log").write_text("one\n")

@@ -34,12 +34,12 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Restarts:
-    """How often a job's containers have started again."""
+    """How often a job's ranks have started again."""
 
     gang: int
-    """All ranks together: the most of any rank, as far as its pod remembers."""
+    """All together: in new pods, or the most of any rank, as far as its pod remembers."""
     used: int
-    """What counts towards the limit: those of all pods."""
+    """What counts towards the limit: those of all pods in place, or of the whole set."""
     limit: int | None
     lost_steps: int | None
     """Steps that were done again after the last one; None if the logs do not tell."""
@@ -84,6 +84,10 @@ def copies(look: Look) -> Copies | None:
 def restarts(look: Look) -> Restarts:
     """Count restarts."""
     spec = look.job.manifest["spec"]
+    if policy := spec.get("failurePolicy"):
+        status = look.job.manifest.get("status", {})
+        counted = int(status.get("restartsCountTowardsMax") or 0)
+        return Restarts(look.job.restarts, counted, policy.get("maxRestarts"), _lost(look))
     counts = [_container(rank).get("restartCount", 0) for rank in look.ranks]
     return Restarts(
         gang=max(counts, default=0),
@@ -145,7 +149,7 @@ def _first_step(logs: Logs, begun: datetime | None) -> int | None:
 
 def _is_first(look: Look, is_before: bool) -> bool:  # noqa: FBT001 -- which of two it is
     rank = look.ranks[0]
-    if _container(rank).get("restartCount", 0) > (1 if is_before else 0):
+    if look.job.restarts or _container(rank).get("restartCount", 0) > (1 if is_before else 0):
         return False
     born = [_born(each) for each in look.ranks if each.manifest is not None]
     return _born(rank) - min(born) <= _YOUNGER

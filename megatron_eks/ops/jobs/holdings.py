@@ -172,15 +172,17 @@ def _span(
     if pod is None:
         ended = _ended(job)
         return (_began(job), ended) if ended else (None, None)
+    # What a set made before its last restart is gone, and was paid for.
+    start = _began(job) if job.restarts else _started(pod)
     if not has_ended(pod):
-        return _started(pod), None
+        return start, None
     ends = [
         each["state"]["terminated"]["finishedAt"]
         for each in pod["status"].get("containerStatuses") or ()
         if each.get("state", {}).get("terminated", {}).get("finishedAt")
     ]
     last = max(map(datetime.fromisoformat, ends), default=None)
-    return _started(pod), last or _ended(job) or now
+    return start, last or _ended(job) or now
 
 
 def _started(pod: Object | None) -> datetime | None:
@@ -189,14 +191,18 @@ def _started(pod: Object | None) -> datetime | None:
 
 
 def _began(job: RunningJob) -> datetime | None:
-    """Return when an ended job last began to run; the time it waited for nodes costs nothing."""
+    """Return when an ended job last began to run; the time it waited for nodes costs nothing.
+
+    A set does not say it: of one whose pods are gone that time is not known, and counts.
+    """
     conditions = job.manifest.get("status", {}).get("conditions") or ()
     running = [each for each in conditions if each["type"] == "Running"]
     found = running[-1].get("lastTransitionTime") if running else None
     # A condition that no longer holds has changed at the end, so its time says nothing.
     if running and running[-1]["status"] != "True":
         found = None
-    return moment(found or job.manifest.get("status", {}).get("startTime"))
+    begun = found or job.manifest.get("status", {}).get("startTime")
+    return moment(begun or job.manifest["metadata"].get("creationTimestamp"))
 
 
 def _ended(job: RunningJob) -> datetime | None:
@@ -206,7 +212,7 @@ def _ended(job: RunningJob) -> datetime | None:
     times = [status.get("completionTime")]
     times += [
         found.get("lastTransitionTime")
-        for kind in ("Failed", "Complete", "Succeeded")
+        for kind in ("Failed", "Complete", "Completed", "Succeeded")
         if (found := job.condition(kind))
     ]
     return moment(next(filter(None, times), None))

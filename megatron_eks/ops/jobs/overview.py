@@ -124,7 +124,7 @@ def _job(
         phase=phase,
         ranks=len(ranks),
         running=sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks),
-        restarts=sum(rank.pod.restarts for rank in ranks if rank.pod),
+        restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
         progress=newest_step(client, job.namespace, ranks) if phase == "Running" else None,
         waits_for=tuple(waits(job, ranks, events, Around(now=client.now()))),
     )

@@ -38,7 +38,8 @@ def logs_of(
     """Print the lines of a job, or what they say of its end; `file` is the cluster's."""
     access, project, console = on
     client = on.client
-    if not options.follow and are_needed(client, project, job, options.rank):
+    looks_back = explains or options.previous
+    if not options.follow and are_needed(client, project, job, options.rank, back=looks_back):
         claim = claim_of(project, job)
         place = SharedPod(access, project, file, console, claim)
         words = place, project, job, options, console
@@ -103,11 +104,18 @@ _TAIL = 2000
 """Lines of each rank to explain, where nobody asks for another number."""
 
 
-def are_needed(client: Client, project: Project, name: str, rank: int | None) -> bool:
-    """Say whether a job has ended, or is known by its file alone, and pods of it are gone."""
+def are_needed(
+    client: Client, project: Project, name: str, rank: int | None, *, back: bool = False
+) -> bool:
+    """Say whether pods are gone: of a job that has ended, or is known by its file alone.
+
+    To look `back` those of a set are needed, of which all before the last restart are gone.
+    """
     job = jobs.find(client, project.cluster.platform.namespace, name)
     if job is None:
         return any(each.name == name for each in project.jobs)
+    if back and job.restarts:
+        return True
     found = jobs.ranks(job, jobs.pods_of(client, job)) if job.ended else []
     return any(each.pod is None and rank in {None, each.number} for each in found)
 

@@ -171,11 +171,11 @@ def _goodput(state: State) -> str:
 
 
 def _restarts(found: Restarts) -> str:
-    if not found.used:
+    if not (found.used or found.gang):
         return ""
     limit = "" if found.limit is None else f" of {found.limit}"
     lost = "" if found.lost_steps is None else f"; the last one lost {found.lost_steps} steps"
-    return f"{found.gang} of the gang, {found.used}{limit} of all pods{lost}"
+    return f"{found.gang} of the gang, counted as {found.used}{limit}{lost}"
 
 
 def as_json(state: State) -> dict[str, Json]:

@@ -100,6 +100,11 @@ class RunningJob:
         return next((each for each in holding if each["type"] == kind), None)
 
     @property
+    def restarts(self) -> int:
+        """How often its controller has made all of its pods anew; in place is what pods say."""
+        return int(self.manifest.get("status", {}).get("restarts") or 0)
+
+    @property
     def ended(self) -> str:
         """`Failed` or `Succeeded` once it has ended, else nothing."""
         phase = self.phase([])

@@ -22,11 +22,12 @@ from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
-from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.localcloud.kubernetes.operator import CONTROLLERS, Operator, operator_file
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.annex.pids import descendants
+from tests.charts import rendered
 from tests.programs.s3_world import s3_server
 
 __all__ = ["s3_server"]
@@ -187,6 +188,17 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
             for each in manifests.read_file(file):
                 found.client.apply(each)
     return found
+
+
+@pytest.fixture(scope="session")
+def other_kinds(cluster: Cluster) -> None:
+    """Run the controllers of other kinds of jobs beside the training operator."""
+    files = rendered.platform_files("jobset")
+    for controller in CONTROLLERS[1:]:
+        if controller.name in files:
+            controller(cluster.plane, files[controller.name]).install()
+    for each in files["job-records"]:
+        cluster.client.apply(each)
 
 
 @pytest.fixture

@@ -6,28 +6,18 @@ import signal
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.localcloud.kubernetes.operator import JobSetController
 from megatron_eks.ops.kube.jobs import RunningJob, everything, find, pods_of, ranks
 from tests.annex import jobs
 from tests.annex.kubelet import runs
-from tests.charts import rendered
 
 pytestmark = [
     pytest.mark.control_plane,
     pytest.mark.programs,
-    pytest.mark.usefixtures("_controller"),
+    pytest.mark.usefixtures("other_kinds"),
 ]
 
 _MEGATRON = "programs.train_megatron"
 _NAMESPACE = "megatron-workshop"
-
-
-@pytest.fixture(scope="module")
-def _controller(cluster) -> None:
-    """Run the controller of our chart beside the training operator."""
-    chart = rendered.platform(rendered.other_platform(workload="jobset"))
-    own = [each for each in chart if "jobset" in str(each["metadata"])]
-    JobSetController(cluster.plane, own).install()
 
 
 def _live(cluster, job) -> RunningJob:

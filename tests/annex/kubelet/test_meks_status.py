@@ -22,7 +22,7 @@ _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _ARGS = ["--seq-length", "4096"]
 
 # What Megatron prints of a step, a save and a start; a step every fifth of a second.
-_WORDS = """
+WORDS = """
 line() {
   echo " [now] iteration $1/ 100 | consumed samples: 9 | elapsed time per iteration (ms): 200.0 |"\
 " throughput per GPU (TFLOP/s/GPU): 100.0 | global batch size: 512 | lm loss: 2.5E+00 |"
@@ -46,7 +46,7 @@ def printing(submit):
     def call(name, script):
         job = runs.job(name, 1, image=runs.SMALL)
         (container,) = jobs.pod_specs(job)[0]["containers"]
-        container |= {"command": ["sh", "-ec", _WORDS + script], "args": _ARGS}
+        container |= {"command": ["sh", "-ec", WORDS + script], "args": _ARGS}
         submit(job)
         return job
 

@@ -1,0 +1,175 @@
+"""Commands tell of a job what is true, whichever kind of object runs its ranks."""
+
+import io
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import partial
+
+import jsonschema
+import pytest
+
+from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.jobs import (
+    cancel,
+    holdings,
+    logs,
+    overview,
+    records,
+    status,
+    status_view,
+    verify,
+)
+from megatron_eks.ops.jobs.logs import Options
+from megatron_eks.ops.kube import jobs as running
+from megatron_eks.project import ROOT, Project, load_project
+from tests.annex import jobs
+from tests.annex.kubelet import runs
+from tests.annex.kubelet.test_ended_jobs import Shared
+from tests.annex.kubelet.test_meks_status import WORDS
+
+pytestmark = [
+    pytest.mark.control_plane,
+    pytest.mark.programs,
+    pytest.mark.usefixtures("other_kinds"),
+]
+
+_NAMESPACE = "megatron-workshop"
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
+_ARGS = ["--seq-length", "4096"]
+# Rank 0 fails at its first start, after two steps more than were saved.
+_SCRIPT = """
+folder=/shared/logs/$0; mkdir -p $folder
+rank=${PET_NODE_RANK:-$JOB_COMPLETION_INDEX}; echo "rank $rank is here"
+[ $rank = 0 ] || while [ ! -e $folder/finish ]; do sleep 0.2; done
+[ $rank = 0 ] || exit 0
+if [ ! -e $folder/again ]; then
+  touch $folder/again
+  for i in 1 2 3 4; do line $i; done; saved 4; line 5; line 6
+  echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1
+fi
+loaded 4; for i in 5 6 7 8; do line $i; done
+while [ ! -e $folder/finish ]; do sleep 0.2; done
+for i in 9 10; do line $i; done; saved 10; echo '[after training is done] datetime: now'
+"""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A job of two ranks, the first of which has started again, and the files that it is of."""
+
+    job: dict
+    kind: str
+    project: Project
+    console: Console
+
+    @property
+    def name(self) -> str:
+        return self.job["metadata"]["name"]
+
+
+@pytest.fixture(scope="module", params=jobs.KINDS)
+def run(request, cluster):
+    """Start the job, wait until it steps again, and delete it after the tests of its kind."""
+    name = f"run-of-{request.param.lower()}"
+    job = runs.job(name, 2, image=runs.GANG, kind=request.param)
+    for pod in jobs.pod_specs(job):
+        (container,) = pod["containers"]
+        words = [*container["command"][:5], "sh", "-ec", WORDS + _SCRIPT, name]
+        container |= {"command": words, "args": _ARGS}
+    jobs.apply(cluster.client, job)
+    files = load_project(ROOT / "cluster.yaml", date(2026, 11, 22))
+    plan = next(each for each in files.jobs if each.name == "megatron-cpt-techpulse")
+    planned = replace(files, jobs=(replace(plan, name=name, nodes=2, args=tuple(_ARGS)),))
+    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
+    yield _Run(job, request.param, planned, console)
+    jobs.delete(cluster.client, job)
+
+
+def _state(cluster, run, **how):
+    found = status_view.as_json(status.read(cluster.client, run.project, run.name, **how))
+    jsonschema.validate(found, _SCHEMA)
+    return found
+
+
+def test_status_counts_restarts_and_what_they_cost(cluster, run):
+    """In place or in new pods; where the lines before a restart went with their pod, it says so."""
+
+    def at_eight():
+        found = _state(cluster, run)
+        return found if (found["progress"] or {}).get("step") == 8 else None
+
+    found = wait_for("step 8", at_eight, 150)
+    in_place = run.kind == "PyTorchJob"
+    assert (found["kind"], found["phase"], found["waits_for"]) == (run.kind, "Running", [])
+    again = found["restarts"]
+    assert (again["gang"], again["used"], again["limit"] > 1) == (1, 1, True)
+    assert again["lost_steps"] == (2 if in_place else None)
+    assert found["goodput"]["first_start"] is in_place
+    assert found["checkpoint"]["iteration"] == 4
+    assert len(found["ranks"]) == 2
+    told = overview.read(cluster.client, run.project.cluster, nodes=True)
+    (row,) = (each for each in told.jobs if each.name == run.name)
+    assert (row.phase, row.ranks, row.running, row.restarts) == ("Running", 2, 2, 1)
+    assert row.progress.step == 8
+    names = [rank.job for node in told.nodes for rank in node.ranks]
+    assert names.count(run.name) == 2
+
+
+def test_logs_of_both_ranks(cluster, run):
+    """By the number of each."""
+    assert logs.run(cluster.client, run.project.cluster, run.name, Options(), run.console) == 0
+    lines = run.console.stdout.getvalue().splitlines()
+    assert {"[0] rank 0 is here", "[1] rank 1 is here"} <= set(lines)
+
+
+def test_what_ended_the_start_before_is_found_while_the_job_runs(cluster, run):
+    """Also where the pod that knew it is gone."""
+    options, words = Options(previous=True), "[0] torch.OutOfMemoryError: CUDA out of memory."
+    if records.are_needed(cluster.client, run.project, run.name, None, back=True):
+        assert run.kind != "PyTorchJob"
+        records.run(Shared(cluster), run.project, run.name, options, run.console)
+    else:
+        options = replace(options, rank=0)
+        logs.run(cluster.client, run.project.cluster, run.name, options, run.console)
+    assert words in run.console.stdout.getvalue().splitlines()
+
+
+def test_cost_begins_before_the_restart(cluster, run):
+    """Nodes were paid for from the first start on."""
+    held = holdings.read(cluster.client, run.project.cluster, datetime.now(tz=UTC), run.name)
+    (found,) = held.jobs
+    assert (found.phase, found.pool, len(found.ranks)) == ("Running", "p4d", 2)
+    live = running.get(cluster.client, _NAMESPACE, run.name)
+    born = datetime.fromisoformat(live.manifest["metadata"]["creationTimestamp"])
+    hours = (datetime.now(tz=UTC) - born).total_seconds() / 3600
+    assert found.ranks[0].hours == pytest.approx(hours, abs=25 / 3600)
+
+
+def test_its_end_is_told_and_outlives_it(cluster, run):
+    """Success, then the record alone: of every pod that the job has had."""
+    (cluster.shared() / "logs" / run.name / "finish").touch()
+
+    def ended():
+        found = _state(cluster, run)
+        return found if found["phase"] == "Succeeded" else None
+
+    assert wait_for("the end", ended, 90)["progress"]["step"] == 10
+    assert verify.log_of(cluster.client, running.get(cluster.client, _NAMESPACE, run.name))
+    (held,) = holdings.read(
+        cluster.client, run.project.cluster, datetime.now(tz=UTC), run.name
+    ).jobs
+    assert held.ended is not None
+    assert cancel.run(cluster.client, run.project.cluster, run.name, 90, run.console) == 0
+    assert running.find(cluster.client, _NAMESPACE, run.name) is None
+
+    given = Shared(cluster), run.project, run.name, Options(), run.console
+    found = _state(cluster, run, record=partial(records.read, *given, both=True))
+    told = found["kind"], found["phase"], found["progress"]["step"]
+    assert told == (run.kind, "Succeeded", 10)
+    assert records.explain(*given, client=cluster.client).ended_well
+    (file,) = (cluster.shared() / "logs" / run.name).glob("objects-*.json")
+    kept = json.loads(file.read_text())
+    assert len(kept["pods"]) == (2 if run.kind == "PyTorchJob" else 4)
+    assert (cluster.shared() / "logs" / run.name / "keep-days").read_text() == "7\n"
