@@ -12,6 +12,7 @@ from megatron_eks.charts.platform.jobset_controller import JobSetController
 from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
 from megatron_eks.charts.platform.network_policies import NetworkPolicies
 from megatron_eks.charts.platform.storage import Storage
+from megatron_eks.charts.platform.trainer_controller import Trainer
 from megatron_eks.charts.platform.training_operator import TrainingOperator
 from megatron_eks.charts.training.batch_job import PlannedJob
 from megatron_eks.charts.validation.nvidia_smi import NvidiaSmi
@@ -41,8 +42,11 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
         makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
     makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
     makers["41-job-records"] = lambda name: JobRecords(app, name, plan=plan)
-    if platform.workload == "jobset":
+    kinds = {each.kind for each in platform.workloads}
+    if "JobSet" in kinds:
         makers["42-jobset-controller"] = lambda name: JobSetController(app, name, platform=platform)
+    if "TrainJob" in kinds:
+        makers["43-trainer-controller"] = lambda name: Trainer(app, name, platform=platform)
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     charts = {name: make(name) for name, make in makers.items()}

@@ -53,7 +53,7 @@ class TrainingOperator(cdk8s.Chart):
         namespace = platform.operator_namespace
         self._metadata = k8s.ObjectMeta(name=_NAME, namespace=namespace, labels=_LABELS)
         restricted_namespace(self, namespace)
-        JobDefinition(self, "definition", _KIND)
+        JobDefinition(self, "definition", _KIND.plural)
         ControllerRights(
             self,
             "rights",

@@ -19,6 +19,7 @@ from megatron_eks.charts.training.objects import (
 )
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.charts.training.pytorchjob import add_pytorch_job
+from megatron_eks.charts.training.trainjob import add_train_job
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import AnyWorkload, JobPlan
 
@@ -72,6 +73,7 @@ def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None
 _WORKLOADS: Mapping[AnyWorkload, Callable[[Construct, JobPlan, PlatformPlan], None]] = {
     "pytorchjob": add_pytorch_job,
     "jobset": add_jobset,
+    "trainjob": add_train_job,
     "job": add_job,
 }
 

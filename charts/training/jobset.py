@@ -27,6 +27,12 @@ _BY_EXIT_CODE, _BY_LOST_NODE = "failed with exit code", "has condition Disruptio
 def add_jobset(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object; its controller makes the Service by which ranks find each other."""
     rank_policy(scope, job, platform, _KIND)
+    resource = job_object(scope, job, platform, _KIND)
+    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", set_spec(job, platform)))
+
+
+def set_spec(job: JobPlan, platform: PlatformPlan, **labels: str) -> Mapping[str, object]:
+    """Return what a JobSet is to be; `labels` are for its pods."""
     pod = job_pod(job, platform, meet_at(job, f"{job.name}-{JOBSET_RANKS}-0-0.{job.name}"))
     ranks = {
         **indexed(job),
@@ -36,11 +42,11 @@ def add_jobset(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
         "podFailurePolicy": failures(lost_node="FailJob"),
         **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         "template": {
-            "metadata": {"labels": {"app": job.app}},
+            "metadata": {"labels": {"app": job.app, **labels}},
             "spec": {**pod, "restartPolicy": "Never"},
         },
     }
-    spec = {
+    return {
         # Ranks look for index 0 while it starts.
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "replicatedJobs": [{"name": JOBSET_RANKS, "replicas": 1, "template": {"spec": ranks}}],
@@ -53,8 +59,6 @@ def add_jobset(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
         },
         "ttlSecondsAfterFinished": job.ttl_seconds,
     }
-    resource = job_object(scope, job, platform, _KIND)
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
 
 
 def _rules(job: JobPlan) -> list[Mapping[str, object]]:

@@ -129,6 +129,8 @@ TRAINING_OPERATOR_LAST = "1.9.4 of 2026-08-18"
 TRAINING_OPERATOR_IMAGE = "ghcr.io/kubeflow/training-v1/training-operator:v1-93c5489"
 # kubernetes-sigs/jobset v0.12.0: no digest of it is known here either.
 JOBSET_IMAGE = "registry.k8s.io/jobset/jobset:v0.12.0"
+# kubeflow/trainer v2.3.0, manifests/overlays/manager: nor of this one.
+TRAINER_IMAGE = "ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.3.0"
 BUSYBOX_IMAGE = (
     "public.ecr.aws/docker/library/busybox:1.37.0"
     "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
@@ -151,6 +153,7 @@ THIRD_PARTY_IMAGES = (
     DCGM_EXPORTER_IMAGE,
     TRAINING_OPERATOR_IMAGE,
     JOBSET_IMAGE,
+    TRAINER_IMAGE,
     BUSYBOX_IMAGE,
     PYTHON_IMAGE,
     CUDA_IMAGE,

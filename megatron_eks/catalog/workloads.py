@@ -1,6 +1,6 @@
 """The kinds of Kubernetes objects that run the pods of a job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,10 @@ class WorkloadKind:
     """The ValidatingWebhookConfiguration by which the controller refuses mistaken jobs."""
     uid_label: str | None = None
     """On each pod: the uid of its job, where another object is between them."""
+    runtime: str | None = None
+    """The kind of what stands beside it, under its name, and has its pod templates."""
+    makes: str | None = None
+    """The kind of what it becomes, under its name; that one's controller is needed too."""
 
     @property
     def group(self) -> str:
@@ -34,6 +38,8 @@ class WorkloadKind:
 
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
+_UID_OF_SET = "jobset.sigs.k8s.io/jobset-uid"
+_OF_SET = ("replicatedJobs", "*", "template", "spec")
 
 # On all pods: kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1; Kubernetes, "Well-Known Labels".
 WORKLOADS = {
@@ -50,6 +56,21 @@ WORKLOADS = {
             controller=("kubeflow", "training-operator"),
             webhook="validator.training-operator.kubeflow.org",
         ),
+        # kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1; it labels no pod itself.
+        WorkloadKind(
+            kind="TrainJob",
+            api_version="trainer.kubeflow.org/v1alpha1",
+            plural="trainjobs",
+            job_label="megatron-eks/trainjob",
+            index_label=_INDEX,
+            templates=_OF_SET,
+            count="parallelism",
+            controller=("kubeflow-system", "kubeflow-trainer-controller-manager"),
+            webhook="validator.trainer.kubeflow.org",
+            uid_label=_UID_OF_SET,
+            runtime="TrainingRuntime",
+            makes="JobSet",
+        ),
         # kubernetes-sigs/jobset v0.12.0, api/jobset/v1alpha2; its Job's label is on the pods too.
         WorkloadKind(
             kind="JobSet",
@@ -57,11 +78,11 @@ WORKLOADS = {
             plural="jobsets",
             job_label="jobset.sigs.k8s.io/jobset-name",
             index_label=_INDEX,
-            templates=("replicatedJobs", "*", "template", "spec"),
+            templates=_OF_SET,
             count="parallelism",
             controller=("jobset-system", "jobset-controller"),
             webhook="jobset-validating-webhook-configuration",
-            uid_label="jobset.sigs.k8s.io/jobset-uid",
+            uid_label=_UID_OF_SET,
         ),
         WorkloadKind(
             kind="Job",
@@ -82,10 +103,24 @@ CONTROLLED = tuple(kind for kind, each in WORKLOADS.items() if each.controller)
 """The kinds that Kubernetes itself knows nothing of."""
 
 
+WITH_PODS = {each.runtime or kind: each for kind, each in WORKLOADS.items()}
+"""By the kind of the object that has the pod templates, in files."""
+
+MADE = "made"
+"""Of a job as it is read here: what it becomes, or will by what is beside it."""
+
+
+def whole(manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a job of a file with what it will become."""
+    runtime = WORKLOADS[manifest["kind"]].runtime
+    made = [(MADE, each["spec"]["template"]) for each in beside if each["kind"] == runtime]
+    return {**manifest, **dict(made)}
+
+
 def templates(manifest: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """Return how many pods an object is to have of each template."""
     workload = WORKLOADS[manifest["kind"]]
-    found: list[Any] = [manifest["spec"]]
+    found: list[Any] = [manifest.get(MADE, manifest)["spec"]]
     for step in workload.templates:
         if step == "*":
             several = (each.values() if isinstance(each, dict) else each for each in found)

@@ -12,7 +12,6 @@ from megatron_eks.config.job import AnyJob, TorchRun
 
 # By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
-    "platform.workload": ("pytorchjob", "jobset"),
     "platform.kueue": False,
     "teams": (),
     "observability.metrics": "amp",
@@ -22,7 +21,6 @@ _CLUSTER: dict[str, object] = {
 }
 _POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
 _JOB: dict[str, object] = {
-    "runtime.workload": (None, "pytorchjob", "jobset"),
     "runtime.queue": None,
     "runtime.tracking": None,
 }

@@ -100,7 +100,8 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     # Building the parts may take minutes; what is wrong with the files is known at once.
     plan = load_project(cluster_file, wish.today).cluster
     without = [build.SIMULATOR] if wish.nodes else []
-    without += [] if plan.platform.workload == "jobset" else [build.JOBSET]
+    kinds = {each.kind for each in plan.platform.workloads}
+    without += [program for kind, program in build.CONTROLLERS.items() if kind not in kinds]
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
         build.programs(os.environ, _say, without=without)

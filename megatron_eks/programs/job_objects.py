@@ -5,9 +5,9 @@ job_objects.py --namespace NAMESPACE --volumes DIR --jobs KIND=GROUP/VERSION/PLU
 Runs once in a cluster, as a pod with rights to read a namespace, and the events of nodes. Of each
 job there it writes DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job,
 "pods": every pod it has had, by uid, "events": those about the job, its pods, and their nodes while
-they were there, by uid}, each as it was last seen. Kubernetes forgets events within the hour, and
-pods with their ends as soon as the operator or a lost node takes them. What a file already holds
-stays when this starts again; record.py removes files that are older than their job's days.
+they were there, by uid}, each as it was last seen. Of a job that becomes an object of another kind,
+"made" is that one. Kubernetes forgets events within the hour, and pods with their ends as soon as
+the operator or a lost node takes them. What a file already holds stays when this starts again.
 
 It has the standard library alone: its image is Python's own.
 """
@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,11 +38,10 @@ _PATHS = (
 )
 _METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences")
 _POD = ("nodeName", "initContainers", "containers")
-_WATCH_SECONDS, _AGAIN_SECONDS = 300, 10.0
 # A file holds some seconds' changes; a job of a thousand pods makes thousands at once.
-_WRITE_SECONDS = 2.0
+_WATCH_SECONDS, _AGAIN_SECONDS, _WRITE_SECONDS = 300, 10.0, 2.0
 _MOST_EVENTS, _MOST_WAITING = 1000, 5000
-_ENDED = ("Succeeded", "Failed")
+_ENDED, _STAMP = ("Succeeded", "Failed"), "%Y-%m-%dT%H:%M:%SZ"
 _FORGET_SECONDS = 3600.0
 # A node that goes takes its pods along, and is told of a little later.
 _NODE_GONE_SECONDS = 600.0
@@ -70,7 +70,7 @@ class Api:
                     gone = {"gone": True} if change["type"] == "DELETED" else {}
                     out.put({**change["object"], "kind": kind, **gone})
             except (OSError, ValueError, http.client.HTTPException) as problem:
-                _say(f"{kind}: {problem}")
+                sys.stderr.write(f"{kind}: {problem} - tried again\n")
                 time.sleep(_AGAIN_SECONDS)
 
     def _read(self, path: str) -> Iterator[bytes]:
@@ -80,32 +80,39 @@ class Api:
         )
         # The kubelet renews the file.
         token = (_ACCOUNT / "token").read_text()
-        try:
+        with closing(connection):
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
             answer = connection.getresponse()
             if answer.status != http.client.OK:
                 raise OSError(f"{path}: {answer.status} {answer.reason}")
             yield from answer
-        finally:
-            connection.close()
 
 
 class Record:
     """What is kept of one job."""
 
     def __init__(self, volumes: Path, job: Object) -> None:
-        """Take up what its file holds."""
-        metadata, claims = job["metadata"], _values(job["spec"], "claimName")
-        claim = next((each for each in map(str, claims) if (volumes / each).is_dir()), None)
-        self._directory = volumes / claim / "logs" / metadata["name"] if claim else None
-        self._name = f"objects-{metadata['uid']}.json"
+        self._volumes = volumes
+        self._file: Path | None = None
+        self._place = "logs/{name}/objects-{uid}.json".format(**job["metadata"])
         self._content: Object = {"job": {}, "pods": {}, "events": {}}
-        if self._directory and (file := self._directory / self._name).exists():
-            self._content = json.loads(file.read_text())
         self._changed, self._gone, self._dirty = time.monotonic(), False, False
-        # Until when events of a pod's node are the job's, for pods that are there no more. Those of
-        # the file are told anew if they live.
-        self._left = dict.fromkeys(self._content["pods"], time.time())
+        # Until when events of a pod's node are the job's, for pods that are there no more.
+        self._left: dict[str, float] = {}
+        self._settle(job)
+
+    def _settle(self, job: Object) -> None:
+        """Take up the file that the job has, or what it has become."""
+        claims = map(str, _values(job["spec"], "claimName"))
+        claim = next((each for each in claims if (self._volumes / each).is_dir()), None)
+        if self._file or not claim:
+            return
+        self._file = self._volumes / claim / self._place
+        if self._file.exists():
+            kept = json.loads(self._file.read_text())
+            self._content = {key: {**kept[key], **new} for key, new in self._content.items()}
+            # Those of the file are told anew if they live.
+            self._left = {**dict.fromkeys(kept["pods"], time.time()), **self._left}
 
     def take(self, found: Object) -> None:
         """Keep an object instead of what was kept of it."""
@@ -122,8 +129,12 @@ class Record:
                     self._left.setdefault(uid, time.time() + _NODE_GONE_SECONDS)
                 else:
                     self._left.pop(uid, None)
-            case _:
-                self._content["job"], self._gone = kept, "gone" in found
+            case _ if uid in self._place:
+                self._content["job"] |= kept
+                self._gone = "gone" in found
+            case _ if "gone" not in found:
+                self._settle(found)
+                self._content["job"]["made"] = kept
         self._changed, self._dirty = time.monotonic(), True
 
     def was_on(self, node: str, when: str) -> bool:
@@ -131,26 +142,30 @@ class Record:
         return any(
             each["spec"].get("nodeName") == node
             and each["metadata"]["creationTimestamp"] <= when
-            and (uid not in self._left or when <= _stamp(self._left[uid]))
+            and (
+                uid not in self._left or when <= time.strftime(_STAMP, time.gmtime(self._left[uid]))
+            )
             for uid, each in self._content["pods"].items()
         )
 
     def is_over(self) -> bool:
         """Say whether nothing more is to come."""
         quiet = time.monotonic() - self._changed > _FORGET_SECONDS
-        return self._directory is None or (self._gone and quiet and not self._dirty)
+        return quiet and not self._dirty and (self._gone or not self._file)
 
     def write(self) -> None:
         """Write the file if something has changed. Raises OSError."""
-        if self._dirty and self._directory:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            days = self._directory / "keep-days"
+        if self._dirty and self._file:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            days = self._file.with_name("keep-days")
             if not days.exists():
-                days.write_text(f"{_keep_days(self._content['job'])}\n")
-            partial = self._directory / f".{self._name}"
+                # As its controller has it in seconds.
+                seconds = next(_values(self._content["job"], "ttlSecondsAfterFinished"), 0)
+                days.write_text(f"{max(1, int(seconds or 0) // (24 * 3600))}\n")
+            partial = self._file.with_name(f".{self._file.name}")
             with open(partial, "w", opener=lambda path, how: os.open(path, how, 0o600)) as file:
                 json.dump(self._content, file)
-            partial.replace(self._directory / self._name)
+            partial.replace(self._file)
         self._dirty = False
 
 
@@ -174,8 +189,8 @@ class Records:
         if record is None:
             self._wait(about, found)
             return
-        # A Job that another kind of job has made is no job of its own: its pods are that one's.
-        if kind in {"Event", "Pod"} or about == uid:
+        # A Job that another kind of job has made tells nothing of its own: its pods are that one's.
+        if kind != "Job" or about == uid:
             record.take(found)
         if kind != "Event":
             self._of[uid] = record
@@ -204,7 +219,7 @@ class Records:
             try:
                 record.write()
             except OSError as problem:
-                _say(str(problem))
+                sys.stderr.write(f"{problem} - tried again\n")
         self._of = {uid: each for uid, each in self._of.items() if not each.is_over()}
 
 
@@ -262,12 +277,6 @@ def _last(kept: dict[str, Any], most: int) -> dict[str, Any]:
     return kept
 
 
-def _keep_days(job: Object) -> int:
-    """Return how many days a job is kept, as its controller has it in seconds."""
-    seconds = next(_values(job["spec"], "ttlSecondsAfterFinished"), 0)
-    return max(1, int(seconds or 0) // (24 * 3600))
-
-
 def _values(value: object, key: str) -> Iterator[Any]:
     """Find a key at any depth: kinds of jobs have it at places of their own."""
     if isinstance(value, list):
@@ -285,14 +294,6 @@ def _when(event: Object) -> str:
     series = event.get("series") or {}
     found = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return f"{found or event['metadata']['creationTimestamp']}"[:19] + "Z"
-
-
-def _stamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _say(problem: str) -> None:
-    sys.stderr.write(f"{problem} - tried again\n")
 
 
 if __name__ == "__main__":

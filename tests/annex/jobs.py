@@ -1,38 +1,52 @@
 """Training jobs as the charts render them, and what becomes of them."""
 
 from dataclasses import replace
+from typing import cast
 
-from megatron_eks.catalog.workloads import WORKLOADS, templates
+from megatron_eks.catalog.workloads import MADE, WORKLOADS, templates, whole
 from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.ops.kube.jobs import RunningJob, is_gone
 from megatron_eks.plan.jobs.job import AnyWorkload
 from tests.charts import rendered
 
 # GPU nodes of the cluster that all tests share.
 NODES = 4
 
-DONE = {"PyTorchJob": "Succeeded", "JobSet": "Completed"}
+DONE = {"PyTorchJob": "Succeeded", "JobSet": "Completed", "TrainJob": "Complete"}
 """By kinds of jobs that have a controller, the condition of those that have ended well."""
 KINDS = tuple(DONE)
 
 
 def training_job(name: str, nodes: int = 2, kind: str = "PyTorchJob") -> Object:
     """Return the default job under another name and on another number of nodes."""
-    workload: AnyWorkload = "jobset" if kind == "JobSet" else "pytorchjob"
+    workload = cast("AnyWorkload", kind.lower())
     plan = replace(rendered.training_job(), name=name, nodes=nodes, workload=workload)
-    return rendered.only(rendered.jobs(plan), kind)
+    objects = rendered.jobs(plan)
+    return whole(rendered.only(objects, kind), objects)
 
 
 def apply(client: Client, job: Object) -> Object:
-    """Apply a job."""
-    return client.apply(job)
+    """Apply a job, after what it will become."""
+    if MADE in job:
+        metadata = {key: job["metadata"][key] for key in ("name", "namespace", "labels")}
+        runtime = {"kind": WORKLOADS[job["kind"]].runtime, "metadata": metadata}
+        client.apply({**_bare(job), **runtime, "spec": {"template": job[MADE]}})
+    return client.apply(_bare(job))
+
+
+def _bare(job: Object) -> Object:
+    return {key: each for key, each in job.items() if key != MADE}
 
 
 def delete(client: Client, job: Object) -> None:
     """Delete a job and return when its pods are gone, because the next test needs the nodes."""
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     client.delete(job["apiVersion"], job["kind"], name, namespace, missing_ok=True)
+    found = RunningJob(job)
 
     def gone() -> bool:
+        if job["kind"] in WORKLOADS and not is_gone(client, found):
+            return False
         # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only, and the
         # operator may make one more pod before it knows that the job is gone.
         pods = pods_of(client, job) if job["kind"] in WORKLOADS else []

@@ -7,12 +7,9 @@ from typing import Any
 import cdk8s
 import pytest
 
-from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.charts.platform import crd
 from tests.charts.validation import assert_valid
-from tests.upstream.definitions import generate
-
-_KINDS = {WORKLOADS[kind].plural: WORKLOADS[kind] for kind in CONTROLLED}
+from tests.upstream.definitions import SOURCES, generate
 
 
 def _committed(plural: str) -> Path:
@@ -20,29 +17,29 @@ def _committed(plural: str) -> Path:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("plural", _KINDS)
+@pytest.mark.parametrize("plural", SOURCES)
 def test_the_committed_definition_is_what_the_generator_writes(plural):
     """Upstream's, field by field: types, requirements, list types, keys, defaults and columns."""
     assert _committed(plural).read_text(encoding="utf-8") == generate(plural)
 
 
-@pytest.mark.parametrize("plural", _KINDS)
+@pytest.mark.parametrize("plural", SOURCES)
 def test_the_definition_fits_in_an_annotation(plural):
     """Client-side `kubectl apply` stores a copy in an annotation, of which 256 KiB are allowed."""
     assert _committed(plural).stat().st_size < 100_000
 
 
-@pytest.mark.parametrize("plural", _KINDS)
+@pytest.mark.parametrize("plural", SOURCES)
 def test_the_manifest_carries_the_whole_definition(plural):
     """Nothing gets lost on the way through cdk8s, extensions of the schema included."""
     chart = cdk8s.Testing.chart()
-    crd.JobDefinition(chart, "definition", _KINDS[plural])
+    crd.JobDefinition(chart, "definition", plural)
     (manifest,) = cdk8s.Testing.synth(chart)
     assert manifest == crd.read_definition(plural)
     assert_valid(manifest)
 
 
-@pytest.mark.parametrize("plural", _KINDS)
+@pytest.mark.parametrize("plural", SOURCES)
 def test_every_list_key_is_required_or_has_a_default(plural):
     """The API server refuses a definition in which a list's key may be absent."""
     lists = [node for node in _nodes(_schema(crd.read_definition(plural))) if _keys(node)]

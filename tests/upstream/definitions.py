@@ -18,6 +18,13 @@ SOURCES = {
         "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
     ),
     "jobsets": ("sigs.k8s.io/jobset", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"),
+    **{
+        plural: (
+            "github.com/kubeflow/trainer/v2",
+            f"manifests/base/crds/trainer.kubeflow.org_{plural}.yaml",
+        )
+        for plural in ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
+    },
 }
 _FOLDER = Path(__file__).parents[2] / "charts/platform/crd"
 _WIDTH = 100

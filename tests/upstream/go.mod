@@ -4,6 +4,7 @@ module megatron-eks.invalid/upstream
 go 1.21
 
 require (
+	github.com/kubeflow/trainer/v2 v2.3.0
 	github.com/kubeflow/training-operator v1.9.4
 	sigs.k8s.io/jobset v0.12.0
 )

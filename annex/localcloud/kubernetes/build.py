@@ -66,8 +66,10 @@ _KUBERNETES = (
 SIMULATOR = "kwok"
 """The program that plays nodes."""
 
-JOBSET = "jobset-controller"
-"""The program that runs JobSets, which few clusters have."""
+JOBSET, TRAINER = "jobset-controller", "trainer-controller"
+
+CONTROLLERS = {"JobSet": JOBSET, "TrainJob": TRAINER}
+"""The programs that run kinds of jobs which few clusters have."""
 
 _PROGRAMS = (
     _Program("etcd", "kubernetes", "go.etcd.io/etcd/server/v3"),
@@ -88,6 +90,7 @@ _PROGRAMS = (
         ("sigs.k8s.io/kwok", "sigs.k8s.io/kwok/pkg/consts.Version"),
     ),
     _Program(JOBSET, "jobset", "sigs.k8s.io/jobset"),
+    _Program(TRAINER, "trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),
 )
 
 
@@ -277,5 +280,5 @@ if __name__ == "__main__":
     programs(
         os.environ,
         lambda line: print(line, flush=True),  # noqa: T201 -- a program here
-        without=(SIMULATOR, JOBSET) if "--no-simulator" in sys.argv else (),
+        without=(SIMULATOR, *CONTROLLERS.values()) if "--no-simulator" in sys.argv else (),
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.kubernetes.manifests import read_file
-from megatron_eks.localcloud.kubernetes.build import JOBSET
+from megatron_eks.localcloud.kubernetes.build import JOBSET, TRAINER
 from megatron_eks.localcloud.kubernetes.processes import ProcessError
 
 if TYPE_CHECKING:
@@ -163,8 +163,6 @@ class Operator:
             *self._plan.arguments,
             *flags,
             f"--kubeconfig={self._cluster.folder / f'{self.name}.kubeconfig'}",
-            f"--health-probe-bind-address=127.0.0.1:{self._cluster.port(self.name)}",
-            "--metrics-bind-address=0",
             *self._own_flags(),
             environment={
                 "MY_POD_NAMESPACE": self._plan.namespace,
@@ -172,8 +170,14 @@ class Operator:
             },
         )
 
+    @property
+    def _health(self) -> str:
+        return f"127.0.0.1:{self._cluster.port(self.name)}"
+
     def _own_flags(self) -> Iterator[str]:
         """Return what this controller needs besides, as a process of this machine."""
+        yield f"--health-probe-bind-address={self._health}"
+        yield "--metrics-bind-address=0"
         yield f"--webhook-server-port={self._webhook_port}"
         yield f"--pytorch-init-container-template-file={self._temporary / 'initContainer.yaml'}"
 
@@ -199,12 +203,16 @@ class JobSetController(Operator):
     name = JOBSET
     definition = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 
+    _group = "config.jobset.x-k8s.io"
+
     def _own_flags(self) -> Iterator[str]:
         file = self._temporary / "configuration.json"
         configuration = {
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "apiVersion": f"{self._group}/v1alpha1",
             "kind": "Configuration",
             "webhook": {"host": "127.0.0.1", "port": self._webhook_port},
+            "health": {"healthProbeBindAddress": self._health},
+            "metrics": {"bindAddress": "0"},
         }
         file.write_text(json.dumps(configuration))
         yield f"--config={file}"
@@ -214,7 +222,18 @@ class JobSetController(Operator):
         return {"replicatedJobs": [{"name": "probe", "template": {"spec": {"template": template}}}]}
 
 
-CONTROLLERS = (Operator, JobSetController)
+class Trainer(JobSetController):
+    """The controller of TrainJobs, which needs that of JobSets."""
+
+    name = TRAINER
+    definition = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+    _group = "config.trainer.kubeflow.org"
+
+    def _probe_spec(self) -> Object:
+        return {"runtimeRef": {"name": "none"}}
+
+
+CONTROLLERS = (Operator, JobSetController, Trainer)
 """The training operator first; a platform may have no other."""
 
 _PROBES = [{"name": "pytorch", "image": "none"}]

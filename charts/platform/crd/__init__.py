@@ -8,8 +8,6 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.catalog.workloads import WorkloadKind
-
 
 @cache
 def read_definition(plural: str) -> dict[str, Any]:
@@ -20,10 +18,10 @@ def read_definition(plural: str) -> dict[str, Any]:
 
 
 class JobDefinition(cdk8s.ApiObject):
-    """Teaches a cluster a kind of jobs."""
+    """Teaches a cluster a kind of jobs, or of what stands beside them."""
 
-    def __init__(self, scope: Construct, construct_id: str, kind: WorkloadKind) -> None:
-        definition = read_definition(kind.plural)
+    def __init__(self, scope: Construct, construct_id: str, plural: str) -> None:
+        definition = read_definition(plural)
         super().__init__(
             scope,
             construct_id,

@@ -83,9 +83,9 @@ def copies(look: Look) -> Copies | None:
 
 def restarts(look: Look) -> Restarts:
     """Count restarts."""
-    spec = look.job.manifest["spec"]
+    spec = look.job.made["spec"]
     if policy := spec.get("failurePolicy"):
-        status = look.job.manifest.get("status", {})
+        status = look.job.made.get("status", {})
         counted = int(status.get("restartsCountTowardsMax") or 0)
         return Restarts(look.job.restarts, counted, policy.get("maxRestarts"), _lost(look))
     counts = [_container(rank).get("restartCount", 0) for rank in look.ranks]

@@ -1,5 +1,6 @@
 """`meks cancel`: ends a job, and returns when its nodes are free."""
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.console import Console, duration
@@ -12,7 +13,8 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs.job import JOB_LABEL
 
 _POLL_SECONDS = 1
-_BESIDE = (("v1", "ConfigMap"), ("v1", "Service"), ("networking.k8s.io/v1", "NetworkPolicy"))
+_BESIDE = [("v1", "ConfigMap"), ("v1", "Service"), ("networking.k8s.io/v1", "NetworkPolicy")]
+_BESIDE += [(each.api_version, each.runtime) for each in WORKLOADS.values() if each.runtime]
 
 
 def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: Console) -> int:
@@ -32,7 +34,8 @@ def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: C
             return FAILED
         jobs.delete(client, job)
     for version, kind in _BESIDE:
-        for each in client.list(version, kind, namespace, labels=f"{JOB_LABEL}={name}"):
+        labels = f"{JOB_LABEL}={name}"
+        for each in client.list(version, kind, namespace, labels=labels, missing_ok=True):
             client.delete(version, kind, each["metadata"]["name"], namespace, missing_ok=True)
     wait_until_gone(client, job, seconds, console)
     console.say(f"{name} and its pods are gone; checkpoints and logs stay on the file system")
@@ -45,7 +48,7 @@ def wait_until_gone(client: Client, job: RunningJob, seconds: float, console: Co
 
     def gone() -> bool:
         pods = jobs.pods_of(client, job)
-        if jobs.find(client, job.namespace, job.name) is None:
+        if is_gone := jobs.is_gone(client, job):
             for pod in pods:
                 # The garbage collector learns of new kinds, such as PyTorchJob, every 30 s only.
                 if "deletionTimestamp" not in pod["metadata"]:
@@ -59,7 +62,7 @@ def wait_until_gone(client: Client, job: RunningJob, seconds: float, console: Co
             f"{pod['metadata']['name']} on {pod['spec'].get('nodeName') or 'no node'}"
             for pod in pods
         ]
-        return not left
+        return is_gone and not left
 
     if not console.wait(seconds, _POLL_SECONDS, gone):
         found = f"after {duration(seconds)} there are still {', '.join(left) or job.name}"

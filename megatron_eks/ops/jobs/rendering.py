@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
@@ -55,6 +55,11 @@ class Rendered:
     job: AnyJob
     shipped: Shipped
     """What travels with it."""
+
+    @property
+    def planned(self) -> Object:
+        """The object that runs its pods, with what it will become."""
+        return whole(self.workload, self.beside)
 
     @property
     def hash(self) -> str:

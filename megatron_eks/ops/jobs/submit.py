@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from megatron_eks.catalog.workloads import whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Path, dotted
 from megatron_eks.config.job import TrainingJob
@@ -88,7 +89,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     if found is None:
         _refuse_out_of_reach(rendered, project, options)
         resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
-        look_ahead(client, project, rendered.workload, console)
+        look_ahead(client, project, rendered.planned, console)
         options.send(rendered.shipped)
         found = create(client, rendered.beside, rendered.workload)
         resume.remember(client, project.cluster, rendered.job)
@@ -108,7 +109,7 @@ def _release(rendered: Rendered, options: Options, console: Console) -> Callable
     """Prepare to give the nodes of a job's pool back, if that is asked for."""
     if options.release is None:
         return None
-    (_, pod), *_ = jobs.pod_specs(rendered.workload)
+    (_, pod), *_ = jobs.pod_specs(rendered.planned)
     pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL)
     if not pool:
         console.say("note: this job runs on no pool, so there are no nodes to give back")
@@ -165,7 +166,7 @@ def create(client: Client, beside: Iterable[Object], workload: Object) -> Runnin
     for each in beside:
         client.apply(each)
     try:
-        return RunningJob(client.create(workload))
+        return RunningJob(whole(client.create(workload), beside))
     except ApiError as error:
         if error.status != HTTPStatus.CONFLICT:
             raise

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import ApiError, Client, Object
@@ -66,7 +66,7 @@ def run(access: Access, project: Project, options: Options, output: str, console
         if isinstance(ended, Finding):
             results.append(Result(check.name, (ended,)))
         else:
-            results.append(verdicts.verdict(ended, _mark(check.workload)))
+            results.append(verdicts.verdict(ended, _mark(whole(check.workload, check.beside))))
         console.say(f"{check.name}: {results[-1].verdict}")
     return report(project.cluster, results, output, console)
 
@@ -105,7 +105,7 @@ def _ended(
 ) -> verdicts.Ended | Finding:
     """Run a check to its end, or say in a finding what it would wait for in vain."""
     client = access.client
-    for each in fit.obstacles(client, project.cluster, check.workload):
+    for each in fit.obstacles(client, project.cluster, whole(check.workload, check.beside)):
         if not access.is_local and (each.is_final or "meks scale" in each.remedy):
             # Waiting does not bring it.
             path = (f"Job/{check.name}",)
@@ -146,15 +146,13 @@ def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob
         return found
     if found is not None:
         jobs.delete(client, found)
-        gone = console.wait(
-            _GONE_SECONDS, _POLL_SECONDS, lambda: not jobs.find(client, namespace, name)
-        )
+        gone = console.wait(_GONE_SECONDS, _POLL_SECONDS, lambda: jobs.is_gone(client, found))
         if not gone:
             remedy = f"wait for its pods to end: meks cancel {name}"
             raise Failure(Code.PODS_REMAIN, f"the last {name} is still being deleted", remedy)
     for each in check.beside:
         client.apply(each)
-    return jobs.RunningJob(client.create(check.workload))
+    return jobs.RunningJob(whole(client.create(check.workload), check.beside))
 
 
 def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind, templates
+from megatron_eks.catalog.workloads import MADE, WORKLOADS, WorkloadKind, templates, whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import closest
 from megatron_eks.kubernetes.client import Client, Object
@@ -44,6 +44,7 @@ class RunningJob:
     """A job's object, of any kind that runs jobs."""
 
     manifest: Object
+    """With what it becomes, where that is an object of another kind."""
 
     @property
     def kind(self) -> str:
@@ -70,11 +71,22 @@ class RunningJob:
         """What tells it from an earlier job of its name."""
         return str(self.manifest["metadata"]["uid"])
 
+    @property
+    def made(self) -> Object:
+        """What makes its pods: the object itself, or the one that it becomes."""
+        found: Object = self.manifest.get(MADE, self.manifest)
+        return found
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """Its own, and that of what it has become."""
+        return self.uid, str(self.made.get("metadata", {}).get("uid", ""))
+
     def makes(self, about: Object) -> bool:
-        """Tell whether an event is about the job, or about the Job by which a JobSet makes pods."""
-        parts = self.manifest["spec"].get("replicatedJobs") or ()
+        """Tell whether an event is about the job, or about what stands between it and its pods."""
+        parts = self.made["spec"].get("replicatedJobs") or ()
         names = [f"{self.name}-{each['name']}-0" for each in parts]
-        return about.get("uid") == self.uid or (
+        return about.get("uid") in self.uids or (
             about.get("kind") == "Job" and about.get("name") in names
         )
 
@@ -102,7 +114,7 @@ class RunningJob:
     @property
     def restarts(self) -> int:
         """How often its controller has made all of its pods anew; in place is what pods say."""
-        return int(self.manifest.get("status", {}).get("restarts") or 0)
+        return int(self.made.get("status", {}).get("restarts") or 0)
 
     @property
     def ended(self) -> str:
@@ -164,8 +176,8 @@ def find(client: Client, namespace: str, name: str) -> RunningJob | None:
     """Return the job of a name, whichever kind runs it."""
     for each in WORKLOADS.values():
         found = client.find(each.api_version, each.kind, name, namespace)
-        if found is not None and not _has_owner(found):
-            return RunningJob(found)
+        if found is not None and (job := _whole(client, found)):
+            return job
     return None
 
 
@@ -184,13 +196,46 @@ def everything(client: Client, namespace: str) -> list[RunningJob]:
         # Without its controller there is no such kind.
         items = client.list(kind.api_version, kind.kind, namespace, missing_ok=True)
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        found += [RunningJob({**each, **named}) for each in items if not _has_owner(each)]
+        read = (_whole(client, {**each, **named}) for each in items)
+        found += [each for each in read if each]
     return sorted(found, key=lambda job: job.name)
+
+
+def _whole(client: Client, manifest: Object) -> RunningJob | None:
+    """Return a job with what it becomes; None for what another job's controller has made."""
+    kind = WORKLOADS[manifest["kind"]]
+    name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+    if _has_owner(manifest):
+        return None
+    if kind.makes is None or kind.runtime is None:
+        return RunningJob(manifest)
+    if found := client.find(WORKLOADS[kind.makes].api_version, kind.makes, name, namespace):
+        return RunningJob({**manifest, MADE: found})
+    runtime = client.find(kind.api_version, kind.runtime, name, namespace)
+    # Without either nobody knows its pods yet.
+    return RunningJob(whole(manifest, [runtime])) if runtime else None
 
 
 def delete(client: Client, job: RunningJob) -> None:
     """Delete a job, and so its pods; one that is gone by now is no error."""
     client.delete(job.workload.api_version, job.kind, job.name, job.namespace, missing_ok=True)
+
+
+def is_gone(client: Client, job: RunningJob) -> bool:
+    """Say whether a job is gone, and with it what it had become.
+
+    Trainer would take the old JobSet's end for that of the next job of the name (kubeflow/trainer
+    v2.3.0, plugins/jobset, Status). What is left goes with the job: the garbage collector learns of
+    new kinds, such as TrainJob, every 30 s only.
+    """
+    if find(client, job.namespace, job.name) is not None:
+        return False
+    kind = job.workload.makes
+    place = (WORKLOADS[kind].api_version, kind, job.name, job.namespace) if kind else None
+    if place is None or client.find(*place) is None:
+        return True
+    client.delete(*place, missing_ok=True)
+    return False
 
 
 def pods_of(client: Client, job: RunningJob) -> list[Object]:
@@ -219,7 +264,7 @@ def own(job: RunningJob, found: Iterable[Object]) -> list[Object]:
 
     Those of an earlier job of its name may still be going, and any pod can bear its label.
     """
-    return [pod for pod in found if job.uid in _owners(job, pod["metadata"])]
+    return [pod for pod in found if {*job.uids} & {*_owners(job, pod["metadata"])} - {""}]
 
 
 def _owners(job: RunningJob, metadata: Object) -> list[str]:
@@ -264,7 +309,7 @@ def by_rank(job: RunningJob, found: Iterable[Object]) -> dict[int, list[Object]]
 def rank_of(job: RunningJob, pod: Object) -> int | None:
     """Return the number of a pod among those of its job: torchrun's node rank."""
     labels = pod["metadata"].get("labels") or {}
-    spec = job.manifest["spec"]
+    spec = job.made["spec"]
     if job.kind == "Job" and spec.get("completionMode") != "Indexed":
         return 0
     index = labels.get(job.workload.index_label, "")

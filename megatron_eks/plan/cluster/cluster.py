@@ -124,7 +124,9 @@ class ClusterPlan:
         """Images besides those of jobs that are pinned by tag alone, as nodes pull them."""
         egress = replace(self.platform.egress, digests=())
         skipped = set() if self.platform.etcd else {pins.ETCD_IMAGE}
-        skipped |= set() if self.platform.workload == "jobset" else {pins.JOBSET_IMAGE}
+        kinds = {each.kind for each in self.platform.workloads}
+        images = {"JobSet": pins.JOBSET_IMAGE, "TrainJob": pins.TRAINER_IMAGE}
+        skipped |= {image for kind, image in images.items() if kind not in kinds}
         found = [egress.image(uri) for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
         if self.platform.efa_instance_types:
             found.append(pins.efa_device_plugin_image(self.region))

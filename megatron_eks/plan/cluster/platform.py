@@ -102,6 +102,18 @@ ETCD_SERVICE = "etcd"
 ETCD_PORT = 2379
 
 
+def controlled(workload: Workload) -> tuple[WorkloadKind, ...]:
+    """Return the kinds of jobs that have their controllers where the platform says a kind."""
+    own = kind_of(workload)
+    names = ("PyTorchJob", own.makes, own.kind)
+    return tuple(WORKLOADS[each] for each in dict.fromkeys(names) if each)
+
+
+def kind_of(workload: Workload) -> WorkloadKind:
+    """Return what there is to know of a kind, as files write it."""
+    return next(each for kind, each in WORKLOADS.items() if kind.lower() == workload)
+
+
 @dataclass(frozen=True)
 class PlatformPlan:
     """What runs in the cluster before any job."""
@@ -141,8 +153,7 @@ class PlatformPlan:
     @property
     def workloads(self) -> tuple[WorkloadKind, ...]:
         """The kinds of jobs whose controllers run: PyTorchJobs may be left of before a change."""
-        jobset = ("JobSet",) if self.workload == "jobset" else ()
-        return tuple(WORKLOADS[kind] for kind in ("PyTorchJob", *jobset))
+        return controlled(self.workload)
 
     def claim_in(self, zone: str) -> str:
         """Return the claim on the file system that pods of a zone mount."""

@@ -12,7 +12,13 @@ from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import GpuJob, Job
-from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from megatron_eks.config.model import Workload
+from megatron_eks.plan.cluster.platform import (
+    PRIORITY_CLASSES,
+    SYSTEM_PRIORITIES,
+    controlled,
+    kind_of,
+)
 from megatron_eks.plan.jobs.image import check_image
 from megatron_eks.plan.jobs.job import JOBSET_RANKS, workload_of
 from megatron_eks.plan.jobs.resources import (
@@ -25,6 +31,8 @@ from megatron_eks.plan.jobs.resources import (
 from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
+# What runs ranks as a JobSet, or becomes one.
+_SETS: tuple[Workload, ...] = ("jobset", "trainjob")
 # Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
 # people write seconds, as torch does, where minutes are asked for.
 _LONG_TIMEOUT_MINUTES = 120
@@ -52,20 +60,23 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
     """Return the longest name that is made for the ranks: a Service's, or a pod's."""
-    if workload_of(job, cluster.platform.workload) == "jobset":
+    if workload_of(job, cluster.platform.workload) in _SETS:
         return f"{job.name}-{JOBSET_RANKS}-0-{job.nodes - 1}-xxxxx"
     return f"{job.name}-worker-{max(0, job.nodes - 2)}"
 
 
 def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
-    if workload_of(job, cluster.platform.workload) != "jobset":
+    workload = workload_of(job, cluster.platform.workload)
+    if workload not in _SETS:
         return
-    if cluster.platform.workload != "jobset":
-        found = "the cluster has no controller of JobSets"
-        remedy = "set platform.workload: jobset; jobs of today may then say pytorchjob"
+    kind = kind_of(workload)
+    if kind not in controlled(cluster.platform.workload):
+        found = f"the cluster has no controller of {kind.kind}s"
+        remedy = f"set platform.workload: {workload}; jobs of today may then say "
+        remedy += cluster.platform.workload
         yield Finding(Code.WORKLOAD, ("runtime", "workload"), found, remedy)
     if job.runtime.rendezvous != "static":
-        found = "a JobSet is as many ranks as there were at the start, and starts all of them again"
+        found = f"a {kind.kind} is as many ranks as there were at the start, and starts all again"
         remedy = "remove it, or set runtime.workload: pytorchjob"
         yield Finding(Code.WORKLOAD, ("runtime", "rendezvous"), found, remedy)
 

@@ -193,7 +193,7 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
 @pytest.fixture(scope="session")
 def other_kinds(cluster: Cluster) -> None:
     """Run the controllers of other kinds of jobs beside the training operator."""
-    files = rendered.platform_files("jobset")
+    files = rendered.platform_files("trainjob")
     for controller in CONTROLLERS[1:]:
         if controller.name in files:
             controller(cluster.plane, files[controller.name]).install()
@@ -208,7 +208,7 @@ def submit(cluster: Cluster) -> Iterator[Callable[[Object], Object]]:
 
     def apply(manifest: Object) -> Object:
         applied.append(manifest)
-        return cluster.client.apply(manifest)
+        return jobs.apply(cluster.client, manifest)
 
     yield apply
     for job in applied:

@@ -9,7 +9,7 @@ from functools import partial
 import jsonschema
 import pytest
 
-from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import (
     cancel,
@@ -59,14 +59,14 @@ for i in 9 10; do line $i; done; saved 10; echo '[after training is done] dateti
 class _Run:
     """A job of two ranks, the first of which has started again, and the files that it is of."""
 
-    job: dict
+    job: Object
     kind: str
     project: Project
     console: Console
 
     @property
     def name(self) -> str:
-        return self.job["metadata"]["name"]
+        return str(self.job["metadata"]["name"])
 
 
 @pytest.fixture(scope="module", params=jobs.KINDS)
@@ -112,8 +112,9 @@ def test_status_counts_restarts_and_what_they_cost(cluster, run):
     told = overview.read(cluster.client, run.project.cluster, nodes=True)
     (row,) = (each for each in told.jobs if each.name == run.name)
     assert (row.phase, row.ranks, row.running, row.restarts) == ("Running", 2, 2, 1)
+    assert row.progress is not None
     assert row.progress.step == 8
-    names = [rank.job for node in told.nodes for rank in node.ranks]
+    names = [rank.job for node in told.nodes or () for rank in node.ranks]
     assert names.count(run.name) == 2
 
 

@@ -18,6 +18,7 @@ NAMES = {
     "kube-controller-manager",
     "kube-scheduler",
     "kwok",
+    "trainer-controller",
     "training-operator",
 }
 

@@ -1,0 +1,211 @@
+"""What the charts of controllers with webhooks for jobs and their defaults have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import cdk8s
+from cdk8s_plus_27 import k8s
+from constructs import Construct
+
+from megatron_eks.catalog.workloads import WorkloadKind
+from megatron_eks.charts.platform.crd import JobDefinition
+from megatron_eks.charts.platform.operator_access import (
+    ControllerNetwork,
+    ControllerRights,
+    controller_pod,
+    health_probe,
+    restricted_namespace,
+    webhook_rules,
+    webhook_service,
+)
+from megatron_eks.charts.pods import quantity, unprivileged_container
+from megatron_eks.plan.cluster.platform import PlatformPlan
+
+_CERTIFICATE_DIRECTORY = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
+_WEBHOOK_PORT, _HEALTH_PORT = 9443, 8081
+
+
+@dataclass(frozen=True)
+class Review:
+    """A question that the API server asks about objects of a kind."""
+
+    name: str
+    plural: str
+    operations: Sequence[str]
+    singular: str
+    """As the path of its webhook ends."""
+    not_of: str | None = None
+    """A label of objects that nobody is asked about."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What differs from one controller to the next."""
+
+    kind: WorkloadKind
+    service: str
+    """Of its webhook."""
+    secret: str
+    """Of the webhook's certificate."""
+    mutating: str
+    """The MutatingWebhookConfiguration that it fills its certificate into."""
+    definitions: Sequence[str]
+    """Plurals of the kinds that it brings."""
+    completes: Sequence[Review]
+    checks: Sequence[Review]
+    image: str
+    args: Sequence[str]
+    in_cluster: Sequence[k8s.PolicyRule] = field(repr=False)
+    in_jobs: Sequence[k8s.PolicyRule] = field(repr=False)
+
+
+class SetController(cdk8s.Chart):
+    """The controller, with the rights that jobs of this project need."""
+
+    def __init__(
+        self, scope: Construct, chart_id: str, *, settings: Settings, platform: PlatformPlan
+    ) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        assert settings.kind.controller is not None  # noqa: S101 -- one of its kind
+        self._namespace, self._name = settings.kind.controller
+        self._settings, self._labels = settings, {"app.kubernetes.io/name": self._name}
+        restricted_namespace(self, self._namespace)
+        for plural in settings.definitions:
+            JobDefinition(self, f"definition-{plural}", plural)
+        ControllerRights(
+            self,
+            "rights",
+            account=self._name,
+            namespace=self._namespace,
+            jobs=platform.namespace,
+            secret=settings.secret,
+            in_cluster=[
+                *settings.in_cluster,
+                *webhook_rules("validatingwebhookconfigurations", settings.kind.webhook),
+                *webhook_rules("mutatingwebhookconfigurations", settings.mutating),
+            ],
+            in_jobs=settings.in_jobs,
+        )
+        ControllerNetwork(
+            self,
+            "network",
+            name=self._name,
+            namespace=self._namespace,
+            pods=self._labels,
+            webhook_port=_WEBHOOK_PORT,
+            platform=platform,
+        )
+        service = self._metadata(settings.service, self._namespace)
+        webhook_service(self, service, self._labels, secret=settings.secret, port=_WEBHOOK_PORT)
+        self._webhooks()
+        self._deployment(platform)
+
+    def _metadata(self, name: str, namespace: str | None = None) -> k8s.ObjectMeta:
+        return k8s.ObjectMeta(name=name, namespace=namespace, labels=self._labels)
+
+    def _webhooks(self) -> None:
+        """Add what completes and checks objects; the controller fills in the certificates."""
+        k8s.KubeMutatingWebhookConfiguration(
+            self,
+            "mutating-webhook",
+            metadata=self._metadata(self._settings.mutating),
+            webhooks=[
+                k8s.MutatingWebhook(
+                    name=each.name,
+                    client_config=self._client("mutate", each),
+                    rules=self._asked(each),
+                    failure_policy="Fail",
+                    side_effects="None",
+                    admission_review_versions=["v1"],
+                )
+                for each in self._settings.completes
+            ],
+        )
+        k8s.KubeValidatingWebhookConfiguration(
+            self,
+            "validating-webhook",
+            metadata=self._metadata(self._settings.kind.webhook),
+            webhooks=[
+                k8s.ValidatingWebhook(
+                    name=each.name,
+                    client_config=self._client("validate", each),
+                    rules=self._asked(each),
+                    object_selector=_without(each.not_of),
+                    failure_policy="Fail",
+                    side_effects="None",
+                    admission_review_versions=["v1"],
+                )
+                for each in self._settings.checks
+            ],
+        )
+
+    def _client(self, verb: str, review: Review) -> k8s.WebhookClientConfig:
+        group, _, version = self._settings.kind.api_version.partition("/")
+        # As controller-runtime makes it of a kind.
+        path = f"/{verb}-{group.replace('.', '-')}-{version}-{review.singular}"
+        service = k8s.ServiceReference(
+            name=self._settings.service, namespace=self._namespace, path=path
+        )
+        return k8s.WebhookClientConfig(service=service)
+
+    def _asked(self, review: Review) -> list[k8s.RuleWithOperations]:
+        group, _, version = self._settings.kind.api_version.partition("/")
+        return [
+            k8s.RuleWithOperations(
+                api_groups=[group],
+                api_versions=[version],
+                operations=list(review.operations),
+                resources=[review.plural],
+            )
+        ]
+
+    def _deployment(self, platform: PlatformPlan) -> None:
+        k8s.KubeDeployment(
+            self,
+            "deployment",
+            metadata=self._metadata(self._name, self._namespace),
+            spec=k8s.DeploymentSpec(
+                # One, and never two at a time: without leader election both would act on each job.
+                replicas=1,
+                strategy=k8s.DeploymentStrategy(type="Recreate"),
+                selector=k8s.LabelSelector(match_labels=self._labels),
+                template=k8s.PodTemplateSpec(
+                    metadata=k8s.ObjectMeta(labels=self._labels), spec=self._pod(platform)
+                ),
+            ),
+        )
+
+    def _pod(self, platform: PlatformPlan) -> k8s.PodSpec:
+        certificate = k8s.SecretVolumeSource(secret_name=self._settings.secret)
+        mount = k8s.VolumeMount(
+            name="certificate", mount_path=_CERTIFICATE_DIRECTORY, read_only=True
+        )
+        container = k8s.Container(
+            name=self._name,
+            image=platform.egress.image(self._settings.image),
+            image_pull_policy="IfNotPresent",
+            args=list(self._settings.args),
+            ports=[
+                k8s.ContainerPort(name="webhook", container_port=_WEBHOOK_PORT),
+                k8s.ContainerPort(name="health", container_port=_HEALTH_PORT),
+            ],
+            liveness_probe=health_probe("/healthz", period_seconds=20),
+            # Ready once the certificate is mounted, a minute or two after the first start.
+            readiness_probe=health_probe("/readyz", period_seconds=5),
+            resources=k8s.ResourceRequirements(
+                # It caches what it watches of the whole cluster.
+                requests={"cpu": quantity("100m"), "memory": quantity("256Mi")},
+                limits={"memory": quantity("1Gi")},
+            ),
+            security_context=unprivileged_container(),
+            volume_mounts=[mount],
+        )
+        volumes = [k8s.Volume(name="certificate", secret=certificate)]
+        return controller_pod(self._name, container, volumes)
+
+
+def _without(label: str | None) -> k8s.LabelSelector | None:
+    if label is None:
+        return None
+    absent = k8s.LabelSelectorRequirement(key=label, operator="DoesNotExist")
+    return k8s.LabelSelector(match_expressions=[absent])
