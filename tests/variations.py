@@ -87,12 +87,13 @@ def without_a_way_out(cluster: Json) -> None:
     }
     cluster["access"].update(public_cidrs=[], private_route="ssm_bastion")
     cluster["images"] = {"mirror": f"{ACCOUNT}.dkr.ecr.us-east-2.amazonaws.com/mirror"}
-    cluster["platform"] = {"etcd": True, "workload": "jobset"}
+    cluster["platform"] = {"etcd": True, "workload": "trainjob"}
 
 
 def scratch(cluster: Json) -> None:
-    """Use a file system that is not replicated."""
+    """Use a file system that is not replicated, and JobSets."""
     cluster["storage"]["lustre"]["deployment"] = "scratch_2"
+    cluster["platform"] = {"workload": "jobset"}
 
 
 def lustre_over_efa(cluster: Json) -> None:

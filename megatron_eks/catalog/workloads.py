@@ -119,8 +119,9 @@ def whole(manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]]) -> d
 
 def templates(manifest: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """Return how many pods an object is to have of each template."""
-    workload = WORKLOADS[manifest["kind"]]
-    found: list[Any] = [manifest.get(MADE, manifest)["spec"]]
+    workload = WITH_PODS.get(manifest["kind"]) or WORKLOADS[manifest["kind"]]
+    made = manifest["spec"]["template"] if manifest["kind"] == workload.runtime else manifest
+    found: list[Any] = [made.get(MADE, made)["spec"]]
     for step in workload.templates:
         if step == "*":
             several = (each.values() if isinstance(each, dict) else each for each in found)

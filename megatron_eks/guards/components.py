@@ -37,8 +37,12 @@ _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay 
 _NO_EFA, _ELSEWHERE = "the plugin cannot open EFA devices", "it runs on the wrong nodes, or none"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
 _TWICE, _NO_START = "two replicas get in each other's way", "the operator does not start"
-_SETS = WORKLOADS["JobSet"]
+_SETS, _TRAIN = WORKLOADS["JobSet"], WORKLOADS["TrainJob"]
 SET_CONTROLLER, SET_CERTIFICATE = "Deployment jobset-controller", "jobset-webhook-server-cert"
+TRAINER, TRAINER_CERTIFICATE = (
+    "Deployment kubeflow-trainer-controller-manager",
+    "kubeflow-trainer-webhook-cert",
+)
 NO_RECORD = "nothing records how pods end"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
@@ -93,6 +97,18 @@ def _refusing(kind: str, path: str) -> tuple[Row, ...]:
         (f"{_RULE}apiGroups", ([known.group],), _GOES_ON),
         *_same(_RULE, _GOES_ON, {"apiVersions": [version], "resources": [known.plural]}),
         (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
+    )
+
+
+def _serving(secret: str) -> tuple[Row, ...]:
+    """Return what a controller needs that has its certificate in a Secret."""
+    return (
+        *_ONE[:2],
+        _MEMORY,
+        *_asked("/healthz", "health", "liveness"),
+        *_asked("/readyz", "health", "readiness"),
+        (f"{_POD}volumes name=certificate secret secretName", (secret,), _NO_START),
+        (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
     )
 
 
@@ -157,13 +173,12 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
     HOOK: _refusing("PyTorchJob", "/validate-kubeflow-org-v1-pytorchjob"),
     f"{HOOK} {_SETS.webhook}": _refusing("JobSet", "/validate-jobset-x-k8s-io-v1alpha2-jobset"),
+    f"{HOOK} {_TRAIN.webhook}": _refusing(
+        "TrainJob", "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+    ),
+    TRAINER: _serving(TRAINER_CERTIFICATE),
     SET_CONTROLLER: (
-        *_ONE[:2],
-        _MEMORY,
-        *_asked("/healthz", "health", "liveness"),
-        *_asked("/readyz", "health", "readiness"),
-        (f"{_POD}volumes name=certificate secret secretName", (SET_CERTIFICATE,), _NO_START),
-        (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
+        *_serving(SET_CERTIFICATE),
         (f"{ARGS}--leader-elect", ("--leader-elect=false",), "it may not hold a lease"),
     ),
     _ETCD: (
@@ -176,13 +191,18 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
 }
 _CODES = {"DaemonSet": Rule.DEVICE_PLUGIN, HOOK: Rule.WEBHOOK}
+_DEFINITION = "CustomResourceDefinition"
+TRAINERS_KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
 _NEEDED = (
     (OPERATOR, "Secret", CERTIFICATE),
-    (OPERATOR, "CustomResourceDefinition", "pytorchjobs.kubeflow.org"),
+    (OPERATOR, _DEFINITION, "pytorchjobs.kubeflow.org"),
     (OPERATOR, HOOK, CONFIGURATION),
     (SET_CONTROLLER, "Secret", SET_CERTIFICATE),
-    (SET_CONTROLLER, "CustomResourceDefinition", f"{_SETS.plural}.{_SETS.group}"),
+    (SET_CONTROLLER, _DEFINITION, f"{_SETS.plural}.{_SETS.group}"),
     (SET_CONTROLLER, HOOK, _SETS.webhook),
+    (TRAINER, "Secret", TRAINER_CERTIFICATE),
+    *((TRAINER, _DEFINITION, f"{each}.{_TRAIN.group}") for each in TRAINERS_KINDS),
+    (TRAINER, HOOK, _TRAIN.webhook),
     (_ETCD, "Service", "etcd"),
 )
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")

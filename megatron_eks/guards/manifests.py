@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import WITH_PODS
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.guards.values import Place, Value, inside
@@ -29,8 +29,8 @@ class Pod:
         """The labels; those that the training operator or the Job adds are among them."""
         given = self.metadata["labels"].raw
         labels = dict(given) if isinstance(given, dict) else {}
-        if self.of_job:
-            labels[WORKLOADS[self.owner.kind].job_label] = self.owner.name
+        if self.of_job and not WITH_PODS[self.owner.kind].runtime:
+            labels[WITH_PODS[self.owner.kind].job_label] = self.owner.name
         if self.owner.kind == "PyTorchJob":
             labels["training.kubeflow.org/replica-type"] = self.replica.lower()
         elif self.owner.kind == "Job":
@@ -40,7 +40,7 @@ class Pod:
     @property
     def of_job(self) -> bool:
         """Tell whether it belongs to a job."""
-        return self.owner.kind in WORKLOADS
+        return self.owner.kind in WITH_PODS
 
     @cached_property
     def containers(self) -> list[Value]:
@@ -75,11 +75,17 @@ class Object:
         """Return what stands under a key of the object."""
         return self.body[key]
 
+    @property
+    def run(self) -> Value:
+        """What says how it runs, in a runtime too."""
+        of_runtime = self.kind in WITH_PODS and WITH_PODS[self.kind].runtime
+        return self.body.at("spec template spec") if of_runtime else self.body["spec"]
+
     @cached_property
     def holders(self) -> list[tuple[str, Value]]:
         """What pod templates stand in, by role where pods have one."""
-        found = [("", self.body["spec"])] if self.kind in (*_TEMPLATE_KINDS, *WORKLOADS) else []
-        for step in WORKLOADS[self.kind].templates if self.kind in WORKLOADS else ():
+        found = [("", self.run)] if self.kind in (*_TEMPLATE_KINDS, *WITH_PODS) else []
+        for step in WITH_PODS[self.kind].templates if self.kind in WITH_PODS else ():
             if step == "*":
                 found = [below for _, each in found for below in _below(each)]
             else:
@@ -89,7 +95,7 @@ class Object:
     @property
     def wanted(self) -> int:
         """How many pods a job is to have."""
-        count = WORKLOADS[self.kind].count
+        count = WITH_PODS[self.kind].count
         return int(sum(each[count].number or 0 for _, each in self.holders)) or 1
 
     @cached_property

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
+from megatron_eks.catalog.workloads import CONTROLLED, WITH_PODS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
@@ -176,7 +176,7 @@ def _tolerates_pool(toleration: Value) -> bool:
 def quotas(manifests: Manifests) -> Iterator[Finding]:
     """Have room for each job (Kubernetes, "Resource Quotas")."""
     for quota in manifests.of("ResourceQuota"):
-        for job in manifests.of(*WORKLOADS):
+        for job in manifests.of(*WITH_PODS):
             if job.namespace == quota.namespace and job.main_pod:
                 yield from _room(quota, job, job.main_pod)
 

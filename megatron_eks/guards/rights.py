@@ -16,6 +16,9 @@ from megatron_eks.guards.components import (
     RECORDER,
     SET_CERTIFICATE,
     SET_CONTROLLER,
+    TRAINER,
+    TRAINER_CERTIFICATE,
+    TRAINERS_KINDS,
     part_of,
 )
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
@@ -54,13 +57,34 @@ _OF_SETS = (
     (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
     (_CLUSTER, _ADMISSION, _MUTATING, _CHANGE, "its webhook is not trusted"),
 )
-_RIGHTS = {OPERATOR: _OF_OPERATOR, RECORDER: _OF_RECORDER, SET_CONTROLLER: _OF_SETS}
+_TRAIN, _IT_ENDS = WORKLOADS["TrainJob"], "it ends where it may not watch them"
+_OF_TRAINER = (
+    *((_CLUSTER, _TRAIN.group, each, _READ, "it sees no jobs") for each in TRAINERS_KINDS),
+    (_CLUSTER, _SETS.group, "jobsets", _READ, "it does not learn how jobs end"),
+    *((_CLUSTER, "", each, _READ, _IT_ENDS) for each in ("configmaps", "secrets")),
+    (_JOBS, _TRAIN.group, "trainjobs/status", "patch", "jobs never say how they end"),
+    (_JOBS, _TRAIN.group, "trainjobs/finalizers", "update", "no JobSet gets an owner"),
+    (_JOBS, _SETS.group, "jobsets", "create patch delete", "it starts no ranks, or ends none"),
+    (_JOBS, "", "configmaps", "create patch", "it keeps no runtime, and starts no ranks"),
+    *_OF_SETS[-4:],
+)
+_RIGHTS = {
+    OPERATOR: _OF_OPERATOR,
+    RECORDER: _OF_RECORDER,
+    SET_CONTROLLER: _OF_SETS,
+    TRAINER: _OF_TRAINER,
+}
 _LIMITED: Mapping[str, Mapping[str, str]] = {
     OPERATOR: {"secrets": CERTIFICATE, _HOOKS: CONFIGURATION},
     SET_CONTROLLER: {
         "secrets": SET_CERTIFICATE,
         _HOOKS: _SETS.webhook,
         _MUTATING: "jobset-mutating-webhook-configuration",
+    },
+    TRAINER: {
+        "secrets": TRAINER_CERTIFICATE,
+        _HOOKS: _TRAIN.webhook,
+        _MUTATING: "defaulter.trainer.kubeflow.org",
     },
     RECORDER: {},
 }
@@ -75,7 +99,7 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
     spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of(*CONTROLLED)})
     for pod in pods:
         row = (f"{ARGS}--namespace", (*spaces,), "it watches another namespace, or may not")
-        if part_of(pod.owner) != SET_CONTROLLER:
+        if part_of(pod.owner) not in {SET_CONTROLLER, TRAINER}:
             yield from pod.owner.body.must_hold(Rule.OPERATOR, (row,))
         yield from _lacking_rights(manifests, pod)
     for hook in manifests.of(HOOK):
@@ -97,8 +121,8 @@ def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
         role = manifests.named(kind, named, each.namespace)
         if role and account in [e.raw for e in each["subjects"]]:
             bound.append((each.namespace, role["rules"]))
-    sets = next((each.namespace for each in manifests.of("JobSet")), "")
-    # The controller of JobSets is told of no namespace.
+    sets = next((each.namespace for each in manifests.of("JobSet", "TrainJob")), "")
+    # The controllers of JobSets and TrainJobs are told of no namespace.
     watched = pod.main.at("args --namespace").text.partition("=")[2] or sets
     spaces = {_JOBS: watched, _OWN: pod.owner.namespace, _CLUSTER: ""}
     limits = _LIMITED[part_of(pod.owner)]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
@@ -32,10 +32,11 @@ _RESTARTS = "a container that fails is not started again, or always is"
 _INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
 _ALL_AGAIN, _ONE_JOB = "ranks that are left never meet those that start", "each has ranks 0 to N"
 _SET = (
-    ("apiVersion", ("jobset.x-k8s.io/v1alpha2",), "no API server knows another"),
-    ("spec failurePolicy restartStrategy", ("BlockingRecreate",), "old ranks hold the GPUs"),
-    ("spec network publishNotReadyAddresses", (None, YES), "rank 0 has no name yet"),
+    ("failurePolicy restartStrategy", ("BlockingRecreate",), "old ranks hold the GPUs"),
+    ("network publishNotReadyAddresses", (None, YES), "rank 0 has no name yet"),
 )
+_SETS = ("JobSet", "TrainingRuntime")
+_NO_RUNTIME, _OTHER = "nobody knows its pods", "the controller knows no other"
 _ENDS_AT_ONCE = (
     ("backoffLimit", (0,), _ALL_AGAIN),
     ("template spec restartPolicy", ("Never",), _ALL_AGAIN),
@@ -109,9 +110,11 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
 @manifest_guard
 def jobsets(manifests: Manifests) -> Iterator[Finding]:
     """Make the first rank that fails end its Job, and so start all ranks again (JobSet 0.12)."""
-    for job in manifests.of("JobSet"):
-        yield from job.body.must_hold(Rule.JOB_FIELDS, _SET)
-        for part in job["spec"]["replicatedJobs"]:
+    for job in manifests.of(*_SETS):
+        known = ("apiVersion", (WITH_PODS[job.kind].api_version,), "no API server knows another")
+        yield from job.body.must_hold(Rule.JOB_FIELDS, [known])
+        yield from job.run.must_hold(Rule.JOB_FIELDS, _SET)
+        for part in job.run["replicatedJobs"]:
             yield from part.must_hold(Rule.JOB_FIELDS, [("replicas", (None, 1), _ONE_JOB)])
             spec, pod = part["template"]["spec"], job.pods[0]
             count = spec["completions"].raw
@@ -121,6 +124,15 @@ def jobsets(manifests: Manifests) -> Iterator[Finding]:
             first = f"{job.name}-{part['name'].text}-0-"
             yield from _meeting(pod, count, f"{first}0.{job.name}")
             yield from _name(job, f"{first.removeprefix(job.name)}{count}-xxxxx")
+    for job in manifests.of("TrainJob"):
+        ref, of_job = job["spec"]["runtimeRef"], WORKLOADS["TrainJob"]
+        named = [("kind", (of_job.runtime,), _NO_RUNTIME), ("name", (job.name,), _NO_RUNTIME)]
+        yield from ref.must_hold(Rule.JOB_FIELDS, [*named, ("apiGroup", (of_job.group,), _OTHER)])
+        for runtime in manifests.of("TrainingRuntime"):
+            if runtime.name == job.name and runtime.pods:
+                labels = runtime.pods[0].metadata["labels"]
+                row = (of_job.job_label, (job.name,), "meks and the ranks' policy miss its pods")
+                yield from labels.must_hold(Rule.POD_LABEL, [row])
 
 
 def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Iterator[Finding]:
@@ -148,11 +160,11 @@ def _meeting(pod: Pod, count: Json, address: str) -> Iterator[Finding]:
 @manifest_guard
 def ends(manifests: Manifests) -> Iterator[Finding]:
     """Try a job a few times, and not for mistakes that a try repeats (Kubernetes, "Jobs")."""
-    for job in manifests.of(*WORKLOADS):
-        limits = job["spec"]["runPolicy"] if job.kind == "PyTorchJob" else job["spec"]
+    for job in manifests.of(*WITH_PODS):
+        limits = job["spec"]["runPolicy"] if job.kind == "PyTorchJob" else job.run
         priority = job.main_pod.spec["priorityClassName"].text if job.main_pod else ""
         for name, least, usual, why in _LIMITS:
-            of_ranks = job.kind == "JobSet" and job.holders and name[0] != "t"
+            of_ranks = job.kind in _SETS and job.holders and name[0] != "t"
             given = (job.holders[0][1] if of_ranks else limits)[name]
             needed = given or not least or (priority and name[0] == "t") or "-valid" in priority
             wrong = needed and (-1 if given.number is None else given.number) < least
@@ -182,8 +194,8 @@ def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterato
 @manifest_guard
 def job_parts(manifests: Manifests) -> Iterator[Finding]:
     """Label what belongs to a job (docs/commands.md), and wait for policies (EKS, "Limit Pod")."""
-    parts = manifests.of("ConfigMap", "Service", "NetworkPolicy")
-    for job in manifests.of(*WORKLOADS):
+    parts = manifests.of("ConfigMap", "Service", "NetworkPolicy", "TrainJob")
+    for job in manifests.of(*WITH_PODS):
         pod = job.main_pod
         if pod is None or not pod.spec:
             continue

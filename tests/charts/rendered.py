@@ -9,7 +9,7 @@ from typing import Any
 
 import cdk8s
 
-from megatron_eks.catalog.workloads import WORKLOADS, templates
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, templates
 from megatron_eks.charts import composition
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
@@ -161,7 +161,7 @@ def pods(manifests: list[Manifest]) -> Iterator[Pod]:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         spec = manifest.get("spec", {})
         found = [spec["template"]] if "template" in spec else []
-        for template in [each for _, each in templates(manifest)] if kind in WORKLOADS else found:
+        for template in [each for _, each in templates(manifest)] if kind in WITH_PODS else found:
             added = {INDEX_LABEL: "0"} if spec.get("completionMode") == "Indexed" else {}
             if kind in {"Job", "JobSet"}:
                 added[WORKLOADS[kind].job_label] = name

@@ -11,7 +11,7 @@ import kubernetes_validate
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 from jsonschema.protocols import Validator
 
-from megatron_eks.catalog.workloads import WORKLOADS, templates
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, templates
 from megatron_eks.charts.platform.crd import read_definition
 
 Manifest = Mapping[str, Any]
@@ -24,9 +24,9 @@ _INTEGERS = {"int32": 2**31, "int64": 2**63}
 def assert_valid(manifest: Manifest) -> None:
     """Fail if the API server would refuse the object, or if nothing here can judge its kind."""
     name = f"{manifest['kind']}/{manifest['metadata']['name']}"
-    workload = WORKLOADS.get(manifest["kind"])
+    workload = {**WORKLOADS, **WITH_PODS}.get(manifest["kind"])
     if workload and workload.controller and workload.api_version == manifest["apiVersion"]:
-        problems = list(_job_problems(manifest, workload.plural))
+        problems = list(_job_problems(manifest, f"{manifest['kind'].lower()}s"))
     else:
         problems = list(_core_problems(manifest))
     assert not problems, f"{name}: {'; '.join(problems)}"
@@ -46,7 +46,7 @@ def _job_problems(manifest: Manifest, plural: str) -> Iterator[str]:
         yield _describe(error)
     yield from _core_problems({"apiVersion": "v1", "kind": "Pod", "metadata": manifest["metadata"]})
     # The definition follows its controller's Kubernetes version, the pods must fit the cluster's.
-    for _, each in templates(manifest):
+    for _, each in templates(manifest) if manifest["kind"] in WITH_PODS else ():
         template = {"metadata": {"name": "template"}, "template": each}
         yield from _core_problems({"apiVersion": "v1", "kind": "PodTemplate", **template})
 

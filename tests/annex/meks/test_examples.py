@@ -1,5 +1,6 @@
 """Every object of every example, before a real API server."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import yaml
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, wait_for
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.operator import JobSetController, Operator, operator_file
+from megatron_eks.localcloud.kubernetes.operator import CONTROLLERS, Operator, operator_file
 from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
 from tests.charts import rendered
@@ -26,39 +27,40 @@ def empty(programs, emitted, tmp_path_factory) -> Iterator[Client]:
     plane.start()
     operator = Operator(plane, manifests.read_file(operator_file(emitted / "platform")))
     operator.install()
-    chart = rendered.platform(rendered.other_platform(workload="jobset"))
-    own = [each for each in chart if "jobset" in str(each["metadata"])]
-    JobSetController(plane, own).install()
+    files = rendered.platform_files("trainjob")
+    for controller in CONTROLLERS[1:]:
+        controller(plane, files[controller.name]).install()
     yield operator.client
     plane.stop()
 
 
-def _as_jobsets(cluster_file: Path) -> None:
-    """Let JobSets run the ranks, but those whose number of nodes may vary."""
+def _run_by(workload: str, cluster_file: Path) -> None:
+    """Let another kind of object run the ranks, but those whose number of nodes may vary."""
     cluster = yaml.safe_load(cluster_file.read_text())
-    cluster["platform"] = {**(cluster.get("platform") or {}), "workload": "jobset"}
+    cluster["platform"] = {**(cluster.get("platform") or {}), "workload": workload}
     cluster_file.write_text(yaml.safe_dump(cluster))
     for file in (cluster_file.parent / "jobs").glob("*.yaml"):
         job = yaml.safe_load(file.read_text())
         if job.get("runtime", {}).get("rendezvous", "static") != "static":
             job["runtime"]["workload"] = "pytorchjob"
         elif job["kind"] == "ddp":
-            job["runtime"] = {**job.get("runtime", {}), "workload": "jobset"}
+            job["runtime"] = {**job.get("runtime", {}), "workload": workload}
         file.write_text(yaml.safe_dump(job))
 
 
-@pytest.mark.parametrize("workload", ["pytorchjob", "jobset"])
+@pytest.mark.parametrize("workload", ["pytorchjob", "jobset", "trainjob"])
 @pytest.mark.parametrize("name", examples.NAMES)
 def test_every_object_is_accepted(empty, name, workload, tmp_path):
     """Strictly, in the namespaces that enforce their level, by quota and webhook too."""
     cluster_file = examples.copy(name, tmp_path)
-    if workload == "jobset":
-        _as_jobsets(cluster_file)
+    if workload != "pytorchjob":
+        _run_by(workload, cluster_file)
     synthesise_manifests(cluster_file, tmp_path / "dist")
     platform = manifests.read(tmp_path / "dist" / "platform")
     assert {"Namespace", "PersistentVolume", "DaemonSet"} <= {each["kind"] for each in platform}
     for manifest in platform:
-        if "jobset" not in str(manifest["metadata"]):  # a process, whose webhook is elsewhere
+        # Of a process the webhook is elsewhere.
+        if not re.search("jobset|trainer", str(manifest["metadata"])):
             empty.apply(manifest)
     for part in ("validation", "jobs"):
         for manifest in manifests.read(tmp_path / "dist" / part):
