@@ -2,28 +2,37 @@
 
 import io
 import json
+import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 
 import jsonschema
 import pytest
+import yaml
 
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import (
     cancel,
     holdings,
     logs,
+    overrides,
     overview,
     records,
     status,
     status_view,
+    submit,
     verify,
 )
 from megatron_eks.ops.jobs.logs import Options
+from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube import jobs as running
+from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, Project, load_project
+from megatron_eks.synthesis import synthesise_manifests
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.annex.kubelet.test_ended_jobs import Shared
@@ -37,6 +46,8 @@ pytestmark = [
 
 _NAMESPACE = "megatron-workshop"
 _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
+_ALL = tuple(WORKLOADS.values())
+_CHECK = "all-reduce"
 _ARGS = ["--seq-length", "4096"]
 # Rank 0 fails at its first start, after two steps more than were saved.
 _SCRIPT = """
@@ -174,3 +185,64 @@ def test_its_end_is_told_and_outlives_it(cluster, run):
     kept = json.loads(file.read_text())
     assert len(kept["pods"]) == (2 if run.kind == "PyTorchJob" else 4)
     assert (cluster.shared() / "logs" / run.name / "keep-days").read_text() == "7\n"
+
+
+@pytest.fixture(params=jobs.KINDS[1:])
+def own(request, tmp_path, project):
+    """Write a project whose platform has another kind of jobs, and return its file and the kind."""
+    shutil.copytree(project / "jobs", tmp_path / "jobs")
+    cluster = yaml.safe_load((project / "cluster.yaml").read_text())
+    cluster["platform"] = {"workload": request.param.lower()}
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
+    return tmp_path / "cluster.yaml", request.param
+
+
+def test_a_job_is_submitted_once_and_cancelled(cluster, own):
+    """Found again by its name and hash, refused with other values, gone with all that it made."""
+    file, kind = own
+    today, client = datetime.now(tz=UTC).date(), cluster.client
+    project, access = load_project(file, today), Access(cluster.client, is_local=True)
+    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
+    name = f"sent-as-{kind.lower()}"
+
+    def send(*changes):
+        values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
+        wish = Wish(file, "megatron-gpt-7b", overrides.parse(values), today)
+        return submit.run(access, project, wish, submit.Options(previews=True), console)
+
+    assert send() == 0
+    first = running.get(client, _NAMESPACE, name)
+    assert (first.kind, first.wanted) == (kind, 2)
+    assert send() == 0
+    assert running.get(client, _NAMESPACE, name).uid == first.uid
+    with pytest.raises(Failure, match="train_iters: 10000 -> 9000"):
+        send("training.train_iters=9000")
+    assert cancel.run(client, project.cluster, name, 90, console) == 0
+    left = [client.find(each.api_version, each.kind, name, _NAMESPACE) for each in _ALL]
+    assert left == [None] * len(_ALL)
+    assert client.find(_ALL[1].api_version, "TrainingRuntime", name, _NAMESPACE) is None
+
+
+def test_a_check_runs_to_its_end_and_again(cluster, own, tmp_path):
+    """An earlier one of its name makes room, with what it had become."""
+    file, kind = own
+    synthesise_manifests(file, tmp_path / "dist")
+    project = load_project(file, datetime.now(tz=UTC).date())
+    check = f"{_CHECK}-{project.cluster.pools[0].name}"
+    uids = []
+    for _ in range(2):
+        out = io.StringIO()
+        console = Console(io.StringIO(), out, io.StringIO(), SystemClock(), yes=True)
+        options = verify.Options(
+            checks=[_CHECK], folder=tmp_path / "dist" / "validation", previews=True
+        )
+        access = Access(cluster.client, is_local=True)
+        assert verify.run(access, project, options, "json", console) == 4
+        # The image has no such program here.
+        (told,) = json.loads(out.getvalue())["checks"]
+        assert (told["name"], told["findings"][0]["code"]) == (check, "MEKS-0861")
+        found = running.get(cluster.client, _NAMESPACE, check)
+        assert (found.kind, found.ended) == (kind, "Failed")
+        uids.append(found.uid)
+    assert uids[0] != uids[1]
+    assert cancel.run(cluster.client, project.cluster, check, 90, console) == 0
