@@ -33,7 +33,7 @@ VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
-    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Jobset|Cuda|Etcd|AwsEfaK8sDevicePlugin"
+    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Jobset|TrainerControllerManager|Cuda|Etcd|AwsEfaK8sDevicePlugin"
 )
 """Keys of `outputs.json`."""
 

@@ -51,6 +51,41 @@ def test_a_wrong_job_is_reported(name, path, value, code):
     assert code.name in in_manifest(name, path, value)
 
 
+_SET = "TrainingRuntime/megatron-gpt-7b"
+_OF_SET = "spec template spec replicatedJobs 0 template spec"
+_TRAIN, _TRAINER = "TrainJob/megatron-gpt-7b", "kubeflow-trainer-controller-manager"
+_RULES = f"ClusterRole/{_TRAINER}"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "code"),
+    [
+        (_SET, "spec template spec failurePolicy restartStrategy", "Recreate", Rule.JOB_FIELDS),
+        (_SET, f"{_OF_SET} backoffLimit", 3, Rule.JOB_FIELDS),
+        (_SET, f"{_OF_SET} completions", 1, Rule.JOB_FIELDS),
+        (_SET, f"{_OF_SET} template metadata labels megatron-eks/trainjob", "x", Rule.POD_LABEL),
+        (_SET, f"{_OF_SET} template spec containers 0 command 7", "x", Rule.RENDEZVOUS_FLAG),
+        (_SET, "spec template spec ttlSecondsAfterFinished", 1, Rule.JOB_FIELDS),
+        (_TRAIN, "spec runtimeRef name", "other", Rule.JOB_FIELDS),
+        (_TRAIN, "spec runtimeRef kind", ABSENT, Rule.JOB_FIELDS),
+        (_TRAIN, "metadata labels megatron-eks/job", ABSENT, Rule.POD_LABEL),
+        (_RULES, "rules 2 resources", ["configmaps"], Rule.RIGHTS),
+        (f"Role/{_TRAINER}", "rules 0 verbs", ["get"], Rule.RIGHTS),
+        (f"Deployment/{_TRAINER}", "spec replicas", 2, Rule.OPERATOR),
+        ("Secret/kubeflow-trainer-webhook-cert", "metadata name", "other", Rule.OPERATOR),
+        (
+            "ValidatingWebhookConfiguration/validator.trainer.kubeflow.org",
+            "webhooks 0 failurePolicy",
+            "Ignore",
+            Rule.WEBHOOK,
+        ),
+    ],
+)
+def test_a_wrong_train_job_is_reported(name, path, value, code):
+    """In the runtime beside it, in itself, and in what its controller needs."""
+    assert code.name in in_manifest(name, path, value, "without_a_way_out")
+
+
 @pytest.mark.parametrize(
     ("name", "path", "value"),
     [

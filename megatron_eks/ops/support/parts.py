@@ -46,6 +46,7 @@ KINDS = (
     ("apps/v1", "DaemonSet"),
     ("apps/v1", "Deployment"),
     *((each.api_version, each.kind) for each in WORKLOADS.values()),
+    *((each.api_version, each.runtime) for each in WORKLOADS.values() if each.runtime),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     # Last: what objects hide is taken out of messages about them as well.
     ("v1", "Event"),
