@@ -8,14 +8,14 @@ from constructs import Construct
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
-from megatron_eks.charts.platform.set_controller import Review, SetController, Settings
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _KIND = WORKLOADS["JobSet"]
 
 
-class JobSetController(SetController):
+class JobSetController(JobController):
     """The controller; its webhooks are asked about JobSets alone.
 
     Upstream's also ask about pods, which they change only for a kind of placement that nothing
@@ -39,7 +39,7 @@ class JobSetController(SetController):
             in_cluster=[
                 rule(_KIND.group, [_KIND.plural], *READ),
                 rule("batch", ["jobs"], *READ),
-                rule("", ["pods", "services", "nodes"], *READ),
+                rule("", ["pods", "services", "nodes", "persistentvolumeclaims"], *READ),
             ],
             in_jobs=[
                 # `delete` ends a job's time to live; setting owners asks for the finalizers.
@@ -50,7 +50,7 @@ class JobSetController(SetController):
                 # `status`.
                 rule("batch", ["jobs"], "create", "delete", "update", "patch"),
                 rule("batch", ["jobs/status"], "update"),
-                rule("", ["services"], "create"),
+                rule("", ["services", "persistentvolumeclaims"], "create"),
                 rule("events.k8s.io", ["events"], "create", "patch"),
             ],
         )

@@ -8,8 +8,8 @@ from constructs import Construct
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
-from megatron_eks.charts.platform.set_controller import Review, SetController, Settings
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import JOB_LABEL
 
@@ -18,7 +18,7 @@ _RUNTIMES = ("trainingruntimes", "clustertrainingruntimes")
 _WRITTEN = ["CREATE", "UPDATE"]
 
 
-class Trainer(SetController):
+class Trainer(JobController):
     """The controller, and the kinds of runtimes that it cannot start without."""
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:

@@ -186,7 +186,7 @@ def test_a_range_of_services_that_is_only_guessed_is_not_taken_out():
 
 def test_every_pod_of_the_operator_s_namespace_starts_closed(policies):
     """A second workload there must ask for its own flows."""
-    other = Peer(cluster().platform.operator_namespace, {"app": "other"})
+    other = Peer("kubeflow", {"app": "other"})
     assert not side_allows(policies, other, API_SERVER, (443, "TCP"), "Egress")
     assert not side_allows(policies, other, API_SERVER, (9443, "TCP"), "Ingress")
 

@@ -39,7 +39,6 @@ def plan() -> PlatformPlan:
     """Change what the chart takes from the plan, so that nothing in it can be written twice."""
     return replace(
         cluster().platform,
-        operator_namespace="operators",
         vpc_cidrs=("10.8.0.0/16",),
         service_cidrs=("10.9.0.0/16",),
         pod_uid=4711,
@@ -71,7 +70,7 @@ def test_every_object_is_valid(manifests: list[Manifest]):
 def test_the_namespace_comes_first_and_holds_everything(manifests: list[Manifest]):
     """`kubectl apply` works through a file in order, and only known kinds have no namespace."""
     assert manifests[0]["kind"] == "Namespace"
-    assert manifests[0]["metadata"]["name"] == "operators"
+    assert manifests[0]["metadata"]["name"] == "kubeflow"
     cluster_wide = {
         "Namespace",
         "CustomResourceDefinition",
@@ -79,7 +78,7 @@ def test_the_namespace_comes_first_and_holds_everything(manifests: list[Manifest
         "ClusterRoleBinding",
         "ValidatingWebhookConfiguration",
     }
-    elsewhere = [each for each in manifests if each["metadata"].get("namespace") != "operators"]
+    elsewhere = [each for each in manifests if each["metadata"].get("namespace") != "kubeflow"]
     kinds = {each["kind"] for each in elsewhere}
     # What it may do with jobs stands where they are, which the namespaces' own file makes.
     assert kinds - cluster_wide == {"Role", "RoleBinding"}

@@ -145,7 +145,6 @@ class PlatformPlan:
     egress: Egress = field(default_factory=Egress)
     priority_classes: tuple[PriorityClassPlan, ...] = PRIORITY_CLASSES
     system_namespace: str = SYSTEM_NAMESPACE
-    operator_namespace: str = _CONTROLLER_NAMESPACES[0]
     gpu_taint: str = GPU_TAINT
     service_account: str = SERVICE_ACCOUNT
     """Of the pods of jobs; their credentials for S3 are bound to it."""
