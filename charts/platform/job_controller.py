@@ -11,19 +11,25 @@ from constructs import Construct
 from megatron_eks.catalog.workloads import WorkloadKind
 from megatron_eks.charts.platform.crd import JobDefinition
 from megatron_eks.charts.platform.operator_access import (
-    ControllerNetwork,
-    ControllerRights,
-    controller_pod,
-    health_probe,
-    restricted_namespace,
+    READ,
+    add_policies,
+    add_rights,
+    rule,
     webhook_rules,
-    webhook_service,
 )
-from megatron_eks.charts.pods import quantity, unprivileged_container
+from megatron_eks.charts.pods import (
+    CLUSTER_CRITICAL,
+    leave_lost_node,
+    quantity,
+    unprivileged_container,
+    unprivileged_pod,
+)
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _CERTIFICATE_DIRECTORY = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _WEBHOOK_PORT, _HEALTH_PORT = 9443, 8081
+# Not every image names a user; this is the one that distroless images call `nonroot`.
+_USER = 65532
 
 
 @dataclass(frozen=True)
@@ -75,38 +81,42 @@ class JobController(cdk8s.Chart):
         assert settings.kind.controller is not None  # noqa: S101 -- one of its kind
         self._namespace, self._name = settings.kind.controller
         self._settings, self._labels = settings, {"app.kubernetes.io/name": self._name}
-        restricted_namespace(self, self._namespace)
+        modes = ("enforce", "audit", "warn")
+        levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in modes}
+        own = k8s.ObjectMeta(name=self._namespace, labels=levels)
+        k8s.KubeNamespace(self, "namespace", metadata=own)
         for plural in settings.definitions:
             JobDefinition(self, f"definition-{plural}", plural)
-        ControllerRights(
-            self,
-            "rights",
-            account=self._name,
-            namespace=self._namespace,
-            jobs=platform.namespace,
-            secret=settings.secret,
-            in_cluster=[
+        secret = settings.secret
+        granted = {
+            "": [
                 *settings.in_cluster,
                 *webhook_rules("validatingwebhookconfigurations", settings.kind.webhook),
                 *self._mutating_rules(),
             ],
-            in_jobs=settings.in_jobs,
-        )
-        ControllerNetwork(
+            self._namespace: [
+                rule("", ["secrets"], *READ),
+                rule("", ["secrets"], "update", names=[secret]),
+            ],
+            platform.namespace: settings.in_jobs,
+        }
+        add_rights(self, self._name, self._namespace, granted)
+        here = self._metadata(self._name, self._namespace)
+        add_policies(self, here, _WEBHOOK_PORT, platform)
+        # Without data, so that applying it again does not take the certificate away.
+        metadata = self._metadata(secret, self._namespace)
+        k8s.KubeSecret(self, "certificate", metadata=metadata)
+        target = k8s.IntOrString.from_number(_WEBHOOK_PORT)
+        asked = [k8s.ServicePort(name="webhook", port=443, target_port=target)]
+        k8s.KubeService(
             self,
-            "network",
-            name=self._name,
-            namespace=self._namespace,
-            pods=self._labels,
-            webhook_port=_WEBHOOK_PORT,
-            platform=platform,
+            "service",
+            metadata=self._metadata(settings.service, self._namespace),
+            spec=k8s.ServiceSpec(selector=self._labels, ports=asked),
         )
-        service = self._metadata(settings.service, self._namespace)
-        webhook_service(self, service, self._labels, secret=settings.secret, port=_WEBHOOK_PORT)
         self._webhooks()
         if settings.files:
-            metadata = self._metadata(self._name, self._namespace)
-            k8s.KubeConfigMap(self, "files", metadata=metadata, data=settings.files)
+            k8s.KubeConfigMap(self, "files", metadata=here, data=settings.files)
         self._deployment(platform)
 
     def _mutating_rules(self) -> list[k8s.PolicyRule]:
@@ -212,9 +222,9 @@ class JobController(cdk8s.Chart):
                 k8s.ContainerPort(name="webhook", container_port=_WEBHOOK_PORT),
                 k8s.ContainerPort(name="health", container_port=_HEALTH_PORT),
             ],
-            liveness_probe=health_probe("/healthz", period_seconds=20),
+            liveness_probe=_probe("/healthz", period_seconds=20),
             # Ready once the certificate is mounted, a minute or two after the first start.
-            readiness_probe=health_probe("/readyz", period_seconds=5),
+            readiness_probe=_probe("/readyz", period_seconds=5),
             resources=k8s.ResourceRequirements(
                 # It caches what it watches; of 1,000 PyTorchJobs' pods 114 MiB (measured).
                 requests={"cpu": quantity("100m"), "memory": quantity("256Mi")},
@@ -226,7 +236,22 @@ class JobController(cdk8s.Chart):
                 for name, path in paths.items()
             ],
         )
-        return controller_pod(self._name, container, volumes)
+        return k8s.PodSpec(
+            containers=[container],
+            volumes=volumes,
+            service_account_name=self._name,
+            automount_service_account_token=True,
+            security_context=unprivileged_pod(_USER),
+            priority_class_name=CLUSTER_CRITICAL,
+            tolerations=leave_lost_node(),
+            termination_grace_period_seconds=10,
+        )
+
+
+def _probe(path: str, *, period_seconds: int) -> k8s.Probe:
+    port = k8s.IntOrString.from_string("health")
+    get = k8s.HttpGetAction(path=path, port=port)
+    return k8s.Probe(http_get=get, period_seconds=period_seconds, timeout_seconds=3)
 
 
 def _without(label: str | None) -> k8s.LabelSelector | None:
