@@ -114,7 +114,7 @@ def on_cluster(
 ) -> int:
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
     from megatron_eks.ops.kube import access
-    from megatron_eks.ops.kube.jobs import NoJob
+    from megatron_eks.ops.kube.no_job import NoJob
 
     console = console_here(yes=yes)
     project = project or load(reach.cluster, console, makes=makes)

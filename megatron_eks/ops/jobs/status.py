@@ -15,6 +15,7 @@ from megatron_eks.ops.jobs.run_log import Copies
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
+from megatron_eks.ops.kube.no_job import NoJob
 from megatron_eks.project import Project
 
 
@@ -85,7 +86,7 @@ def _look(client: Client, project: Project, name: str, record: Callable[[], Sequ
     namespace = project.cluster.platform.namespace
     try:
         found = look(client, namespace, name)
-    except jobs.NoJob:
+    except NoJob:
         known = next((each for each in project.jobs if each.name == name), None)
         lines = record() if known else ()
         if known is None or not lines:

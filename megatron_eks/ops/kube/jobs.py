@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from megatron_eks.catalog.workloads import MADE, WORKLOADS, WorkloadKind, templates, whole
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import closest
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.kube import pods
+from megatron_eks.ops.kube.no_job import NoJob
 from megatron_eks.ops.kube.pods import PodState
 
 CONTAINER = "pytorch"
@@ -41,10 +39,9 @@ class Rank:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job's object, of any kind that runs jobs."""
+    """A job's object, of any kind that runs jobs, with what it becomes where that is another."""
 
     manifest: Object
-    """With what it becomes, where that is an object of another kind."""
 
     @property
     def kind(self) -> str:
@@ -74,8 +71,7 @@ class RunningJob:
     @property
     def made(self) -> Object:
         """What makes its pods: the object itself, or the one that it becomes."""
-        found: Object = self.manifest.get(MADE, self.manifest)
-        return found
+        return {**self.manifest.get(MADE, self.manifest)}
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -86,9 +82,8 @@ class RunningJob:
         """Tell whether an event is about the job, or about what stands between it and its pods."""
         parts = self.made["spec"].get("replicatedJobs") or ()
         names = [f"{self.name}-{each['name']}-0" for each in parts]
-        return about.get("uid") in self.uids or (
-            about.get("kind") == "Job" and about.get("name") in names
-        )
+        of_set = about.get("kind") == "Job" and about.get("name") in names
+        return of_set or about.get("uid") in self.uids
 
     @property
     def pods_label(self) -> str:
@@ -148,30 +143,6 @@ def pod_specs(manifest: Object) -> list[tuple[int, Object]]:
     return [(count, template["spec"]) for count, template in templates(manifest)]
 
 
-class NoJob(Failure):
-    """There is no job of a name in the cluster; a job file may have it, or one near it."""
-
-    def __init__(
-        self, namespace: str, name: str, there: Sequence[str], files: Sequence[str] = ()
-    ) -> None:
-        self._namespace, self._name, self._there = namespace, name, there
-        close = closest(name, [*there, *files])
-        remedy = f"there: {', '.join(there) or 'none'}"
-        if name in files:
-            remedy += f"; start it with: meks submit {name}"
-        elif close:
-            start = "" if close in there else f"; start it with: meks submit {close}"
-            remedy = f"did you mean {close!r}? {remedy}{start}"
-        elif files:
-            remedy += f"; job files: {', '.join(files)}"
-        found = f"no job {name!r} in namespace {namespace}"
-        super().__init__(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
-
-    def beside(self, files: Sequence[str]) -> "NoJob":
-        """Return it with the names that the project's job files have."""
-        return NoJob(self._namespace, self._name, self._there, files)
-
-
 def find(client: Client, namespace: str, name: str) -> RunningJob | None:
     """Return the job of a name, whichever kind runs it."""
     for each in WORKLOADS.values():
@@ -191,13 +162,12 @@ def get(client: Client, namespace: str, name: str) -> RunningJob:
 
 def everything(client: Client, namespace: str) -> list[RunningJob]:
     """Return all jobs of a namespace, by name."""
-    found = []
+    found: list[RunningJob] = []
     for kind in WORKLOADS.values():
         # Without its controller there is no such kind.
         items = client.list(kind.api_version, kind.kind, namespace, missing_ok=True)
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        read = (_whole(client, {**each, **named}) for each in items)
-        found += [each for each in read if each]
+        found += filter(None, (_whole(client, {**each, **named}) for each in items))
     return sorted(found, key=lambda job: job.name)
 
 
@@ -205,14 +175,11 @@ def _whole(client: Client, manifest: Object) -> RunningJob | None:
     """Return a job with what it becomes; None for what another job's controller has made."""
     kind = WORKLOADS[manifest["kind"]]
     name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
-    if _has_owner(manifest):
-        return None
     if kind.makes is None or kind.runtime is None:
-        return RunningJob(manifest)
+        return None if _has_owner(manifest) else RunningJob(manifest)
     if found := client.find(WORKLOADS[kind.makes].api_version, kind.makes, name, namespace):
         return RunningJob({**manifest, MADE: found})
     runtime = client.find(kind.api_version, kind.runtime, name, namespace)
-    # Without either nobody knows its pods yet.
     return RunningJob(whole(manifest, [runtime])) if runtime else None
 
 
@@ -224,9 +191,8 @@ def delete(client: Client, job: RunningJob) -> None:
 def is_gone(client: Client, job: RunningJob) -> bool:
     """Say whether a job is gone, and with it what it had become.
 
-    Trainer would take the old JobSet's end for that of the next job of the name (kubeflow/trainer
-    v2.3.0, plugins/jobset, Status). What is left goes with the job: the garbage collector learns of
-    new kinds, such as TrainJob, every 30 s only.
+    Trainer would take the old JobSet's end for the next job's (kubeflow/trainer v2.3.0,
+    plugins/jobset, Status). The garbage collector learns of new kinds every 30 s only.
     """
     if find(client, job.namespace, job.name) is not None:
         return False
