@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
@@ -38,6 +39,21 @@ def memory() -> list[Measured]:
 def throughput() -> list[Measured]:
     """Return tokens a second of each GPU."""
     return _read("throughput.csv")
+
+
+_FITTED = {"megatron": ("gpt", "llama-2", "llama-3", "mixtral", "qwen3"), "fsdp": ("mpt",)}
+_LOOKED_AT = {"megatron": (), "fsdp": ("llama-3",)}
+
+
+def parts(framework: str, lineages: set[str]) -> dict[str, str]:
+    """Return what the rows of each family are for: fit, choose or report (data/README.md)."""
+    known = dict.fromkeys(_FITTED[framework], "fit")
+    known |= dict.fromkeys(_LOOKED_AT[framework], "choose")
+    new = sorted(
+        lineages - set(known), key=lambda name: sha256(f"{framework} {name}".encode()).hexdigest()
+    )
+    turns = ("choose", "report", "report") if len(new) > 1 else ("report",)
+    return known | {name: turns[index % 3] for index, name in enumerate(new)}
 
 
 def _read(name: str) -> list[Measured]:
