@@ -52,9 +52,9 @@ def said() -> "Callable[[Measured], float]":
 
 
 def answered() -> "list[Measured]":
-    """Return the rows that no constant comes from and that calculon has an answer for."""
+    """Return the rows that calculon has an answer for."""
     predict = said()
-    return [row for _, row in _numbered() if row.part != "fit" and predict(row)]
+    return [row for _, row in _numbered() if predict(row)]
 
 
 def _numbered() -> "list[tuple[tuple[str, str], Measured]]":
@@ -108,7 +108,7 @@ def _execution(row: "Measured") -> dict[str, Any]:
         "data_par_net": 1,
         "batch_size": batch.microbatches * batch.micro_batch_size * layout.data,
         "microbatch_size": batch.micro_batch_size,
-        "datatype": "float8" if batch.fp8 else "float16",
+        "datatype": "float8" if batch.quantized else "float16",
         "fused_activation": True,
         "attention_type": "multihead",
         "activation_recompute": recompute,

@@ -1,12 +1,16 @@
 """Reads what others measured: runs with their model and layout, each row with its source."""
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.predict.layout import Batch, Layout, Recompute
+from megatron_eks.predict.layout import Batch, Graphs, Layout, Precision, Recompute
+from megatron_eks.predict.replicas import Loss
+from megatron_eks.predict.settings import MIXED, States
 
 DATA = Path(__file__).parent / "data"
 
@@ -19,26 +23,30 @@ class Measured:
 
     family: str
     part: str
-    """`fit`: constants come from it; `kept`: its family is known; `unseen`: nothing of it is."""
+    """`fit`: constants come from it; `choose`: the form of the model; `report`: neither."""
     framework: str
     gpu: str
-    gpus_per_node: int
     model: ModelShape
     layout: Layout
     batch: Batch
     value: float
     """Peak bytes of a GPU, or tokens a second of a GPU."""
     source: str
+    states: States = MIXED
+    loss: Loss = "whole"
 
 
+@cache
 def memory() -> list[Measured]:
-    """Return peaks of PyTorch's allocator; Megatron's are of the last pipeline stage's rank."""
-    return _read("memory.csv")
+    """Return peaks of PyTorch's allocator; Megatron's old rows are of the last stage's rank."""
+    return _read("memory.csv") + _published("memory_gib", 1024**3)
 
 
+@cache
 def throughput() -> list[Measured]:
     """Return tokens a second of each GPU."""
-    return _read("throughput.csv")
+    rows = [row for row in _read("throughput.csv") if "Megatron-Bridge" not in row.source]
+    return rows + _published("tokens_per_second_per_gpu", 1)
 
 
 _FITTED = {"megatron": ("gpt", "llama-2", "llama-3", "mixtral", "qwen3"), "fsdp": ("mpt",)}
@@ -61,6 +69,109 @@ def _read(name: str) -> list[Measured]:
         return [_measured(row) for row in csv.DictReader(file)]
 
 
+def _published(column: str, unit: float) -> list[Measured]:
+    with (DATA / "models.csv").open(encoding="utf-8", newline="") as file:
+        models = {row["name"]: row for row in csv.DictReader(file)}
+    with (DATA / "published.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["left_out"]]
+    split = {
+        framework: parts(
+            framework,
+            {models[row["model"]]["lineage"] for row in rows if row["framework"] == framework},
+        )
+        for framework in ("megatron", "fsdp")
+    }
+    return [
+        _of_published(row, models[row["model"]], float(row[column]) * unit, split[row["framework"]])
+        for row in rows
+        if row[column]
+    ]
+
+
+def _number(row: Row, name: str) -> int:
+    return int(row[name] or 1)
+
+
+# Recipes for NVL72 start kernels as CUDA graphs since the first release; others did not at first.
+_GRAPHS: dict[str, Graphs] = {"none": "none", "full": "full"}
+
+
+def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> Measured:
+    model = _published_model(named)
+    tensor, pipeline, context = (_number(row, name) for name in ("tensor", "pipeline", "context"))
+    ours = row["framework"] == "megatron"
+    layout = Layout(
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        data=int(row["gpus"]) // (tensor * pipeline * context),
+        virtual_pipeline=_number(row, "virtual_pipeline"),
+        sequence_parallel=tensor > 1,
+        expert=_number(row, "expert"),
+        expert_tensor=int(row["expert_tensor"] or tensor),
+        fsdp="megatron" if row["fsdp"] else None,
+    )
+    micro = int(row["micro_batch_size"])
+    recipe = "NeMo" in row["software"] or "Bridge" in row["software"]
+    graphs: Graphs = "partial" if row["gpu"].startswith("gb") else "none"
+    if row["graphs"]:
+        graphs = _GRAPHS.get(row["graphs"], "partial")
+    modules = frozenset(row["recompute_modules"].split("+")) - {""}
+    batch = Batch(
+        micro_batch_size=micro,
+        sequence_length=int(row["sequence_length"]),
+        microbatches=max(1, int(row["global_batch_size"]) // (micro * layout.data)),
+        # Selective is what torchtitan's configurations have, and nothing is Megatron's.
+        recompute=_recompute(row["recompute"] or ("selective" if modules or not ours else "none")),
+        recompute_method="block" if row["recompute_layers"] else None,
+        recompute_layers=_number(row, "recompute_layers"),
+        precision=_precision(row["precision"]),
+        graphs=graphs,
+        modules=modules,
+        offloaded=int(row["offloaded_layers"] or 0) / model.num_layers,
+        fp8_weights=recipe and row["precision"] in {"fp8", "mxfp8"},
+        dispatcher=row["dispatcher"] or "alltoall",
+        expert_overlap=row["expert_overlap"] == "1",
+        software="2024" if "NeMo 24.03" in row["software"] else "2026",
+    )
+    lineage = named["lineage"]
+    return Measured(
+        family=f"{'' if ours else 'fsdp '}{lineage} {row['gpu']} {row['precision']}",
+        part=split[lineage],
+        framework=row["framework"],
+        gpu=row["gpu"],
+        model=model,
+        layout=layout,
+        batch=batch,
+        value=value,
+        source=f"{row['source']} {row['software']}",
+        # NVIDIA's recipes reduce gradients in bf16, and gather FP8 weights as they are.
+        states=States(gradient=2) if recipe else MIXED,
+        loss="whole" if row["date"] < "2025-06" else "compiled",
+    )
+
+
+def _published_model(row: Row) -> ModelShape:
+    if row["preset"]:
+        layers = int(row["num_layers"] or PRESETS[row["preset"]].num_layers)
+        return replace(PRESETS[row["preset"]], num_layers=layers)
+    names = {field.name for field in fields(ModelShape)} - {"swiglu", "add_bias_linear"}
+    sizes: dict[str, Any] = {name: int(row[name]) for name in names & row.keys() if row[name]}
+    layers, dense = sizes["num_layers"], int(row["dense_layers"] or 0)
+    often = tuple(int(layer >= dense) for layer in range(layers))
+    return ModelShape(
+        **sizes,
+        max_position_embeddings=131072,
+        swiglu=row["swiglu"] == "1",
+        normalization="RMSNorm" if row["swiglu"] == "1" else "LayerNorm",
+        add_bias_linear=row["add_bias_linear"] == "1",
+        untie_embeddings_and_output_weights=row["tied"] != "1",
+        multi_latent_attention=bool(row["kv_lora_rank"]),
+        moe_layer_freq=often if dense else int(row["experts_every"] or 1),
+        window_attn_skip_freq=int(row["window_every"]) if row["window_every"] else None,
+    )
+
+
 def _measured(row: Row) -> Measured:
     layout = Layout(
         tensor=int(row["tensor"]),
@@ -78,26 +189,37 @@ def _measured(row: Row) -> Measured:
         sequence_length=int(row["sequence_length"]),
         microbatches=max(1, int(row["global_batch_size"]) // (micro * layout.data)),
         recompute=_recompute(row["recompute"]),
-        fp8=row["precision"] == "fp8",
-        graphs=row["graphs"] == "1",
+        precision=_precision(row["precision"]),
     )
+    torchtitan = row["family"].startswith("torchtitan")
+    # The benchmarks of torchtitan ran on H100 of 500 W, those of AWS did not.
+    limited = row["source"].startswith("pytorch/torchtitan") and row["gpu"] == "h100"
+    gpu = "h100-500w" if limited else row["gpu"]
     return Measured(
-        family=row["family"],
-        part=row["set"],
+        family=f"fsdp llama-3 {gpu} {row['precision']}" if torchtitan else row["family"],
+        part="choose" if torchtitan else "fit",
         framework=row["framework"],
-        gpu=row["gpu"],
-        gpus_per_node=int(row["gpus_per_node"]),
+        gpu=gpu,
         model=_model(row),
         layout=layout,
         batch=batch,
         value=float(row["measured"]),
         source=row["source"],
+        states=States(gradient=2) if row["family"].startswith("nemo") else MIXED,
+        loss="whole" if torchtitan and "h200_2025" not in row["source"] else "compiled",
     )
 
 
 def _recompute(text: str) -> Recompute:
     match text:
         case "none" | "selective" | "full":
+            return text
+    raise ValueError(text)
+
+
+def _precision(text: str) -> Precision:
+    match text:
+        case "bf16" | "fp8" | "mxfp8" | "nvfp4":
             return text
     raise ValueError(text)
 

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.plan.prediction import USABLE
 from megatron_eks.predict.calibration import CALIBRATION, Calibration
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.memory import estimate
+from megatron_eks.predict.memory import GIB, estimate, tensor_capacity_bytes
 from megatron_eks.predict.parameters import (
     common_parameters,
     expert_parameters,
@@ -21,9 +22,41 @@ def predicted_bytes(row: "Measured") -> int:
     """Return the peak of the rank that was measured."""
     if row.framework == "fsdp":
         shards = row.layout.data * row.layout.context
-        memory = estimate_sharded(row.model, row.batch, 0, shards=shards, layout=row.layout)
+        memory = estimate_sharded(
+            row.model, row.batch, 0, shards=shards, layout=row.layout, loss=row.loss
+        )
         return memory.per_gpu_bytes
-    return estimate(row.model, row.layout, row.batch, 0).stages[-1].total_bytes
+    found = estimate(row.model, row.layout, row.batch, 0, row.states)
+    return found.per_gpu_bytes if row.source.startswith("http") else found.stages[-1].total_bytes
+
+
+# GiB of each GPU, as its name says or its data sheet.
+_GIB = {
+    "a100": 80,
+    "a100-40": 40,
+    "a100-80": 80,
+    "h100": 80,
+    "h100-80": 80,
+    "h100-500w": 96,
+    "h200": 141,
+    "b200": 180,
+    "gb200": 186,
+    "b300": 270,
+    "gb300": 279,
+}
+
+
+def does_not_fit(row: "Measured") -> bool:
+    """Tell whether a run that ran would be refused."""
+    usable = tensor_capacity_bytes(int(_GIB[row.gpu] * GIB * USABLE))
+    if row.framework == "fsdp":
+        shards = row.layout.data * row.layout.context
+        memory = estimate_sharded(
+            row.model, row.batch, usable, shards=shards, layout=row.layout, loss=row.loss
+        )
+    else:
+        memory = estimate(row.model, row.layout, row.batch, usable, row.states)
+    return memory.surely_too_large
 
 
 def megatron_bytes(row: "Measured") -> float:
@@ -61,6 +94,8 @@ HARDWARE: dict[str, Hardware] = {
     "a100-80": Hardware("A100-SXM4-80GB", 312.0, None, 600, 25, 8),
     "h100": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
     "h100-80": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
+    # A power limit of 500 W takes from the clock about as the root of its share of 700 W.
+    "h100-500w": Hardware("H100 96GB HBM2e", 836.0, 1672.0, 900, 50, 8, 2400.0),
     "h200": Hardware("H200", 989.5, 1979.0, 900, 50, 8),
     "b200": Hardware("B200", 2250.0, 4500.0, 1800, 50, 8),
     "b300": Hardware("B300", 2250.0, 4500.0, 1800, 100, 8),
@@ -71,8 +106,12 @@ HARDWARE: dict[str, Hardware] = {
 
 def predicted_speed(row: "Measured", calibration: Calibration = CALIBRATION) -> Speed:
     """Return the speed of a measured run."""
-    speed = fsdp_speed if row.framework == "fsdp" else megatron_speed
-    return speed(row.model, row.layout, row.batch, HARDWARE[row.gpu], calibration)
+    hardware = HARDWARE[row.gpu]
+    if row.framework == "fsdp":
+        return fsdp_speed(row.model, row.layout, row.batch, hardware, calibration)
+    return megatron_speed(
+        row.model, row.layout, row.batch, hardware, calibration, states=row.states
+    )
 
 
 def predicted_tokens(row: "Measured", calibration: Calibration = CALIBRATION) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks import errors, measured, search
 from benchmarks.plot import scatter
 from benchmarks.predictions import predicted_bytes, predicted_tokens
-from megatron_eks.ops.planning.search import png
+from megatron_eks.ops.planning.figures import png
 from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def _errors() -> "Iterator[str]":
 
 
 def _families() -> "Iterator[str]":
-    yield "| family | fitted | kept aside | median error | in the printed range | Kendall's tau | |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| family | part | rows | error | constant | best constant | in range | tau | |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for cells in errors.families():
         yield f"| {' | '.join(cells)} |"
 
@@ -60,19 +60,18 @@ def figures() -> dict[str, bytes]:
     speeds = measured.throughput()
     families = {
         "FSDP on A100": ("mpt a100",),
-        "FSDP on H100": ("mpt h100",),
-        "torchtitan on H100, H200": ("torchtitan",),
+        "FSDP on Hopper and Blackwell": ("mpt h100", "fsdp"),
         "Megatron on A100": ("gpt a100",),
-        "Megatron on H100": ("gpt h100", "nemo", "llama h100"),
-        "Megatron on Blackwell": ("llama b", "llama gb"),
-        "mixtures of experts": ("qwen",),
+        "Megatron on H100": ("gpt h100", "nemo", "llama-2", "llama-3 h100", "nemotron-4 h100"),
+        "Megatron on Blackwell": ("llama-3 b", "llama-3 gb", "nemotron-4 gb"),
+        "mixtures of experts": ("qwen3", "deepseek", "gpt-oss", "grok", "llama-4"),
     }
     speed = {
         name: _points([row for row in speeds if row.family.startswith(starts)], predicted_tokens)
         for name, starts in families.items()
     }
     return {
-        "memory.png": scatter(("measured GiB", "predicted GiB"), (20, 110), memory, 0.05),
+        "memory.png": scatter(("measured GiB", "predicted GiB"), (20, 200), memory, 0.05),
         "speed.png": scatter(
             ("measured tokens/s/GPU", "predicted tokens/s/GPU"), (10, 300_000), speed, 0.2
         ),

@@ -53,6 +53,12 @@ class ModelShape:
     qk_head_dim: int = 128
     qk_pos_emb_head_dim: int = 64
     v_head_dim: int = 128
+    mtp_num_layers: int = 0
+    """Layers of multi-token prediction behind the last, each with a loss of its own."""
+    window_size: int | None = None
+    """Earlier tokens that attention sees; None: all of them."""
+    window_attn_skip_freq: int | None = None
+    """Every so many layers sees all tokens; None: none does."""
 
     @property
     def expert_width(self) -> int:
@@ -70,6 +76,16 @@ class ModelShape:
     def value_size(self) -> int:
         """Of a value of one head, and of what attention makes of it."""
         return self.v_head_dim if self.multi_latent_attention else self.kv_channels
+
+    def seen(self, sequence_length: int) -> float:
+        """Return the tokens that attention sees from the last of a sequence, on layers' average."""
+        if self.window_size is None or self.window_size >= sequence_length:
+            return sequence_length
+        every = self.window_attn_skip_freq
+        whole = (self.num_layers // every) / self.num_layers if every else 0.0
+        # Of a causal triangle the band below its edge; the average row of the triangle has half.
+        band = 2 * self.window_size - self.window_size**2 / sequence_length
+        return whole * sequence_length + (1 - whole) * band
 
     def expert_layers(self, start: int, stop: int) -> int:
         """Count the layers with experts among some layers."""

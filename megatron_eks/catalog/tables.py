@@ -7,10 +7,14 @@ import re
 def sections(name: str) -> dict[str, str]:
     """Return the parts of a file, each by the head in brackets above it, without comments."""
     # In an image of the user's the package is in a zip, where no path leads to a file.
-    text = (pkgutil.get_data("megatron_eks.catalog", name) or b"").decode("utf-8")
+    return parts((pkgutil.get_data("megatron_eks.catalog", name) or b"").decode("utf-8"))
+
+
+def parts(text: str) -> dict[str, str]:
+    """Return the parts of a text, each by the head in brackets above it, without comments."""
     text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
-    _, *parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    _, *found = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
+    return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def entries(section: str) -> list[tuple[str, str]]:

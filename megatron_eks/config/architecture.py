@@ -52,6 +52,12 @@ class ModelSpec(Model):
     qk_head_dim: Positive | None = None
     qk_pos_emb_head_dim: Positive | None = None
     v_head_dim: Positive | None = None
+    mtp_num_layers: Positive | None = None
+    """Layers of multi-token prediction, each with a loss of its own."""
+    window_size: Positive | None = None
+    """Earlier tokens that attention sees, by default all."""
+    window_attn_skip_freq: Positive | None = None
+    """Every so many layers sees all tokens, with `window_size`."""
 
     @model_validator(mode="after")
     def _derive(self) -> Self:

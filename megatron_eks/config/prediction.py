@@ -19,6 +19,8 @@ class GpuFacts(Model):
     """Dense."""
     tflops_fp8: float | None = Field(default=None, gt=0)
     """Dense; none where the GPU has no FP8."""
+    memory_gb_s: float | None = Field(default=None, gt=0)
+    """Bandwidth of the GPU's memory. Default: by its name, or what is usual for its peak."""
     nvlink_gb_s: float = Field(default=0.0, ge=0)
     """Both directions together; 0: PCIe."""
     network_gb_s_per_gpu: float = Field(gt=0)
@@ -29,7 +31,7 @@ class PredictedTraining(MegatronTraining):
     """A job file's block of either framework; only what decides memory and speed counts."""
 
     global_batch_size: Positive = 1
-    """Not given: one microbatch on each rank and pipeline stage."""
+    """Not given: four microbatches for each pipeline stage."""
     train_iters: Positive = 1
     learning_rate: float = Field(default=1e-4, gt=0)
     train_batch_size: Positive | None = None
@@ -37,6 +39,8 @@ class PredictedTraining(MegatronTraining):
     activation_checkpointing: bool | None = None
     """FSDP's name for `recompute: full`, or none."""
     sharding: Literal["full", "hybrid"] = "full"
+    loss: Literal["whole", "compiled", "pieces"] = "compiled"
+    """FSDP: how cross entropy is computed. compiled: as torchtitan does since 2025."""
 
 
 class PredictionFile(Model):
@@ -49,6 +53,8 @@ class PredictionFile(Model):
     model: AnyModel
     parallelism: Parallelism = Parallelism()
     training: PredictedTraining = PredictedTraining()
+    software: Literal["2024", "2026"] = "2026"
+    """What runs: 2024 is Megatron before attention had kernels for Hopper."""
     extra_args: tuple[str, ...] = ()
     """Megatron-LM's own, of which those count that decide memory or speed: the precision-aware
     optimizer and its types, gradients in bf16, FSDP, CUDA graphs."""

@@ -63,8 +63,8 @@ class MegatronTraining(Model):
     adam_beta1: Fraction = 0.9
     adam_beta2: Fraction = 0.95
     clip_grad: float = Field(default=1.0, ge=0)
-    precision: Literal["bf16", "fp8"] = "bf16"
-    """fp8 needs Hopper or newer."""
+    precision: Literal["bf16", "fp8", "mxfp8", "nvfp4"] = "bf16"
+    """fp8 needs Hopper or newer, mxfp8 and nvfp4 Blackwell."""
     recompute: Literal["none", "selective", "full"] = "selective"
     """What is computed again in the backward pass to save memory."""
     recompute_method: Literal["uniform", "block"] | None = None

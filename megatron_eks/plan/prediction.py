@@ -1,23 +1,30 @@
 """Memory and speed of a run that no pool and no cluster stands behind."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
-from megatron_eks.config.prediction import PredictionFile
-from megatron_eks.plan.jobs.models import check_meaning, check_model, model_shape
-from megatron_eks.plan.jobs.training import copies, run_layout
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.prediction import PredictedTraining, PredictionFile
+from megatron_eks.plan.jobs.layout import Sizes, check_sizes
+from megatron_eks.plan.jobs.models import (
+    check_meaning,
+    check_model,
+    divided_layers,
+    model_shape,
+)
+from megatron_eks.plan.jobs.training import megatron_batch, run_layout
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout, Recompute, megatron_states, uses_graphs
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
+from megatron_eks.predict.settings import megatron_states
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 # What a driver leaves of the memory that a data sheet names: 98.5 % on A100, 98.9 on H100.
-_USABLE = 0.985
+USABLE = 0.985
 
 
 @dataclass(frozen=True)
@@ -38,51 +45,32 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
     if shapeless:
         return
     yield from check_meaning(spec)
-    model, parallelism = model_shape(spec), wanted.parallelism
-    data = copies(parallelism, wanted.gpus)
-    path: Path = ("parallelism",)
-    if data is None:
-        product = f"tensor x pipeline x context = {parallelism.model_gpus}"
-        found = f"{product} does not divide {wanted.gpus} GPUs"
-        yield Finding(Code.LAYOUT_WORLD, path, found, "change one of them, or gpus")
-        return
-    stages = parallelism.pipeline * (parallelism.virtual_pipeline or 1)
-    if stages > model.num_layers:
-        found = f"{stages} stages and chunks, and the model has {model.num_layers} layers"
-        remedy = "use at most one for each layer"
-        yield Finding(Code.LAYOUT_LAYERS, (*path, "pipeline"), found, remedy)
-    if model.num_attention_heads % parallelism.tensor:
-        found = f"{parallelism.tensor} does not divide {model.num_attention_heads} attention heads"
-        yield Finding(Code.LAYOUT_HEADS, (*path, "tensor"), found, "use a divisor")
-    yield from _experts(wanted, model)
-    batch = wanted.training.global_batch_size
-    step = _micro_batch_size(wanted) * data
-    if "global_batch_size" in wanted.training.model_fields_set and batch % step:
-        found = f"{batch} is no multiple of micro_batch_size x data parallel size = {step}"
-        yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {step}")
-
-
-def _experts(wanted: PredictionFile, model: ModelShape) -> Iterator[Finding]:
-    parallelism, experts = wanted.parallelism, model.num_experts or 1
-    size = parallelism.expert * (parallelism.expert_tensor or parallelism.tensor)
-    path: Path = ("parallelism", "expert")
-    if experts % parallelism.expert:
-        found = f"{parallelism.expert} does not divide {experts} experts"
-        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor")
-    elif model.num_experts and (wanted.gpus // parallelism.pipeline) % size:
-        found = f"expert x expert tensor = {size} does not divide the GPUs of a stage"
-        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor")
-    if model.num_experts and not model.moe_router_topk:
-        found = f"each token goes to none of {experts} experts"
-        yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "set moe_router_topk")
+    model, training = model_shape(spec), _training(wanted)
+    sizes = Sizes(
+        parallelism=wanted.parallelism,
+        training=training,
+        gpus=wanted.gpus,
+        per_node=min(wanted.gpus, wanted.gpus_per_node),
+        layers=divided_layers(wanted.extra_args, model),
+    )
+    findings = check_sizes(sizes, model)
+    if wanted.framework == "fsdp":
+        # PyTorch takes stages of any size, and knows neither virtual stages nor experts here.
+        findings = (each for each in findings if each.code is not Code.LAYOUT_LAYERS)
+        for name in ("expert", "expert_tensor", "virtual_pipeline"):
+            if (getattr(wanted.parallelism, name) or 1) > 1:
+                found = f"{name} of FSDP is not counted"
+                remedy = "remove it, or use framework: megatron"
+                yield Finding(Code.NO_MEANING, ("parallelism", name), found, remedy)
+    yield from findings
 
 
 def predict(wanted: PredictionFile) -> Prediction:
     """Predict a run that has passed the checks."""
     model, gpu = model_shape(_complete(wanted)), wanted.gpu
     layout = run_layout(wanted.parallelism, wanted.gpus, wanted.extra_args)
-    batch = _batch(wanted, layout)
-    capacity = tensor_capacity_bytes(int(gpu.memory_gib * GIB * _USABLE))
+    batch = _batch(wanted, model, layout)
+    capacity = tensor_capacity_bytes(int(gpu.memory_gib * GIB * USABLE))
     hardware = Hardware(
         gpu=gpu.name,
         tflops_bf16=gpu.tflops_bf16,
@@ -90,14 +78,18 @@ def predict(wanted: PredictionFile) -> Prediction:
         nvlink_gb_s=gpu.nvlink_gb_s,
         network_gb_s_per_gpu=gpu.network_gb_s_per_gpu,
         gpus_per_node=wanted.gpus_per_node,
+        memory_gb_s=gpu.memory_gb_s,
     )
     if wanted.framework == "megatron":
-        memory = estimate(model, layout, batch, capacity, megatron_states(wanted.extra_args))
-        return Prediction(model, layout, memory, megatron_speed(model, layout, batch, hardware))
+        states = megatron_states(wanted.extra_args)
+        memory = estimate(model, layout, batch, capacity, states)
+        speed = megatron_speed(model, layout, batch, hardware, states=states)
+        return Prediction(model, layout, memory, speed)
     shards = layout.data * layout.context
     if wanted.training.sharding == "hybrid":
         shards = min(shards, max(1, wanted.gpus_per_node // layout.tensor))
-    memory = estimate_sharded(model, batch, capacity, shards=shards, layout=layout)
+    loss = wanted.training.loss
+    memory = estimate_sharded(model, batch, capacity, shards=shards, layout=layout, loss=loss)
     return Prediction(model, layout, memory, fsdp_speed(model, layout, batch, hardware))
 
 
@@ -140,28 +132,19 @@ def _complete(wanted: PredictionFile) -> str | ModelSpec:
     return spec.model_copy(update=missing)
 
 
-def _batch(wanted: PredictionFile, layout: Layout) -> Batch:
-    training, micro = wanted.training, _micro_batch_size(wanted)
-    given = "global_batch_size" in training.model_fields_set
-    return Batch(
-        micro_batch_size=micro,
-        sequence_length=training.sequence_length,
-        microbatches=training.global_batch_size // (micro * layout.data)
-        if given
-        else layout.pipeline,
-        recompute=_recompute(wanted),
-        recompute_method=training.recompute_method,
-        recompute_layers=training.recompute_layers or 1,
-        fp8=training.precision == "fp8",
-        graphs=uses_graphs(wanted.extra_args),
-    )
+def _batch(wanted: PredictionFile, model: ModelShape, layout: Layout) -> Batch:
+    batch = megatron_batch(_training(wanted), model, layout, wanted.extra_args)
+    return replace(batch, software=wanted.software)
 
 
-def _micro_batch_size(wanted: PredictionFile) -> int:
-    return wanted.training.train_batch_size or wanted.training.micro_batch_size
-
-
-def _recompute(wanted: PredictionFile) -> Recompute:
-    if wanted.training.activation_checkpointing is None:
-        return wanted.training.recompute
-    return "full" if wanted.training.activation_checkpointing else "none"
+def _training(wanted: PredictionFile) -> PredictedTraining:
+    """Return the block in Megatron's names, with a batch of one microbatch for each stage."""
+    training, parallelism = wanted.training, wanted.parallelism
+    micro = training.train_batch_size or training.micro_batch_size
+    changes: dict[str, object] = {"micro_batch_size": micro}
+    if "global_batch_size" not in training.model_fields_set:
+        data = max(1, wanted.gpus // parallelism.model_gpus)
+        changes["global_batch_size"] = 4 * parallelism.pipeline * micro * data
+    if training.activation_checkpointing is not None:
+        changes["recompute"] = "full" if training.activation_checkpointing else "none"
+    return training.model_copy(update=changes)

@@ -6,9 +6,10 @@ kept, as with flash attention (Dao et al. 2022, arXiv 2205.14135).
 """
 
 import math
+from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.layout import Batch, Layout, Precision
 from megatron_eks.predict.parameters import padded_vocabulary
 
 _BF16, _FP32 = 2, 4
@@ -17,7 +18,10 @@ _BF16, _FP32 = 2, 4
 # (megatron/core/tensor_parallel/cross_entropy.py); Megatron's small golden runs show 6.05.
 LOGITS_BYTES_PER_ENTRY = 6
 # The rank with the busiest experts has more than its share of tokens: Megatron's Mixtral 8x7B runs.
-ROUTED_IMBALANCE = 1.15
+ROUTED_IMBALANCE = 1.25
+# Of what goes into a product; blocks have a scale each.
+_KEPT: dict[Precision, float] = {"bf16": 2, "fp8": 1, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+NONE: frozenset[str] = frozenset()
 
 
 def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, stage: int) -> float:
@@ -25,18 +29,15 @@ def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, st
     if not layers:  # a stage of the embedding or the loss alone
         return 0.0
     tokens = batch.rank_tokens(layout)
-    start, stop = layout.stage_span(model.num_layers, stage)
-    mixed = model.expert_layers(start, stop) / (stop - start)
-    experts, dense = (
-        tokens * layer_bytes_per_token(model, layout, fp8=batch.fp8, experts=kind)
-        for kind in (True, False)
-    )
-    layer = mixed * experts + (1 - mixed) * dense
-    most = max(experts if mixed else 0.0, dense if mixed < 1 else 0.0)  # of any one layer
+    mixed = layout.expert_layers(model, stage) / layers
+    layer, most = _layer(model, layout, batch, mixed, NONE)
     shard = layout.tensor if layout.sequence_parallel else 1
     layer_input = tokens * _BF16 * model.hidden_size / shard
     chunk = layers / layout.virtual_pipeline
-    if batch.recompute != "full":
+    if batch.recompute == "selective" and batch.modules:
+        less, _ = _layer(model, layout, batch, mixed, batch.modules)
+        stored, working = layers * less, layer - less
+    elif batch.recompute != "full":
         stored, working = layers * layer, 0.0
     elif batch.recompute_method == "block":
         recomputed = min(batch.recompute_layers, chunk) * layout.virtual_pipeline
@@ -48,51 +49,94 @@ def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, st
         stored = math.ceil(chunk / group) * layout.virtual_pipeline * layer_input
         # The input of the group that is computed again is already counted.
         working = group * most - layer_input
+    if stage == layout.pipeline - 1:
+        stored += model.mtp_num_layers * layer
+    # Of what waits in the host's memory one layer is on its way.
+    stored -= batch.offloaded * max(0.0, stored - layer)
     return stored * layout.microbatches_in_flight(stage, batch.microbatches) + working
 
 
+def _layer(
+    model: ModelShape, layout: Layout, batch: Batch, mixed: float, modules: frozenset[str]
+) -> tuple[float, float]:
+    """Return what a layer keeps on average, and the most that any one does."""
+    tokens = batch.rank_tokens(layout)
+    experts, dense = (
+        tokens
+        * layer_bytes_per_token(
+            model, layout, precision=batch.precision, experts=kind, modules=modules
+        )
+        for kind in (True, False)
+    )
+    most = max(experts if mixed else 0.0, dense if mixed < 1 else 0.0)
+    return mixed * experts + (1 - mixed) * dense, most
+
+
 def layer_bytes_per_token(
-    model: ModelShape, layout: Layout, *, experts: bool, fp8: bool = False
+    model: ModelShape,
+    layout: Layout,
+    *,
+    experts: bool,
+    precision: Precision = "bf16",
+    modules: frozenset[str] = NONE,
 ) -> float:
-    """Return what one layer keeps for a token on a rank.
+    """Return what one layer keeps for a token on a rank, of what is not computed again."""
+    tensor = layout.tensor
+    shared = tensor if layout.sequence_parallel else 1
+    ranks = (tensor, shared, layout.expert_tensor * experts)
+    return _layer_bytes(model, ranks, precision, modules)
+
+
+@cache
+def _layer_bytes(
+    model: ModelShape, ranks: tuple[int, int, int], precision: Precision, modules: frozenset[str]
+) -> float:
+    """Return the bytes of a layer on ranks that share it, its norms, and each expert if any.
 
     With FP8, Transformer Engine keeps what goes into a matrix product as one byte, and the output
     of attention both ways, because attention's own backward pass needs it in bf16.
     """
-    hidden = model.hidden_size
-    kept = 1 if fp8 else _BF16
+    hidden, (tensor, shared, expert_tensor) = model.hidden_size, ranks
+    kept = _KEPT[precision]
     masks = 2 * hidden if model.hidden_dropout else 0  # a byte each, of two dropouts
-    regional: float = 2 * (_BF16 + kept) * hidden + masks  # inputs and outputs of two norms
+    outputs = 0.0 if "layernorm" in modules else kept
+    regional: float = 2 * (_BF16 + outputs) * hidden + masks  # inputs and outputs of two norms
     if model.multi_latent_attention:
         # Compressed, before and after their norms.
         latent = (model.q_lora_rank or 0) + model.kv_lora_rank
         regional += _BF16 * (2 * latent + model.qk_pos_emb_head_dim)
     # Query, output of attention, the softmax's fp32 normaliser of each head; key and value.
     attended = model.num_attention_heads * model.value_size
-    attention: float = _BF16 * (model.num_attention_heads * model.key_size + attended)
-    attention += _BF16 * _key_value_size(model, layout) + _FP32 * model.num_attention_heads
-    attention += attended if fp8 else 0
+    attention: float = _BF16 * attended + _FP32 * model.num_attention_heads
+    if not (model.multi_latent_attention and "mla_up_proj" in modules):
+        attention += _BF16 * model.num_attention_heads * model.key_size
+        attention += _BF16 * _key_value_size(model, tensor)
+    attention += attended * kept if precision != "bf16" else 0
     # SwiGLU keeps gate, value and product; GELU keeps its input and output.
-    wide = _BF16 * (2 if model.swiglu else 1) + kept
-    feed_forward: float = wide * model.ffn_hidden_size
-    if experts:
-        # A token goes to several experts, and stands before and behind each of them once more, on
-        # every rank that shares the expert.
-        copies = 2 * _BF16 * hidden * layout.expert_tensor
-        routed = wide * model.expert_width + copies
+    before = _BF16 * (2 if model.swiglu else 1)
+    feed_forward: float = 0 if "mlp" in modules else (before + kept) * model.ffn_hidden_size
+    if expert_tensor:
+        # A token goes to several experts, and is kept once for each as what goes into it, on every
+        # rank that shares the expert. What comes out is added up at once: its weight is multiplied
+        # into the activation (moe_utils.py, unpermute; experts.py, weighted_bias_swiglu).
+        copies = kept * hidden * expert_tensor
+        after = 0.0 if "moe_act" in modules else kept
+        routed = (before + after) * model.expert_width + copies
         feed_forward = routed * (model.moe_router_topk or 1) * ROUTED_IMBALANCE
-        feed_forward += wide * (model.moe_shared_expert_intermediate_size or 0)
-    sharded = (attention + feed_forward) / layout.tensor
-    return sharded + regional / (layout.tensor if layout.sequence_parallel else 1)
+        always = 0.0 if "shared_experts" in modules else before + kept
+        feed_forward += always * (model.moe_shared_expert_intermediate_size or 0)
+        feed_forward *= "moe" not in modules
+    return (attention + feed_forward) / tensor + regional / shared
 
 
-def _key_value_size(model: ModelShape, layout: Layout) -> float:
+def _key_value_size(model: ModelShape, tensor: int) -> float:
     if model.multi_latent_attention:
         return model.num_attention_heads * (model.key_size + model.value_size)
-    return 2 * max(model.num_query_groups, layout.tensor) * model.kv_channels
+    return 2 * max(model.num_query_groups, tensor) * model.kv_channels
 
 
 def logits(model: ModelShape, layout: Layout, batch: Batch) -> float:
-    """Return the bytes of the output layer and its loss, on the last stage."""
+    """Return the bytes of the output layer and its losses, on the last stage."""
     vocabulary = padded_vocabulary(model.vocab_size, layout.tensor) / layout.tensor
-    return batch.rank_tokens(layout) * vocabulary * LOGITS_BYTES_PER_ENTRY
+    entries = batch.rank_tokens(layout) * vocabulary * (1 + model.mtp_num_layers)
+    return entries * LOGITS_BYTES_PER_ENTRY

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from megatron_eks.predict.layout import Precision
+
 Framework = Literal["megatron", "fsdp"]
 Generation = Literal["ampere", "ada", "hopper", "blackwell"]
 
@@ -36,6 +38,8 @@ _OPERATIONS_PER_BYTE: dict[Generation, float] = {
 # A peak above this in bf16 is a Blackwell's; Hopper's is 990, Ampere's 312.
 _BLACKWELL_TFLOPS = 1500
 _HOPPER_TFLOPS = 600
+# Dense NVFP4 of B300 and GB300 is three times FP8, of B200 and GB200 twice (data sheets).
+_FP4_OF_FP8 = {True: 3.0, False: 2.0}
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,9 @@ class Hardware:
     network_gb_s_per_gpu: float
     """One direction."""
     gpus_per_node: int
+    """GPUs that NVLink joins: 72 of a GB200 NVL72, though its nodes have four."""
+    memory_gb_s: float | None = None
+    """Bandwidth of the GPU's memory; None: the data sheet's, or usual for its generation."""
 
     @property
     def generation(self) -> Generation:
@@ -61,14 +68,25 @@ class Hardware:
         return "ampere" if self.tflops_fp8 is None else "ada"
 
     @property
+    def is_ultra(self) -> bool:
+        """Whether it is a Blackwell Ultra, with 1,400 W instead of 1,000 or 1,200."""
+        return "b300" in self.gpu.lower()
+
+    @property
     def memory_bytes_per_second(self) -> float:
-        """Bandwidth of the GPU's memory: the data sheet's, or usual for its generation."""
+        """Bandwidth of the GPU's memory."""
+        if self.memory_gb_s:
+            return self.memory_gb_s * _GIGA
         name = self.gpu.lower()
         for part, rate in _MEMORY_GB_S:
             if part in name:
                 return rate * _GIGA
         return self.tflops_bf16 * _TERA / _OPERATIONS_PER_BYTE[self.generation]
 
-    def peak_flops(self, *, fp8: bool) -> float:
+    def peak_flops(self, precision: Precision) -> float:
         """Dense operations a second of the tensor cores."""
-        return (self.tflops_fp8 if fp8 and self.tflops_fp8 else self.tflops_bf16) * _TERA
+        if precision == "bf16" or not self.tflops_fp8:
+            return self.tflops_bf16 * _TERA
+        fp4 = precision == "nvfp4" and self.generation == "blackwell"
+        times = _FP4_OF_FP8[self.is_ultra] if fp4 else 1
+        return self.tflops_fp8 * times * _TERA

@@ -1,10 +1,61 @@
-"""How a run lies over GPUs, what it makes of one batch, and what it keeps of a parameter."""
+"""How a run lies over GPUs, and what it makes of one batch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
+from megatron_eks.catalog.models import ModelShape
+
 Recompute = Literal["none", "selective", "full"]
+Precision = Literal["bf16", "fp8", "mxfp8", "nvfp4"]
+Sharding = Literal["torch", "megatron", "gradients"]
+Graphs = Literal["none", "partial", "full"]
+Software = Literal["2024", "2026"]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What Megatron-LM is told of the layers of its stages, where they are not alike."""
+
+    embedding: bool = False
+    """Counts as a layer (`--account-for-embedding-in-pipeline-split`); so the next."""
+    loss: bool = False
+    first: int | None = None
+    """Layers of the first stage (`--decoder-first-pipeline-num-layers`); so the next."""
+    last: int | None = None
+    chunks: tuple[int, ...] = ()
+    """Layers of each model chunk, in the model's order (`--pipeline-model-parallel-layout`)."""
+
+    def layers(self, layers: int, pipeline: int, stage: int) -> int:
+        """Return the layers of a stage.
+
+        Where nothing is said and stages do not divide them, embedding and loss count as a layer
+        each, or the first stages have one more.
+        """
+        if self.chunks:
+            return sum(self.chunks[stage::pipeline])
+        if stage == 0 and self.first is not None:
+            return self.first
+        if stage == pipeline - 1 and self.last is not None:
+            return self.last
+        if self.first is not None or self.last is not None:
+            inner = pipeline - (self.first is not None) - (self.last is not None)
+            return (layers - (self.first or 0) - (self.last or 0)) // inner
+        embedding, loss = self.embedding, self.loss
+        if not embedding and not loss and layers % pipeline and not (layers + 2) % pipeline:
+            embedding = loss = True
+        counted, ends = layers + embedding + loss, (stage == 0) * embedding
+        ends += (stage == pipeline - 1) * loss
+        return counted // pipeline + (stage < counted % pipeline) - ends
+
+
+EVEN = Stages()
+
+
+@cache
+def _expert_layers(model: ModelShape, stages: Stages, pipeline: int, stage: int) -> int:
+    counts = [stages.layers(model.num_layers, pipeline, index) for index in range(stage + 1)]
+    return model.expert_layers(sum(counts[:-1]), sum(counts))
 
 
 @dataclass(frozen=True)
@@ -23,8 +74,9 @@ class Layout:
     """GPUs that divide the experts of a layer among themselves."""
     expert_tensor: int = 1
     """GPUs that share each expert; of no meaning without experts."""
-    fsdp: Literal["torch", "megatron"] | None = None
-    """What shards weights and gradients as well, inside Megatron."""
+    fsdp: Sharding | None = None
+    """What shards gradients and, but for `gradients`, weights as well, inside Megatron."""
+    stages: Stages = EVEN
 
     @property
     def gpus(self) -> int:
@@ -37,20 +89,17 @@ class Layout:
         return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
 
     def stage_layers(self, layers: int, stage: int) -> int:
-        """Return the layers of a stage.
-
-        Where stages do not divide them, embedding and loss count as a layer each (Megatron-LM's
-        `--account-for-embedding-in-pipeline-split`), or the first stages have one more.
-        """
-        ends = (stage == 0) + (stage == self.pipeline - 1)
-        if layers % self.pipeline and not (layers + 2) % self.pipeline:
-            return (layers + 2) // self.pipeline - ends
-        return layers // self.pipeline + (stage < layers % self.pipeline)
+        """Return the layers of a stage."""
+        return self.stages.layers(layers, self.pipeline, stage)
 
     def stage_span(self, layers: int, stage: int) -> tuple[int, int]:
         """Return where a stage begins and ends, its chunks counted as one."""
         start = sum(self.stage_layers(layers, earlier) for earlier in range(stage))
         return start, start + self.stage_layers(layers, stage)
+
+    def expert_layers(self, model: ModelShape, stage: int) -> int:
+        """Return the layers of a stage that have experts."""
+        return _expert_layers(model, self.stages, self.pipeline, stage)
 
     def microbatches_in_flight(self, stage: int, microbatches: int) -> float:
         """Return how many forward passes a stage has done before its first backward pass.
@@ -68,7 +117,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Batch:
-    """One microbatch, how many of them a step has, and what is recomputed."""
+    """One microbatch, how many of them a step has, and how it is computed."""
 
     micro_batch_size: int
     sequence_length: int
@@ -76,86 +125,32 @@ class Batch:
     recompute: Recompute
     recompute_method: Literal["uniform", "block"] | None = None
     recompute_layers: int = 1
-    fp8: bool = False
-    graphs: bool = False
-    """Whether kernels are started as CUDA graphs, not one by one."""
+    precision: Precision = "bf16"
+    graphs: Graphs = "none"
+    """What is started as CUDA graphs: nothing, some modules of a layer, all."""
+    modules: frozenset[str] = frozenset()
+    """What `selective` computes again, by Megatron-LM's names; none: attention's scores."""
+    offloaded: float = 0.0
+    """Share of the layers whose activations wait in the host's memory."""
+    fp8_weights: bool = False
+    """Whether weights are kept in FP8 alone."""
+    dispatcher: str = "alltoall"
+    """What takes tokens to experts: `alltoall`, or a backend that sends once to each node."""
+    software: Software = "2026"
+    """2024: attention still had the kernels that were written for Ampere."""
+    expert_overlap: bool = False
+    """Whether tokens travel while another microbatch computes."""
+
+    @property
+    def flex(self) -> bool:
+        """Whether a backend takes tokens to experts, and no collective of NCCL."""
+        return self.dispatcher != "alltoall"
+
+    @property
+    def quantized(self) -> bool:
+        """Whether products are in less than 16 bits."""
+        return self.precision != "bf16"
 
     def rank_tokens(self, layout: Layout) -> float:
         """Return the tokens of a microbatch that one context parallel rank works on."""
         return self.micro_batch_size * self.sequence_length / layout.context
-
-
-_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-
-
-@dataclass(frozen=True)
-class States:
-    """What the optimizer is given, and what it keeps."""
-
-    gradient: int = 4
-    optimizer: int = 12
-    """fp32 master weight and two moments, unless Megatron was told otherwise."""
-    host: int = 0
-    """What is in the host's memory instead."""
-
-
-MIXED = States()
-_OFFLOADED_BYTES = 16
-
-
-def megatron_states(arguments: Sequence[str]) -> States:
-    """Return what Megatron-LM's own arguments ask for (`optimizer_config.py` at core_v0.19).
-
-    The precision-aware optimizer keeps of an fp32 master weight only the 16 bits that the bf16
-    weight lacks (`store_param_remainders`).
-    """
-    states, given = _kept_states(arguments), options(arguments)
-    if "--optimizer-cpu-offload" not in given:
-        return states
-    # HybridDeviceOptimizer: master weight, moments and gradient of this share are on the host.
-    try:
-        share = min(1.0, max(0.0, float(given.get("--optimizer-offload-fraction") or 1)))
-    except ValueError:  # told as an option without a number
-        share = 1.0
-    on_host = round(_OFFLOADED_BYTES * share)
-    return States(states.gradient, round(states.optimizer * (1 - share)), on_host)
-
-
-def _kept_states(arguments: Sequence[str]) -> States:
-    given = options(arguments)
-    reduced = "--grad-reduce-in-bf16" in given
-    if "--use-precision-aware-optimizer" not in given:
-        return States(gradient=2) if reduced else MIXED
-    moments = sum(
-        _BYTES[given.get(name) or "fp32"] for name in ("--exp-avg-dtype", "--exp-avg-sq-dtype")
-    )
-    gradient = 2 if reduced else _BYTES[given.get("--main-grads-dtype") or "fp32"]
-    return States(gradient, 2 + moments)
-
-
-def megatron_fsdp(arguments: Sequence[str]) -> Literal["torch", "megatron"] | None:
-    """Return what shards weights and gradients inside Megatron, if anything."""
-    given = options(arguments)
-    if "--use-torch-fsdp2" in given:
-        return "torch"
-    strategy = given.get("--data-parallel-sharding-strategy", "no_shard")
-    sharded = "--use-megatron-fsdp" in given and strategy == "optim_grads_params"
-    return "megatron" if sharded else None
-
-
-def uses_graphs(arguments: Sequence[str]) -> bool:
-    """Tell whether kernels are started as CUDA graphs."""
-    given = options(arguments)
-    return "--enable-cuda-graph" in given or given.get("--cuda-graph-impl", "none") != "none"
-
-
-def options(arguments: Sequence[str]) -> dict[str, str]:
-    """Return each option with the word that follows it, empty for a flag."""
-    found: dict[str, str] = {}
-    name = ""
-    for word in arguments:
-        if word.startswith("--"):
-            name, _, found[name] = word.partition("=")
-        elif name and not found[name]:
-            found[name] = word
-    return found

@@ -69,7 +69,8 @@ def layer_flops_per_token(model: ModelShape, *, experts: bool) -> float:
 
 def attention_flops_per_token(model: ModelShape, sequence_length: int) -> float:
     """Return the forward operations of one layer's causal attention for a token."""
-    return model.num_attention_heads * (model.key_size + model.value_size) * sequence_length
+    seen = model.seen(sequence_length)
+    return model.num_attention_heads * (model.key_size + model.value_size) * seen
 
 
 def output_flops_per_token(model: ModelShape) -> float:
@@ -83,4 +84,7 @@ def model_flops_per_token(model: ModelShape, sequence_length: int) -> float:
     layers = mixed * layer_flops_per_token(model, experts=True)
     layers += (model.num_layers - mixed) * layer_flops_per_token(model, experts=False)
     layers += model.num_layers * attention_flops_per_token(model, sequence_length)
-    return FORWARD_AND_BACKWARD * (layers + output_flops_per_token(model))
+    # Multi-token prediction: a layer, a map of two inputs to one, and the output layer again.
+    each = layers / model.num_layers + 4 * model.hidden_size**2 + output_flops_per_token(model)
+    ahead = model.mtp_num_layers * each
+    return FORWARD_AND_BACKWARD * (layers + output_flops_per_token(model) + ahead)

@@ -5,16 +5,19 @@ Megatron-LM's distributed optimizer does it; activations: see `activations`.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import activations, logits
-from megatron_eks.predict.layout import MIXED, Batch, Layout, States
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.parameters import (
-    common_parameters,
+    ahead_parameters,
     expert_parameters,
     extra_parameters,
+    layers_without_experts,
     padded_vocabulary,
 )
+from megatron_eks.predict.settings import MIXED, States
 
 GIB = 1024**3
 
@@ -29,8 +32,14 @@ WORKSPACE_BYTES = 300_000_000
 # bf16 weight, fp32 master weight and two Adam moments: what a checkpoint holds for a parameter.
 CHECKPOINT_BYTES_PER_PARAMETER = 14
 
+# The median error of the rows that no constant comes from is below this: what takes less may fit.
+SURE = 1.05
+
 _WEIGHT = 2
-_FP8_COPIES = 2  # a weight and its transpose, kept over the microbatches of a step
+_ENDS = (0, 1, -1)
+# A weight and its transpose, kept over the microbatches of a step; NVFP4 has a scale of 8 bits for
+# every 16 values.
+_COPIES = {"bf16": 0.0, "fp8": 2.0, "mxfp8": 2.0, "nvfp4": 1.125}
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,11 @@ class MemoryEstimate:
         return self.fullest.total_bytes
 
     @property
+    def surely_too_large(self) -> bool:
+        """Whether it does not fit even if the estimate is too high."""
+        return self.per_gpu_bytes > self.capacity_bytes * SURE
+
+    @property
     def fullest(self) -> StageMemory:
         """The stage that decides."""
         return max(self.stages, key=lambda stage: stage.total_bytes)
@@ -91,9 +105,20 @@ def estimate(
     batch: Batch,
     capacity_bytes: int,
     states: States = MIXED,
+    *,
+    ends: bool = False,
 ) -> MemoryEstimate:
-    """Return the memory of every pipeline stage."""
-    stages = (_stage(model, layout, batch, states, index) for index in range(layout.pipeline))
+    """Return the memory of every pipeline stage, or of the first two and the last.
+
+    Among those is the fullest: the first has most microbatches in flight, the second may have a
+    layer more, the last has the loss.
+    """
+    indices = range(layout.pipeline)
+    if ends and layout.pipeline > len(_ENDS):
+        indices = range(0)
+    stages = [_stage(model, layout, batch, states, index) for index in indices]
+    if not stages:
+        stages = [_stage(model, layout, batch, states, index % layout.pipeline) for index in _ENDS]
     return MemoryEstimate(tuple(stages), capacity_bytes)
 
 
@@ -101,15 +126,14 @@ def _stage(
     model: ModelShape, layout: Layout, batch: Batch, states: States, index: int
 ) -> StageMemory:
     first, last = index == 0, index == layout.pipeline - 1
-    start, stop = layout.stage_span(model.num_layers, index)
-    in_layers = common_parameters(model, layout.tensor, start, stop)
-    table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size // layout.tensor
-    # A tied output layer is the first stage's table on one stage, and a copy of it on several.
-    output_is_own = model.untie_embeddings_and_output_weights or layout.pipeline > 1
-    outside = table * (first + (last and output_is_own))
-    outside += extra_parameters(model) if first or last else 0
+    layers = layout.stage_layers(model.num_layers, index)
+    mixed = layout.expert_layers(model, index)
+    in_layers, outside = _parameters(
+        model, layout.tensor, layers, mixed, (first, last, layout.pipeline)
+    )
     each = expert_parameters(model, layout.expert, layout.expert_tensor)
-    experts = model.expert_layers(start, stop) * each
+    experts = mixed * each
+    in_layers += ahead_parameters(model, layout.tensor, each) if last else 0
     held = in_layers + outside
     data = layout.data * layout.context
     shared = layout.distributed_optimizer or layout.fsdp is not None
@@ -118,18 +142,38 @@ def _stage(
     if layout.fsdp is not None:
         # Its share, the layer at work and the one after it, and the gradients of one on their way.
         owned = held // data + experts // layout.expert_data
-        layer = (in_layers + experts) // (stop - start)
+        layer = (in_layers + experts) // max(1, layers)
         moment = layer * (2 * _WEIGHT + states.gradient) + outside * _WEIGHT
         weights = (_WEIGHT + states.gradient) * owned + moment
+        if layout.fsdp == "gradients":
+            weights = _WEIGHT * (held + experts) + states.gradient * (owned + layer)
         # PyTorch's leaves gradients in bf16 beside what the optimizer makes of them in fp32.
         weights += _WEIGHT * owned if layout.fsdp == "torch" else 0
-    copies = _FP8_COPIES * (in_layers + experts) if batch.fp8 and layout.fsdp is None else 0
+    copies = _COPIES[batch.precision] * (in_layers + experts) * (layout.fsdp is None)
+    if batch.fp8_weights and batch.quantized:
+        # The copies are the weights; what FSDP shards is one of them.
+        sharded = held // data + experts // layout.expert_data
+        copies -= _WEIGHT * (in_layers + experts) if layout.fsdp is None else sharded
     return StageMemory(
         stage=index,
         parameters=held + experts,
-        weights_bytes=weights + copies,
+        weights_bytes=int(weights + copies),
         optimizer_bytes=states.optimizer * optimized,
         host_bytes=states.host * optimized,
-        activations_bytes=int(activations(model, layout, batch, stop - start, index)),
+        activations_bytes=int(activations(model, layout, batch, layers, index)),
         logits_bytes=int(logits(model, layout, batch)) if last else 0,
     )
+
+
+@cache
+def _parameters(
+    model: ModelShape, tensor: int, layers: int, mixed: int, place: tuple[bool, bool, int]
+) -> tuple[int, int]:
+    """Count the parameters of a stage's layers without their experts, and those outside them."""
+    first, last, pipeline = place
+    in_layers = layers_without_experts(model, tensor, layers, mixed)
+    table = padded_vocabulary(model.vocab_size, tensor) * model.hidden_size // tensor
+    # A tied output layer is the first stage's table on one stage, and a copy of it on several.
+    output_is_own = model.untie_embeddings_and_output_weights or pipeline > 1
+    outside = table * (first + (last and output_is_own))
+    return in_layers, outside + (extra_parameters(model) if first or last else 0)

@@ -1,6 +1,7 @@
 """Counts parameters: of a model, and of what one rank holds of its layers."""
 
 import math
+from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.matrices import attention, feed_forward, size
@@ -12,8 +13,18 @@ def parameters(model: ModelShape) -> int:
     """Count the parameters of a whole model, without vocabulary padding."""
     embeddings = model.vocab_size * model.hidden_size
     tables = 2 if model.untie_embeddings_and_output_weights else 1
-    layers = layers_parameters(model, 0, model.num_layers)
+    layers = layers_parameters(model, 0, model.num_layers) + ahead_parameters(model)
     return layers + tables * embeddings + extra_parameters(model)
+
+
+def ahead_parameters(model: ModelShape, tensor: int = 1, experts: int | None = None) -> int:
+    """Count the layers of multi-token prediction on one rank: like the last, and a map before."""
+    if not model.mtp_num_layers:
+        return 0
+    last = model.num_layers - 1
+    layer = common_parameters(model, tensor, last, last + 1)
+    layer += expert_parameters(model, 1, 1) if experts is None else experts
+    return model.mtp_num_layers * (layer + 2 * model.hidden_size**2 // tensor)
 
 
 def layers_parameters(model: ModelShape, start: int, stop: int) -> int:
@@ -25,9 +36,14 @@ def layers_parameters(model: ModelShape, start: int, stop: int) -> int:
 def common_parameters(model: ModelShape, tensor: int, start: int, stop: int) -> int:
     """Parameters of some layers on one tensor parallel rank, without those of routed experts."""
     mixed = model.expert_layers(start, stop)
-    dense = stop - start - mixed
-    whole = (stop - start) * (_attention_parameters(model, tensor) + _norms(model))
-    whole += dense * _feed_forward_parameters(model, model.ffn_hidden_size, tensor)
+    return layers_without_experts(model, tensor, stop - start, mixed)
+
+
+@cache
+def layers_without_experts(model: ModelShape, tensor: int, layers: int, mixed: int) -> int:
+    """Parameters of so many layers, some of them with experts, without those of routed experts."""
+    whole = layers * (_attention_parameters(model, tensor) + _norms(model))
+    whole += (layers - mixed) * _feed_forward_parameters(model, model.ffn_hidden_size, tensor)
     router = model.hidden_size * (model.num_experts or 0)
     shared = model.moe_shared_expert_intermediate_size or 0
     if shared:
@@ -35,6 +51,7 @@ def common_parameters(model: ModelShape, tensor: int, start: int, stop: int) -> 
     return whole + mixed * router
 
 
+@cache
 def expert_parameters(model: ModelShape, expert: int, tensor: int) -> int:
     """Parameters of one layer's routed experts on one rank."""
     count = (model.num_experts or 0) // expert

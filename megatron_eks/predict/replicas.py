@@ -19,12 +19,13 @@ CHECKPOINT_BYTES_PER_PARAMETER = 12
 
 _FP32, _BF16, _ADAM = 4, 2, 8
 
-Loss = Literal["whole", "pieces"]
-"""`whole`: cross entropy of all tokens at once, as most programs do; `pieces`: this project's."""
+Loss = Literal["whole", "compiled", "pieces"]
+"""`whole`: cross entropy of all tokens at once, kernel by kernel; `compiled`: as one kernel, as
+torchtitan does since 2025; `pieces`: this project's."""
 
 # Of each logit: bf16, and three times fp32 (its copy, whose place the gradient takes, the log
-# softmax, and the gradient of that), which are alive together.
-_WHOLE_BYTES_PER_ENTRY = _BF16 + 3 * _FP32
+# softmax, and the gradient of that), which are alive together. Compiled: bf16 and its gradient.
+_BYTES_PER_ENTRY = {"whole": _BF16 + 3 * _FP32, "compiled": 2 * _BF16}
 # Compiled: logits, their gradient, and one product on the way (programs/trainer/loss.py).
 _PIECE_BYTES_PER_ENTRY, _PIECE_TOKENS = 3 * _BF16, 4096
 
@@ -78,7 +79,7 @@ class _Rank:
             return min(self.tokens, _PIECE_TOKENS) * entries * _PIECE_BYTES_PER_ENTRY + summed
         # The output layer's input, gathered, and its gradient.
         whole = 2 * _BF16 * model.hidden_size if layout.tensor > 1 else 0
-        return self.tokens * (entries * _WHOLE_BYTES_PER_ENTRY + whole)
+        return self.tokens * (entries * _BYTES_PER_ENTRY[self.loss] + whole)
 
 
 def _selected(model: ModelShape, layout: Layout) -> float:

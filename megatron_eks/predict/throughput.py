@@ -13,13 +13,17 @@ from megatron_eks.predict.parameters import (
     padded_vocabulary,
     parameters,
 )
-from megatron_eks.predict.work import Wires, Worker
+from megatron_eks.predict.settings import MIXED, States
+from megatron_eks.predict.wires import Wires
+from megatron_eks.predict.work import Work, Worker
 
 _TERA = 1e12
 _BF16, _FP32 = 2, 4
 # The optimizer reads gradient, master weight and two moments, and writes the last three and the
 # weight.
 _OPTIMIZER_TRAFFIC = 4 * _FP32 + 3 * _FP32 + _BF16
+# How sharply the slower of host and GPU decides: 2 would be far from sharp.
+_SOFT = 4
 # PyTorch's selective checkpointing computes every other product again.
 _FSDP_SELECTIVE = 0.5
 
@@ -33,6 +37,8 @@ class Speed:
     """Of it: the microbatches of the slowest stage."""
     communication_seconds: float
     """Of it: what travels and is not hidden."""
+    launch_seconds: float
+    """Of it: GPUs that wait until the host has started their kernels."""
     bubble_seconds: float
     """Of it: stages that wait for the first and the last microbatch."""
     optimizer_seconds: float
@@ -44,6 +50,8 @@ class Speed:
     """Tokens a second of a GPU that nearly every run like this reaches."""
     high: float
     """And that nearly none exceeds."""
+    measured_rows: int
+    """Published runs like this one, none of them fitted, that the range comes from."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class _Parts:
 
     compute: float
     communication: float
+    launch: float
     bubble: float
     optimizer: float
 
@@ -62,6 +71,8 @@ def megatron_speed(
     batch: Batch,
     hardware: Hardware,
     calibration: Calibration = CALIBRATION,
+    *,
+    states: States = MIXED,
 ) -> Speed:
     """Return the speed of a Megatron run.
 
@@ -71,30 +82,33 @@ def megatron_speed(
     """
     worker = Worker("megatron", hardware, calibration, model, layout, batch)
     wires = Wires(hardware, model, layout, batch)
-    layer, output = worker.layer(), worker.output()
+    layer, output = worker.work()
     chunk = model.num_layers / layout.pipeline / layout.virtual_pipeline
-    again = _computed_again(batch, chunk, layer.forward_seconds, layer.attention_seconds)
+    again = _computed_again(batch, chunk, layer, layer.again_seconds)
     computing = layer.forward_seconds + layer.backward_seconds + again
-    passes = 3 if batch.recompute == "full" else 2
-    ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
-    sent = passes * (wires.tensor_seconds() + wires.expert_seconds()) + 2 * ring
-    each = max(computing + calibration.exposed_inside * sent, _launching(worker))
-    layers = model.num_layers / layout.pipeline
+    whole = batch.recompute == "full"
+    sent = _sent(calibration, wires, layer, batch, 3 if whole or "moe" in batch.modules else 2)
+    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+    waited = _waited(calibration.launching(batch, mixed), computing + sent)
+    handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration["exposed tensor"]
     last = output.forward_seconds + output.backward_seconds
-    handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
-    stage = layers * each + handed
+    slowest, average = _layers(model, layout, last / (computing + sent + waited))
+    stage = average * (computing + sent + waited) + handed + last / layout.pipeline
     held, experts = _held(model, layout)
     # FSDP gathers weights for each pass of each microbatch, and reduces as often.
-    passed = _FP32 + _BF16 * (2 if layout.fsdp else 1)
+    weight = 1 if batch.fp8_weights else _BF16
+    passed = states.gradient + weight * (2 if layout.fsdp not in {None, "gradients"} else 1)
     reduced = wires.data_seconds(held * passed)
     reduced += wires.replica_seconds(experts * passed) if experts else 0.0
-    exposed = max(0.0, reduced - stage) + calibration.exposed_gather * min(reduced, stage)
+    exposed = max(0.0, reduced - stage) + calibration["slowed megatron"] * min(reduced, stage)
     exposed *= batch.microbatches if layout.fsdp else 1
     if layout.distributed_optimizer or layout.fsdp:
         held, experts = held / (layout.data * layout.context), experts / layout.expert_data
     parts = _Parts(
-        compute=batch.microbatches * (layers * computing + last),
-        communication=batch.microbatches * (stage - layers * computing) + exposed,
+        compute=batch.microbatches * slowest * computing
+        + batch.microbatches * last * _last(layout),
+        communication=batch.microbatches * (slowest * sent + handed) + exposed,
+        launch=batch.microbatches * slowest * waited,
         bubble=(layout.pipeline - 1) / layout.virtual_pipeline * stage,
         optimizer=_optimizer_seconds(held + experts, hardware),
     )
@@ -115,49 +129,72 @@ def fsdp_speed(
     """
     worker = Worker("fsdp", hardware, calibration, model, layout, batch)
     wires = Wires(hardware, model, layout, batch)
-    layer, output = worker.layer(), worker.output()
+    layer, output = worker.work()
     half = layer.forward_seconds * _FSDP_SELECTIVE
-    again = _computed_again(batch, model.num_layers, layer.forward_seconds, half)
-    ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
-    passes = 3 if batch.recompute == "full" else 2
-    sent = passes * wires.tensor_seconds() + 2 * ring
-    each = (
-        layer.forward_seconds + layer.backward_seconds + again + calibration.exposed_inside * sent
-    )
-    each = max(each, _launching(worker))
+    each = layer.forward_seconds + layer.backward_seconds
+    each += _computed_again(batch, model.num_layers, layer, half)
+    sent = _sent(calibration, wires, layer, batch, 3 if batch.recompute == "full" else 2)
+    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+    waited = _waited(calibration.launching(batch, mixed), each + sent)
     last = output.forward_seconds + output.backward_seconds
-    computing = model.num_layers / layout.pipeline * each + last
+    layers = model.num_layers / layout.pipeline
+    computing = layers * (each + sent + waited) + last
     held = parameters(model) / layout.tensor / layout.pipeline
     gathered = wires.data_seconds(held * (2 * _BF16 + _FP32))
-    exposed = max(0.0, gathered - computing) + calibration.exposed_gather * min(gathered, computing)
-    handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
+    slowed = calibration["slowed fsdp"] * min(gathered, computing)
+    exposed = max(0.0, gathered - computing) + slowed
+    handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration["exposed tensor"]
     # In a pipeline weights stay gathered, and gradients unreduced, until the last microbatch.
     times = batch.microbatches if layout.pipeline == 1 else 1
     parts = _Parts(
-        compute=batch.microbatches * computing,
-        communication=times * exposed + batch.microbatches * handed,
+        compute=batch.microbatches * (layers * each + last),
+        communication=times * exposed + batch.microbatches * (handed + layers * sent),
+        launch=batch.microbatches * layers * waited,
         bubble=(layout.pipeline - 1) / layout.virtual_pipeline * (computing + handed - last),
         optimizer=_optimizer_seconds(held / (layout.data * layout.context), hardware),
     )
     return _speed(worker, parts)
 
 
-def _launching(worker: Worker) -> float:
-    """Return the least time of a layer: until the host has started all of its kernels."""
-    if worker.batch.graphs:
-        return 0.0
-    model, calibration = worker.model, worker.calibration
-    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
-    dense = (1 - mixed) * calibration.launch_seconds
-    return mixed * calibration.launch_experts_seconds + dense
+def _waited(host: float, gpu: float) -> float:
+    """Return how long a GPU waits for its host: neither is always the slower of the two."""
+    return float((host**_SOFT + gpu**_SOFT) ** (1 / _SOFT)) - gpu
 
 
-def _computed_again(batch: Batch, layers: float, whole: float, selected: float) -> float:
+def _sent(calibration: Calibration, wires: Wires, layer: Work, batch: Batch, passes: int) -> float:
+    """Return what is not hidden of a layer's traffic inside one copy of the model."""
+    ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
+    tensor = passes * wires.tensor_seconds() + 2 * ring
+    experts = passes * wires.expert_seconds() * calibration["exposed experts"]
+    if batch.expert_overlap:
+        # Another microbatch's layer computes meanwhile.
+        experts = max(0.0, experts - layer.forward_seconds - layer.backward_seconds)
+    return calibration["exposed tensor"] * tensor + experts
+
+
+def _last(layout: Layout) -> float:
+    return 1.0 if layout.pipeline == 1 else 0.0
+
+
+def _layers(model: ModelShape, layout: Layout, output: float) -> tuple[float, float]:
+    """Return the layers of the slowest stage, its loss counted in layers, and of the average."""
+    count = model.num_layers + model.mtp_num_layers
+    if layout.pipeline == 1:
+        return count, count
+    last = layout.pipeline - 1
+    stages = [layout.stage_layers(model.num_layers, stage) for stage in (0, 1 % layout.pipeline)]
+    end = layout.stage_layers(model.num_layers, last) + model.mtp_num_layers + output
+    if layout.stages.chunks:
+        stages = [layout.stage_layers(model.num_layers, stage) for stage in range(last)]
+    return max(*stages, end), count / layout.pipeline
+
+
+def _computed_again(batch: Batch, layers: float, layer: Work, selected: float) -> float:
     """Return the seconds that the average of so many layers computes a second time."""
     if batch.recompute == "full" and batch.recompute_method == "block":
-        return whole * min(1.0, batch.recompute_layers / layers)
+        return layer.forward_seconds * min(1.0, batch.recompute_layers / layers)
     if batch.recompute == "full":
-        return whole
+        return layer.forward_seconds
     return selected if batch.recompute == "selective" else 0.0
 
 
@@ -176,21 +213,23 @@ def _optimizer_seconds(states: float, hardware: Hardware) -> float:
 
 def _speed(worker: Worker, parts: _Parts) -> Speed:
     model, layout, batch, hardware = worker.model, worker.layout, worker.batch, worker.hardware
-    seconds = parts.compute + parts.communication + parts.bubble + parts.optimizer
+    seconds = parts.compute + parts.communication + parts.launch + parts.bubble + parts.optimizer
     tokens = batch.microbatches * batch.micro_batch_size * batch.sequence_length * layout.data
     rate = tokens / seconds / layout.gpus
     experts = model.num_experts is not None
-    factor = spread(worker.framework, hardware.generation, fp8=batch.fp8, experts=experts)
+    factor, rows = spread(worker.framework, hardware.generation, batch.precision, experts=experts)
     flops = rate * model_flops_per_token(model, batch.sequence_length)
     return Speed(
         step_seconds=seconds,
         compute_seconds=parts.compute,
         communication_seconds=parts.communication,
+        launch_seconds=parts.launch,
         bubble_seconds=parts.bubble,
         optimizer_seconds=parts.optimizer,
         tokens_per_second_per_gpu=rate,
         tflops_per_gpu=flops / _TERA,
-        mfu=flops / hardware.peak_flops(fp8=batch.fp8),
+        mfu=flops / hardware.peak_flops(batch.precision),
         low=rate / factor,
         high=rate * factor,
+        measured_rows=rows,
     )

@@ -157,8 +157,8 @@ def test_a_run_of_hours_that_saves_once_is_warned_of():
     text = GOOD.replace("train_iters: 10000", "train_iters: 1000")
     assert findings(text.replace(once, "interval: 1000\n  keep")) == [
         (
-            "warning MEKS-0375 j.yaml:38 checkpoint.interval: 1000 steps take about 14 hours, and "
-            "a failure can lose all of them - use about 65, every 53 minutes: saves and failures "
+            "warning MEKS-0375 j.yaml:38 checkpoint.interval: 1000 steps take about 13 hours, and "
+            "a failure can lose all of them - use about 66, every 53 minutes: saves and failures "
             "then cost least"
         )
     ]

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from benchmarks.predictions import HARDWARE
 from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.predict.layout import (
-    Batch,
-    Layout,
+from megatron_eks.predict.layout import Batch, Layout, Stages
+from megatron_eks.predict.memory import GIB, estimate
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.settings import (
     States,
     megatron_fsdp,
     megatron_states,
-    uses_graphs,
+    pipeline_stages,
+    with_arguments,
 )
-from megatron_eks.predict.memory import GIB, estimate
-from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import megatron_speed
 
 # Hugging Face `config.json` of deepseek-ai/DeepSeek-V2-Lite.
@@ -107,6 +107,7 @@ def test_more_ranks_for_experts_never_hold_more_of_them(expert, expert_tensor, r
     [
         ((), States(4, 12)),
         (("--grad-reduce-in-bf16",), States(2, 12)),
+        (("--optimizer", "dist_muon"), States(4, 8)),
         # 16 bits of the master weight are the bf16 weight itself.
         (("--use-precision-aware-optimizer",), States(4, 10)),
         (
@@ -135,7 +136,9 @@ def test_fsdp_inside_megatron_shards_everything():
         for kind in (None, "megatron", "torch")
     )
     share = parameters(LLAMA) / 64
+    less = estimate(LLAMA, replace(layout, fsdp="gradients"), BATCH, 0).stages[0]
     assert plain.weights_bytes - own.weights_bytes > 40 * GIB
+    assert plain.weights_bytes > less.weights_bytes > own.weights_bytes
     assert own.optimizer_bytes == plain.optimizer_bytes
     assert torch.weights_bytes - own.weights_bytes == pytest.approx(2 * share, rel=0.01)
 
@@ -151,8 +154,70 @@ def test_fsdp_inside_megatron_sends_more():
     assert sharded.compute_seconds == plain.compute_seconds
 
 
-def test_graphs_are_found_among_megatrons_arguments():
-    """Its old name and its new one."""
-    assert uses_graphs(("--enable-cuda-graph",))
-    assert uses_graphs(("--cuda-graph-impl", "local"))
-    assert not uses_graphs(("--cuda-graph-impl=none", "--swiglu"))
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ("--enable-cuda-graph", {"graphs": "partial"}),
+        ("--cuda-graph-impl=full_iteration", {"graphs": "full"}),
+        ("--cuda-graph-impl=none --swiglu", {}),
+        ("--recompute-modules moe_act mla_up_proj", {"modules": {"moe_act", "mla_up_proj"}}),
+        ("--cpu-offloading-num-layers 8", {"offloaded": 0.25}),
+        ("--fp8-param-gather", {"fp8_weights": True}),
+        ("--fp4-format e2m1", {"precision": "nvfp4"}),
+        ("--moe-token-dispatcher-type flex", {"dispatcher": "deepep"}),
+        ("--overlap-moe-expert-parallel-comm", {"expert_overlap": True}),
+    ],
+)
+def test_a_batch_is_computed_as_megatron_was_told(words, changes):
+    """By its own arguments, those that decide memory or speed."""
+    assert with_arguments(BATCH, 32, words.split()) == replace(BATCH, **changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        ("", (8, 8, 8, 8)),
+        (
+            "--decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 7",
+            (5, 10, 10, 7),
+        ),
+        ("--pipeline-model-parallel-layout Et*3|(tt|)*14tL --x", (9, 8, 8, 7)),
+        (
+            "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
+            (8, 9, 8, 7),
+        ),
+    ],
+)
+def test_stages_have_the_layers_that_megatron_was_told(words, counts):
+    """32 layers in four stages; a layout of chunks goes around the ranks."""
+    stages = pipeline_stages(words.split())
+    assert tuple(stages.layers(32, 4, stage) for stage in range(4)) == counts
+    assert (stages == Stages()) == (not words)
+
+
+def test_what_is_computed_again_or_offloaded_is_not_kept():
+    """And what is kept in FP8 alone is not kept in bf16."""
+    layout, fp8 = Layout(1, 1, 1, 64, expert=64), replace(BATCH, precision="fp8")
+
+    def peak(batch):
+        return estimate(V3, layout, batch, 0).per_gpu_bytes
+
+    again = replace(BATCH, recompute="selective", modules=frozenset({"moe_act", "mla_up_proj"}))
+    assert peak(BATCH) > peak(replace(again, modules=frozenset({"moe_act"}))) > peak(again)
+    assert peak(BATCH) > peak(replace(BATCH, offloaded=0.5)) > peak(replace(BATCH, offloaded=1.0))
+    assert peak(fp8) > peak(replace(fp8, fp8_weights=True))
+    assert peak(replace(BATCH, recompute="full")) < peak(again)
+
+
+def test_a_window_and_a_second_token():
+    """Attention within a window is cheaper; a layer that predicts ahead costs memory and time."""
+    layout, batch = Layout(1, 1, 1, 8), Batch(1, 32768, 16, "full")
+    near, ahead = replace(LLAMA, window_size=1024), replace(LLAMA, mtp_num_layers=1)
+    speeds = [
+        megatron_speed(model, layout, batch, HARDWARE["h100"]) for model in (near, LLAMA, ahead)
+    ]
+    assert sorted(speed.step_seconds for speed in speeds) == [each.step_seconds for each in speeds]
+    half = replace(near, window_attn_skip_freq=2)
+    assert near.seen(32768) < half.seen(32768) < LLAMA.seen(32768)
+    peaks = [estimate(model, layout, batch, 0).per_gpu_bytes for model in (LLAMA, ahead)]
+    assert peaks[1] > peaks[0]

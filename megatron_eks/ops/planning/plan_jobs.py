@@ -158,14 +158,24 @@ def speed_lines(speed: Speed) -> Iterator[str]:
     parts = (
         ("computes", speed.compute_seconds),
         ("sends", speed.communication_seconds),
+        ("waits for kernels to start", speed.launch_seconds),
         ("waits in the pipeline", speed.bubble_seconds),
         ("optimizer", speed.optimizer_seconds),
     )
     yield from labelled("Step", f"{speed.step_seconds:.3g} s")
-    shares = (f"{name} {part / speed.step_seconds:.0%}" for name, part in parts)
+    shares = (
+        f"{name} {part / speed.step_seconds:.0%}"
+        for name, part in parts
+        if part or name != "waits for kernels to start"
+    )
     yield from labelled("", ", ".join(shares))
     likely = f"most likely {speed.low:,.0f} to {speed.high:,.0f}"
     yield from labelled("Tokens/s", f"{speed.tokens_per_second_per_gpu:,.0f} a GPU, {likely}")
+    rows = speed.measured_rows
+    runs = (
+        f"{rows} published run{'s' * (rows != 1)} like it" if rows else "no published run like it"
+    )
+    yield from labelled("", f"the range comes from {runs} that nothing was fitted to")
     yield from labelled("TFLOP/s", f"{speed.tflops_per_gpu:.0f} a GPU, MFU {speed.mfu:.1%}")
 
 

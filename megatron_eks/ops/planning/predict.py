@@ -36,7 +36,8 @@ def run(file: Path, output: str) -> int:
         text = f"{missing / GIB:.1f} GiB a GPU are missing"
         changes = [f"{name} ({saved / GIB:.1f} less)" for name, saved in savings(wanted, found)]
         remedy = f"use {' or '.join(changes)}" if changes else "use more GPUs, or larger ones"
-        late = Finding(Code.DOES_NOT_FIT, ("parallelism",), text, remedy, Level.WARNING)
+        code = Code.DOES_NOT_FIT if found.memory.surely_too_large else Code.FITS_TIGHTLY
+        late = Finding(code, ("parallelism",), text, remedy, Level.WARNING)
         sys.stderr.write(messages(document.locate([late]), sys.stderr))
     return 0
 

@@ -1,9 +1,7 @@
 """`meks plan --search`: the fastest layouts of the Megatron jobs, and why a job's own differs."""
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +10,15 @@ import yaml
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
-from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.planning.figures import can_draw, drawn, png
+from megatron_eks.plan.jobs.memory import fits
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
-from megatron_eks.plan.jobs.search import Candidate, evaluate, search
-from megatron_eks.predict.memory import GIB
+from megatron_eks.plan.jobs.search import TIE, Candidate, as_job, evaluate, search
+from megatron_eks.plan.jobs.training import changed
 from megatron_eks.project import check_files, job_files
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
         own, found = _searched(job, files)
         data[job.name] = [_as_json(each) for each in found[:_BEST]]
         if output == "table":
-            sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found))
+            sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found, files))
         if found:
-            _write(document, own, found, wanted)
+            _write((document, job), own, found, wanted)
     if output != "table":
         sys.stdout.write(structured(data, output))
     return DONE
@@ -90,12 +90,15 @@ def _refused(jobs: int, wanted: "Wanted") -> str | None:
 
 
 def _write(
-    document: "Document", own: Candidate | None, found: "Sequence[Candidate]", wanted: "Wanted"
+    written: "tuple[Document, MegatronRun]",
+    own: Candidate | None,
+    found: "Sequence[Candidate]",
+    wanted: "Wanted",
 ) -> None:
-    job, picture = wanted
-    if job:
-        job.write_text(_text(document, found[0].job), encoding="utf-8")
-        sys.stderr.write(f"wrote {job}; check it with: meks validate {job}\n")
+    (document, job), (file, picture) = written, wanted
+    if file:
+        file.write_text(_text(document, as_job(job, found[0])), encoding="utf-8")
+        sys.stderr.write(f"wrote {file}; check it with: meks validate {file}\n")
     if picture:
         png(found, own, picture)
         sys.stderr.write(f"wrote {picture}\n")
@@ -110,7 +113,7 @@ def _searched(job: MegatronRun, files: "Files") -> tuple[Candidate | None, list[
 
 
 def _lines(
-    job: MegatronRun, own: Candidate | None, found: "Sequence[Candidate]"
+    job: MegatronRun, own: Candidate | None, found: "Sequence[Candidate]", files: "Files"
 ) -> "Iterator[str]":
     if not found:
         yield f"{job.name}: no layout fits; take more nodes or a type with more memory"
@@ -122,6 +125,10 @@ def _lines(
     header = ("", "TP", "PP", "VP", "CP", "EP", "MICRO", "RECOMPUTE", "STEP", "MFU", "MEMORY")
     yield from table(header, rows, right=(1, 2, 3, 4, 5, 6, 8, 9, 10))
     yield _reason(own, found[0])
+    yield from _differences(job, own, found[0], files)
+    if found[0].extra_args:
+        yield f"The best needs extra_args: [{', '.join(found[0].extra_args)}]"
+    yield f"Layouts within {TIE:.0%} of each other are as fast for all we know: the simpler first."
     yield ""
     yield from drawn(found, own)
     yield "Memory against step time: 1 the fastest, y yours, . one layout, : several."
@@ -129,12 +136,12 @@ def _lines(
 
 
 def _row(place: str, each: Candidate) -> tuple[str, ...]:
-    sizes = (str(getattr(each.job.parallelism, name) or 1) for name in _NAMES)
+    sizes = (str(getattr(each.layout, name)) for name in _NAMES)
     return (
         place,
         *sizes,
-        str(each.job.training.micro_batch_size),
-        each.job.training.recompute,
+        str(each.batch.micro_batch_size),
+        each.batch.recompute,
         f"{each.speed.step_seconds:.3g} s",
         f"{each.speed.mfu:.0%}",
         f"{each.memory.per_gpu_bytes / each.memory.capacity_bytes:.0%}",
@@ -152,6 +159,7 @@ def _reason(own: Candidate | None, best: Candidate) -> str:
         "computing": own.speed.compute_seconds - best.speed.compute_seconds,
         "sending": own.speed.communication_seconds - best.speed.communication_seconds,
         "waiting in the pipeline": own.speed.bubble_seconds - best.speed.bubble_seconds,
+        "starting kernels": own.speed.launch_seconds - best.speed.launch_seconds,
         "the optimizer": own.speed.optimizer_seconds - best.speed.optimizer_seconds,
     }
     name, seconds = max(parts.items(), key=lambda part: part[1])
@@ -160,11 +168,48 @@ def _reason(own: Candidate | None, best: Candidate) -> str:
     return f"Yours takes {slower:.1%} longer, most of all {name}: {seconds:.2g} s more a step."
 
 
+# What is written together when one of the sizes changes.
+_TOGETHER = (
+    ("parallelism", ("tensor",)),
+    ("parallelism", ("pipeline", "virtual_pipeline")),
+    ("parallelism", ("context",)),
+    ("parallelism", ("expert", "expert_tensor")),
+    ("training", ("micro_batch_size",)),
+    ("training", ("recompute", "recompute_method", "recompute_layers")),
+)
+
+
+def _differences(
+    job: MegatronRun, own: Candidate | None, best: Candidate, files: "Files"
+) -> "Iterator[str]":
+    """Say in a line for each setting of the best what it alone would do to the job's own."""
+    pool = gpu_pool(job, files.config) if files.config else None
+    if own is None or pool is None:
+        return
+    model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
+    theirs = as_job(job, best)
+    for block, names in _TOGETHER:
+        values = {name: getattr(getattr(theirs, block), name) for name in names}
+        mine = getattr(getattr(job, block), names[0])
+        if (values[names[0]] or 1) == (mine or 1):
+            continue
+        option = evaluate(changed(job, block, **values), model, instance)
+        words = f"  {block}.{names[0]}: {values[names[0]]} instead of {mine}"
+        if option is None:
+            yield f"{words}: only together with the others"
+        elif not fits(option.memory):
+            yield f"{words}: does not fit by itself"
+        else:
+            faster = own.speed.step_seconds / option.speed.step_seconds - 1
+            yield f"{words}: {abs(faster):.1%} {'faster' if faster > 0 else 'slower'} by itself"
+
+
 def _as_json(each: Candidate) -> "Json":
     return {
-        "parallelism": {name: getattr(each.job.parallelism, name) or 1 for name in _NAMES},
-        "micro_batch_size": each.job.training.micro_batch_size,
-        "recompute": each.job.training.recompute,
+        "parallelism": {name: getattr(each.layout, name) for name in (*_NAMES, "expert_tensor")},
+        "extra_args": list(each.extra_args),
+        "micro_batch_size": each.batch.micro_batch_size,
+        "recompute": each.batch.recompute,
         "step_seconds": each.speed.step_seconds,
         "tokens_per_second_per_gpu": each.speed.tokens_per_second_per_gpu,
         "mfu": each.speed.mfu,
@@ -178,81 +223,12 @@ def _text(document: "Document", job: MegatronRun) -> str:
     value = dict(document.value) if isinstance(document.value, dict) else {}
     value["parallelism"] = job.parallelism.model_dump(exclude_defaults=True)
     training = value["training"]
-    changed = dict(training) if isinstance(training, dict) else {}
+    block = dict(training) if isinstance(training, dict) else {}
     for name in ("micro_batch_size", "recompute", "recompute_method", "recompute_layers"):
-        changed.pop(name, None)
+        block.pop(name, None)
         if (setting := getattr(job.training, name)) is not None:
-            changed[name] = setting
-    value["training"] = changed
+            block[name] = setting
+    value["training"] = block
+    if isinstance(job, MegatronJob) and (job.extra_args or "extra_args" in value):
+        value["extra_args"] = list(job.extra_args)
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-
-
-_COLUMNS, _ROWS = 66, 12
-
-
-def drawn(found: Sequence[Candidate], own: Candidate | None) -> Iterator[str]:
-    """Yield a figure of text: `.` a layout, `:` several, `1` the fastest, `y` the job's own."""
-    shown = [*found, *([own] if own else [])]
-    seconds = [each.speed.step_seconds for each in shown]
-    memory = [each.memory.per_gpu_bytes / GIB for each in shown]
-    low, span = min(seconds), math.log(max(seconds) / min(seconds)) or 1.0
-    top = max(memory)
-    grid = [[" "] * _COLUMNS for _ in range(_ROWS)]
-    for index, (time, size) in enumerate(zip(seconds, memory, strict=True)):
-        column = round(math.log(time / low) / span * (_COLUMNS - 1))
-        row = min(_ROWS - 1, int((1 - size / top) * _ROWS))
-        free = grid[row][column] == " "
-        mark = "." if free else ":"
-        if index == 0 or (own and index == len(found)):
-            mark = "y" if index == len(found) else "1"
-        elif grid[row][column] in "1y":
-            continue
-        grid[row][column] = mark
-    for row, cells in enumerate(grid):
-        label = f"{top * (1 - row / _ROWS):.0f}" if row % 4 == 0 else ""
-        yield f"{label:>6} |{''.join(cells).rstrip()}"
-    yield f"   GiB +{'-' * _COLUMNS}"
-    right = f"{max(seconds):.3g} s a step"
-    yield f"        {f'{low:.3g} s':<{_COLUMNS - len(right)}}{right}"
-
-
-def can_draw() -> bool:
-    """Tell whether a PNG can be made here."""
-    return find_spec("matplotlib") is not None
-
-
-def png(found: Sequence[Candidate], own: Candidate | None, file: Path) -> None:
-    """Write the figure as a PNG, with what a GPU has for tensors."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- who asks has it
-    from matplotlib.figure import Figure  # noqa: PLC0415 -- likewise
-    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 -- likewise
-
-    figure = Figure(figsize=(6.4, 4.2), dpi=100, layout="constrained")
-    axes = figure.add_subplot()
-    axes.scatter(*_places(found), s=10, linewidths=0, label="layouts that fit")
-    axes.scatter(*_places(found[:1]), s=120, marker="*", linewidths=0, label="the fastest")
-    if own is not None:
-        axes.scatter(*_places([own]), s=50, marker="D", linewidths=0, label="the job's own")
-    capacity = found[0].memory.capacity_bytes / GIB
-    axes.axhline(capacity, color="0.4", linewidth=0.8, linestyle="--", label="a GPU has")
-    axes.set(xscale="log", xlabel="seconds a step", ylabel="GiB a GPU", ylim=(0, None))
-    axes.xaxis.set_major_formatter(FuncFormatter(_shown))
-    axes.xaxis.set_minor_formatter(FuncFormatter(_shown))
-    axes.tick_params(axis="x", which="minor", labelsize=7)
-    axes.grid(color="0.9", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.legend(fontsize=8)
-    FigureCanvasAgg(figure)
-    # No version in it: the same figure is the same file.
-    figure.savefig(file, format="png", metadata={"Software": None})
-
-
-def _shown(value: float, _: int | None) -> str:
-    return f"{value:g}"
-
-
-def _places(found: Sequence[Candidate]) -> tuple[list[float], list[float]]:
-    return (
-        [each.speed.step_seconds for each in found],
-        [each.memory.per_gpu_bytes / GIB for each in found],
-    )

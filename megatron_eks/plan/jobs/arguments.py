@@ -74,6 +74,10 @@ def _model(model: ModelShape) -> Iterator[Option]:
         yield ("--use-rope-scaling",)
         yield "--rope-scaling-factor", _number(model.rope_scaling.factor)
     yield from _named(model, "normalization norm_epsilon")
+    yield from _named(model, "mtp_num_layers" if model.mtp_num_layers else "")
+    if model.window_size:
+        yield "--window-size", f"{model.window_size},0"
+        yield from _named(model, "window_attn_skip_freq" if model.window_attn_skip_freq else "")
     if model.swiglu:
         yield ("--swiglu",)
     if not model.add_bias_linear:
@@ -162,6 +166,12 @@ def _training(training: MegatronTraining, recipe: str) -> Iterator[Option]:
         # Blocks of 32 need no wide range for gradients, and runs with E5M2 diverge
         # (NVIDIA-NeMo/Megatron-Bridge pull request 638).
         yield "--fp8-format", "e4m3" if recipe == "mxfp8" else "hybrid"
+    elif training.precision == "mxfp8":
+        yield "--fp8-format", "e4m3"
+        yield "--fp8-recipe", "mxfp8"
+    elif training.precision == "nvfp4":
+        yield "--fp4-format", "e2m1"
+        yield "--fp4-recipe", "nvfp4"
     if training.recompute == "selective":
         yield "--recompute-granularity", "selective"
         yield "--recompute-modules", "core_attn"

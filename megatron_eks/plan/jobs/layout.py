@@ -5,6 +5,7 @@ apply at start-up (core_v0.19), applied before any GPU is rented.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import lcm
 
 from megatron_eks.catalog.instances import InstanceType
@@ -12,6 +13,7 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
+from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.models import counted_layers, divisors
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.training import copies
@@ -24,34 +26,67 @@ _HEAD_STEP, _LARGEST_HEAD = 8, 256
 _MOST_IDLE = 1 / 3
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What the rules of a layout ask about: a job's, or those of a file of `meks predict`."""
+
+    parallelism: Parallelism
+    training: MegatronTraining
+    gpus: int
+    per_node: int
+    """GPUs of a node that the run takes."""
+    layers: int | None
+    """Layers that stages divide evenly; None where something says which each has."""
+    all_per_node: int = 0
+    """GPUs that a node has, as far as known."""
+    takes_arguments: bool = True
+    """Whether Megatron-LM's own arguments may be given."""
+
+
 def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     """Yield what keeps the layout from starting."""
-    yield from _world(job, instance)
-    yield from _tensor(job, model, instance)
-    yield from _pipeline(job, model, instance)
-    yield from _idle_stages(job, instance)
-    yield from _sequence(job)
+    sizes = Sizes(
+        parallelism=job.parallelism,
+        training=job.training,
+        gpus=job_gpus(job, instance),
+        per_node=gpus_per_node(job, instance),
+        layers=counted_layers(job, model),
+        all_per_node=instance.gpus,
+        takes_arguments=not isinstance(job, MegatronBridgeJob),
+    )
+    yield from check_sizes(sizes, model)
     yield from _elastic(job, instance)
-    yield from _experts(job, model, instance)
 
 
-def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
-    parallelism, training = job.parallelism, job.training
-    per_node, tensor, path = gpus_per_node(job, instance), parallelism.tensor, ("parallelism",)
+def check_sizes(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+    """Yield what Megatron would refuse of a layout, whatever it runs on."""
+    yield from _world(sizes)
+    yield from _tensor(sizes, model)
+    yield from _pipeline(sizes, model)
+    yield from _idle_stages(sizes)
+    yield from _sequence(sizes)
+    yield from _experts(sizes, model)
+
+
+def _world(sizes: Sizes) -> Iterator[Finding]:
+    parallelism, training = sizes.parallelism, sizes.training
+    per_node, tensor, path = sizes.per_node, parallelism.tensor, ("parallelism",)
     if tensor > per_node:
         found = f"tensor parallel size {tensor} spans nodes of {per_node} GPUs"
         remedy = f"use at most {per_node}: every layer waits for it, and only NVLink is fast enough"
-        if tensor <= instance.gpus and not instance.gpus % tensor:
-            remedy = f"use at most {per_node}, or set gpus_per_node: {instance.gpus}, all of a node"
+        whole = sizes.all_per_node
+        if tensor <= whole and not whole % tensor:
+            remedy = f"use at most {per_node}, or set gpus_per_node: {whole}, all of a node"
         yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
     elif per_node % tensor:
         found = f"tensor parallel size {tensor} does not divide the {per_node} GPUs of a node"
         remedy = f"use one of {divisors(per_node)}, so that no group spans nodes"
         yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
-    world, sizes = job_gpus(job, instance), f"tensor {tensor} x pipeline {parallelism.pipeline}"
+    world = sizes.gpus
     data = copies(parallelism, world)
     if data is None:
-        product = f"{sizes} x context {parallelism.context} = {parallelism.model_gpus}"
+        product = f"tensor {tensor} x pipeline {parallelism.pipeline} x context "
+        product += f"{parallelism.context} = {parallelism.model_gpus}"
         remedy = f"choose sizes whose product is one of {divisors(world)}"
         found = f"{product} does not divide {world} GPUs"
         yield Finding(Code.LAYOUT_WORLD, path, found, remedy)
@@ -67,24 +102,24 @@ def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
 
 
-def _tensor_sizes(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[int]:
+def _tensor_sizes(sizes: Sizes, model: ModelShape) -> list[int]:
     """Return the tensor parallel sizes that a node, the job's GPUs and the model all take."""
-    per_node, groups = gpus_per_node(job, instance), model.num_query_groups
-    rest = job.parallelism.model_gpus // job.parallelism.tensor
+    per_node, groups = sizes.per_node, model.num_query_groups
+    rest = sizes.parallelism.model_gpus // sizes.parallelism.tensor
     whole = (per_node, model.num_attention_heads, model.ffn_hidden_size)
     return [
         size
         for size in range(1, per_node + 1)
         if not any(each % size for each in whole)
         and not (groups % size and size % groups)
-        and not job.nodes * per_node % (size * rest)
+        and not sizes.gpus % (size * rest)
     ]
 
 
-def _tensor(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
-    tensor = job.parallelism.tensor
+def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+    tensor = sizes.parallelism.tensor
     path = ("parallelism", "tensor")
-    fitting = ", ".join(map(str, _tensor_sizes(job, model, instance)))
+    fitting = ", ".join(map(str, _tensor_sizes(sizes, model)))
     fits = f"use {fitting}" if fitting == "1" else f"use one of {fitting}"
     if model.num_attention_heads % tensor:
         found = f"{tensor} does not divide {model.num_attention_heads} attention heads"
@@ -113,31 +148,31 @@ def _tensor(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iter
         yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
 
 
-def _uneven(job: MegatronRun, layers: int) -> str:
+def _uneven(sizes: Sizes, layers: int) -> str:
     """Name stages of other sizes at the ends, where chunks and the other stages come out even."""
-    stages = job.parallelism.pipeline
+    stages = sizes.parallelism.pipeline
     inner = stages - 2
     ends = layers - -(-layers // stages) * inner
-    if job.parallelism.virtual_pipeline or isinstance(job, MegatronBridgeJob) or ends <= 1:
+    if sizes.parallelism.virtual_pipeline or not sizes.takes_arguments or ends <= 1:
         return ""
     first = f"--decoder-first-pipeline-num-layers, '{-(-ends // 2)}'"
     last = f", --decoder-last-pipeline-num-layers, '{ends // 2}'" if inner else ""
     return f", or extra_args: [{first}{last}]"
 
 
-def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
-    parallelism = job.parallelism
+def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
+    parallelism = sizes.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
-    counted = counted_layers(job, model)
+    counted = sizes.layers
     if counted is not None and counted % pipeline:
         ends = ", embedding and loss among them" if counted > model.num_layers else ""
         found = f"{pipeline} does not divide {counted} layers{ends}"
-        remedy = f"use one of {divisors(counted)}{_uneven(job, counted)}"
+        remedy = f"use one of {divisors(counted)}{_uneven(sizes, counted)}"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
     # Where embedding and loss count, a stage at an end may have no other layer.
     layers = counted // pipeline if counted else -(-model.num_layers // pipeline)
-    recomputed = job.training.recompute_layers
+    recomputed = sizes.training.recompute_layers
     if recomputed is not None and recomputed > layers:
         found = f"{recomputed} layers, and a pipeline stage has {layers}"
         remedy = f"use at most {layers}"
@@ -152,31 +187,31 @@ def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> It
         found = f"{chunks} chunks do not divide the {layers} layers of a stage"
         yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {divisors(layers)}")
     else:
-        yield from _interleaving(job, instance)
+        yield from _interleaving(sizes)
 
 
-def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+def _interleaving(sizes: Sizes) -> Iterator[Finding]:
     """Megatron's interleaved schedule runs microbatches in groups of the pipeline size."""
-    microbatches, stages = _microbatches(job, instance), job.parallelism.pipeline
+    microbatches, stages = _microbatches(sizes), sizes.parallelism.pipeline
     if microbatches % stages:
         found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
-        each = job.training.global_batch_size // microbatches
+        each = sizes.training.global_batch_size // microbatches
         below = microbatches // stages * stages
-        sizes = " or ".join(str(each * count) for count in (below, below + stages) if count)
-        remedy = f"set training.global_batch_size: {sizes}, or remove virtual_pipeline"
+        near = " or ".join(str(each * count) for count in (below, below + stages) if count)
+        remedy = f"set training.global_batch_size: {near}, or remove virtual_pipeline"
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
-def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
-    training = job.training
-    data = max(1, job_gpus(job, instance) // job.parallelism.model_gpus)
+def _microbatches(sizes: Sizes) -> int:
+    training = sizes.training
+    data = max(1, sizes.gpus // sizes.parallelism.model_gpus)
     return training.global_batch_size // (training.micro_batch_size * data)
 
 
-def _idle_stages(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+def _idle_stages(sizes: Sizes) -> Iterator[Finding]:
     """Yield a pipeline that waits for most of a step (Narayanan et al. 2021, section 2.2)."""
-    stages, chunks = job.parallelism.pipeline, job.parallelism.virtual_pipeline or 1
-    batches = _microbatches(job, instance)
+    stages, chunks = sizes.parallelism.pipeline, sizes.parallelism.virtual_pipeline or 1
+    batches = _microbatches(sizes)
     waits = (stages - 1) / chunks
     idle = waits / (waits + batches) if batches else 0
     if idle > _MOST_IDLE:
@@ -188,18 +223,19 @@ def _idle_stages(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
         yield warning(Code.IDLE_STAGES, ("parallelism", "pipeline"), found, remedy)
 
 
-def _sequence(job: MegatronRun) -> Iterator[Finding]:
-    length = job.training.sequence_length
+def _sequence(sizes: Sizes) -> Iterator[Finding]:
+    length = sizes.training.sequence_length
     path = ("training", "sequence_length")
-    context, tensor = job.parallelism.context, job.parallelism.tensor
+    parallelism = sizes.parallelism
+    context, tensor = parallelism.context, parallelism.tensor
     # Each context parallel rank takes two chunks, one from each end, to balance causal attention.
     chunks = 2 * context if context > 1 else 1
-    parts = tensor * context if job.parallelism.sequence_parallel else 1
+    parts = tensor * context if parallelism.sequence_parallel else 1
     near = _near(length, lcm(chunks, parts))
     if context > 1 and length % (2 * context):
         found = f"{length} is no multiple of 2 x context parallel size {context}"
         yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"use {near}")
-    if job.parallelism.sequence_parallel and length % (tensor * context):
+    if parallelism.sequence_parallel and length % (tensor * context):
         found = f"{length} is no multiple of tensor x context parallel size {tensor * context}"
         remedy = f"use {near}: sequence parallelism splits it"
         yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
@@ -238,9 +274,9 @@ def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
         return
 
 
-def _experts(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
+def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     """Yield what keeps experts from being divided over the GPUs, or that there are none."""
-    parallelism, experts = job.parallelism, model.num_experts
+    parallelism, experts = sizes.parallelism, model.num_experts
     if experts is None:
         for name in ("expert", "expert_tensor"):
             size = getattr(parallelism, name)
@@ -270,7 +306,7 @@ def _experts(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Ite
     if model.add_bias_linear and expert_tensor > 1:
         found = "experts with biases cannot be split"
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "use 1, or model.add_bias_linear: false")
-    world = job_gpus(job, instance)
+    world = sizes.gpus
     inner = expert * expert_tensor * parallelism.pipeline
     if world % inner:
         product = f"expert {expert} x expert tensor {expert_tensor} x pipeline"

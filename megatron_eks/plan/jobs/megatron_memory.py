@@ -20,6 +20,7 @@ from megatron_eks.plan.jobs.training import (
     changed,
     checkpoint_bytes,
     job_memory,
+    job_speed,
 )
 from megatron_eks.predict.memory import MemoryEstimate
 
@@ -197,6 +198,9 @@ def check_expert_placement(
     whole = changed(job, "parallelism", expert_tensor=1)
     if not fits(job_memory(whole, model, instance)):
         return
+    own, other = job_speed(job, model, instance), job_speed(whole, model, instance)
+    if own and other and other.step_seconds >= own.step_seconds:
+        return  # what the plan itself predicts to be slower is no advice
     follows = "" if divided else ", as parallelism.tensor"
     found = (
         f"{expert} ranks for experts, each divided over {each}{follows}: {expert * each} ranks "

@@ -13,7 +13,7 @@ from megatron_eks.plan.jobs.training import changed, job_memory, sharded_memory
 from megatron_eks.predict.memory import GIB, MemoryEstimate
 
 # Above this share of a GPU's memory, fragmentation decides whether a run survives.
-_TIGHT = 0.92
+TIGHT = 0.92
 
 
 # A process of torch with CUDA, NCCL and its libraries, and one that loads data: both in memory.
@@ -65,18 +65,18 @@ def verdict(
         f"{gib(memory.capacity_bytes)} for tensors"
     )
     share = memory.per_gpu_bytes / memory.capacity_bytes
-    if share > 1:
+    if memory.surely_too_large:
         missing = gib(memory.per_gpu_bytes - memory.capacity_bytes)
         found = f"{found}: {missing} are missing ({_breakdown(memory)})"
         yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
-    elif share > _TIGHT:
+    elif share > TIGHT:
         found = f"{found} ({_breakdown(memory)})"
         yield warning(Code.FITS_TIGHTLY, path, found, remedy())
 
 
 def fits(memory: MemoryEstimate) -> bool:
     """Tell whether a rank fits with room to spare."""
-    return memory.per_gpu_bytes <= memory.capacity_bytes * _TIGHT
+    return memory.per_gpu_bytes <= memory.capacity_bytes * TIGHT
 
 
 def _breakdown(memory: MemoryEstimate) -> str:

@@ -1,7 +1,7 @@
 """The `model` block: its shape, what is refused of it, and what a run starts from."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, replace
 
 from megatron_eks.catalog.megatron_conflicts import TABLE
@@ -181,6 +181,8 @@ _MOST_LISTED = 10_000
 BY_HAND = frozenset(TABLE["stages_by_hand"].split())
 """Settings with which stages have other layers than the quotient."""
 
+# Each counts as a layer.
+_ENDS = {"account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"}
 # Bridge's names for two of them.
 _BRIDGE = BY_HAND | {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"}
 # Recipes of Megatron-Bridge 0.6 with stages of their own: megatron/bridge/recipes, by what they
@@ -197,7 +199,14 @@ def counted_layers(job: MegatronRun, model: ModelShape) -> int | None:
         ends = 2 * job.recipe.startswith(_WITH_ENDS)
         return None if by_hand or job.recipe.startswith(_OWN_STAGES) else model.num_layers + ends
     given = {OPTIONS.get(word.partition("=")[0]) for word in job.extra_args}
-    return model.num_layers if BY_HAND.isdisjoint(given) else None
+    return model.num_layers if BY_HAND.isdisjoint(given) else None  # Megatron itself judges
+
+
+def divided_layers(arguments: Sequence[str], model: ModelShape) -> int | None:
+    """Return the layers, embedding and loss where they count, that stages divide evenly."""
+    given = {OPTIONS.get(word.partition("=")[0]) for word in arguments}
+    ends = given & BY_HAND
+    return None if ends - _ENDS else model.num_layers + len(ends)
 
 
 def divisors(number: int) -> str:

@@ -27,16 +27,26 @@ def check_precision(
     """Yield why Transformer Engine would refuse FP8."""
     path: Path = ("training", "precision")
     yield from _recipe(job, instance.gpu)
-    if job.training.precision != "fp8":
+    precision = job.training.precision
+    if precision == "bf16":
+        return
+    if missing := lacks(instance.gpu, precision):
+        yield Finding(Code.PRECISION, path, missing, "use bf16, or fp8 on Hopper and newer")
         return
     if not instance.gpu.has_fp8:
         yield Finding(Code.PRECISION, path, f"{instance.gpu.name} has no FP8", "use bf16")
         return
-    if isinstance(job, MegatronBridgeJob):
+    if precision != "fp8":
+        blocks = True
+    elif isinstance(job, MegatronBridgeJob):
         blocks = "mxfp8" in {job.overrides.get(name) for name in _RECIPES}
     else:
         blocks = fp8_recipe(job.extra_args) == "mxfp8"
-    step, what = (_STEP_OF_BLOCKS, "MXFP8") if blocks else (_STEP, "FP8")
+    step, what = (
+        (_STEP_OF_BLOCKS, "NVFP4" if precision == "nvfp4" else "MXFP8")
+        if blocks
+        else (_STEP, "FP8")
+    )
     for name, size in _sizes(job, model):
         if size % step:
             found = f"{name} is {size} on each GPU, and {what} needs multiples of {step}"

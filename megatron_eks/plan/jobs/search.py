@@ -1,112 +1,284 @@
 """Searches all layouts of a Megatron job for the fastest that its checks accept."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.errors import has_errors
+from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.plan.jobs.arguments import options_among
 from megatron_eks.plan.jobs.layout import check_layout
-from megatron_eks.plan.jobs.memory import fits
+from megatron_eks.plan.jobs.memory import TIGHT
+from megatron_eks.plan.jobs.models import BY_HAND
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
-from megatron_eks.plan.jobs.training import changed, job_memory, job_speed
-from megatron_eks.predict.memory import MemoryEstimate
-from megatron_eks.predict.throughput import Speed
+from megatron_eks.plan.jobs.training import (
+    arguments,
+    capacity_bytes,
+    changed,
+    hardware,
+    job_layout,
+    megatron_batch,
+)
+from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.layout import EVEN, Batch, Layout, Recompute, Stages
+from megatron_eks.predict.memory import MemoryEstimate, estimate
+from megatron_eks.predict.settings import States, megatron_states
+from megatron_eks.predict.throughput import Speed, megatron_speed
 
+# Layouts whose times differ by less are as fast as far as the model can tell: it is off by 3 % in
+# the median where it was fitted. Of them the simpler one comes first.
+TIE = 0.03
+# A pipeline that waits for more of a step is warned about (plan/jobs/layout.py).
+_MOST_IDLE = 1 / 3
 # Selective recomputation is left out: with flash attention it costs time and saves nothing.
-_RECOMPUTE = ("none", "full")
+_RECOMPUTE: tuple[Recompute, ...] = ("none", "full")
+REDUCED = "--grad-reduce-in-bf16"
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One layout of a job, and what to expect of it."""
 
-    job: MegatronRun
+    layout: Layout
+    batch: Batch
     memory: MemoryEstimate
     speed: Speed
+    extra_args: tuple[str, ...] = ()
+    """What Megatron must be told of its stages and gradients."""
 
     @property
-    def rank(self) -> tuple[float, int]:
-        """Order: time, and of two that are as fast the one that needs less memory."""
-        return self.speed.step_seconds, self.memory.per_gpu_bytes
+    def complexity(self) -> tuple[int, int]:
+        """How much there is to understand: what is divided, and into how many parts."""
+        layout = self.layout
+        divided = (layout.pipeline, layout.context, layout.virtual_pipeline, layout.expert_tensor)
+        kinds = sum(size > 1 for size in divided) + bool(self.extra_args)
+        kinds += self.batch.recompute == "full"
+        return kinds, layout.tensor * layout.pipeline * layout.context * layout.expert
 
 
 def evaluate(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Candidate | None:
     """Return a job's own layout; None where it is none, or the GPU's peak is unknown."""
-    if any(True for _ in check_layout(job, model, instance)):
+    found = hardware(instance)
+    if found is None or has_errors(check_layout(job, model, instance)):
         return None
-    speed = job_speed(job, model, instance)
-    return Candidate(job, job_memory(job, model, instance), speed) if speed else None
+    layout = job_layout(job, job_gpus(job, instance))
+    batch = megatron_batch(job.training, model, layout, arguments(job))
+    states, capacity = megatron_states(arguments(job)), capacity_bytes(instance)
+    memory = estimate(model, layout, batch, capacity, states)
+    return Candidate(
+        layout, batch, memory, megatron_speed(model, layout, batch, found, states=states)
+    )
 
 
 def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[Candidate]:
-    """Return the layouts that fit with room to spare, the fastest first.
+    """Return the layouts that fit with room to spare, the best first.
 
     Model, nodes, sequence length, global batch and precision stay: what is learnt is the same.
+    Where nothing fits, gradients in bf16 are tried.
     """
-    found = [
-        candidate
-        for variant in _variants(job, model, instance)
-        for candidate in _microbatches(variant, model, instance)
-    ]
-    return sorted(found, key=lambda each: each.rank)
+    found = hardware(instance)
+    if found is None:
+        return []
+    space = _Space(job, model, instance, found)
+    candidates = list(space.candidates())
+    if not candidates and isinstance(job, MegatronJob) and REDUCED not in job.extra_args:
+        less = job.model_copy(update={"extra_args": (*job.extra_args, REDUCED)})
+        candidates = [
+            replace(each, extra_args=(REDUCED, *each.extra_args))
+            for each in _Space(less, model, instance, found).candidates()
+        ]
+    if not candidates:
+        return []
+    least = min(each.speed.step_seconds for each in candidates)
+
+    def rank(each: Candidate) -> tuple[int, tuple[int, int], float, int]:
+        slower = int(math.log(each.speed.step_seconds / least) / math.log1p(TIE))
+        return slower, each.complexity, each.speed.step_seconds, each.memory.per_gpu_bytes
+
+    return sorted(candidates, key=rank)
 
 
-def _variants(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[MegatronRun]:
-    """Yield the job in every parallelism whose sizes divide what they must."""
-    gpus, batch = job_gpus(job, instance), job.training.global_batch_size
-    experts = _divisors(model.num_experts) if model.num_experts else [1]
-    for tensor, pipeline, context, expert in product(
-        _divisors(gpus_per_node(job, instance)),
-        _divisors(model.num_layers),
-        _divisors(gpus),
-        experts,
-    ):
-        inner = tensor * pipeline * context
-        if gpus % inner or batch % (gpus // inner) or gpus % (expert * pipeline):
-            continue
-        for virtual in _divisors(model.num_layers // pipeline) if pipeline > 1 else [1]:
-            yield changed(
-                job,
-                "parallelism",
-                tensor=tensor,
-                pipeline=pipeline,
-                virtual_pipeline=virtual if virtual > 1 else None,
-                context=context,
-                expert=expert,
-                expert_tensor=1 if model.num_experts else None,
-                sequence_parallel=True,
-                distributed_optimizer=True,
+def as_job(job: MegatronRun, each: Candidate) -> MegatronRun:
+    """Return a job with a candidate's layout."""
+    layout, batch = each.layout, each.batch
+    found = changed(
+        job,
+        "parallelism",
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        virtual_pipeline=layout.virtual_pipeline if layout.virtual_pipeline > 1 else None,
+        context=layout.context,
+        expert=layout.expert,
+        expert_tensor=layout.expert_tensor if layout.expert > 1 else None,
+        sequence_parallel=True,
+        distributed_optimizer=True,
+    )
+    again = batch.recompute == "full"
+    found = changed(
+        found,
+        "training",
+        micro_batch_size=batch.micro_batch_size,
+        recompute=batch.recompute,
+        recompute_method="uniform" if again else None,
+        recompute_layers=1 if again else None,
+    )
+    if not isinstance(job, MegatronJob):
+        return found
+    return found.model_copy(
+        update={"extra_args": (*_without_stages(job.extra_args), *each.extra_args)}
+    )
+
+
+def _without_stages(words: Sequence[str]) -> tuple[str, ...]:
+    """Leave out what says which layers a stage has."""
+    kept = (
+        option
+        for _, option in options_among(words)
+        if OPTIONS.get(option[0].partition("=")[0]) not in BY_HAND
+    )
+    return tuple(word for option in kept for word in option)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """All layouts of one job."""
+
+    job: MegatronRun
+    model: ModelShape
+    instance: InstanceType
+    hardware: Hardware
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield what fits."""
+        job, model = self.job, self.model
+        words = _without_stages(arguments(job))
+        states, capacity = megatron_states(words), capacity_bytes(self.instance)
+        own = job_layout(job.model_copy(update={"extra_args": words}) if words else job, 1)
+        for layout, virtuals, extra in self._layouts(own):
+            training = job.training.model_copy(
+                update={"micro_batch_size": 1, "recompute": "full", "recompute_layers": None}
             )
+            batch = megatron_batch(training, model, layout, words)
+            if not _fits(model, layout, batch, capacity, states):
+                continue
+            for virtual in virtuals:
+                shape = replace(layout, virtual_pipeline=virtual)
+                yield from self._microbatches(shape, batch, capacity, states, extra)
 
+    def _layouts(self, own: Layout) -> Iterator[tuple[Layout, list[int], tuple[str, ...]]]:
+        """Yield layouts of one chunk a stage, the numbers of chunks, and what to tell Megatron."""
+        job, model = self.job, self.model
+        gpus, node = job_gpus(job, self.instance), gpus_per_node(job, self.instance)
+        length, batch = job.training.sequence_length, job.training.global_batch_size
+        tensors = [size for size in divisors(node) if _splits(model, size)]
+        experts = divisors(model.num_experts) if model.num_experts else [1]
+        for tensor, context, pipeline in product(tensors, divisors(gpus), divisors(gpus)):
+            inner = tensor * pipeline * context
+            if gpus % inner or batch % (gpus // inner) or length % (tensor * context):
+                continue
+            if context > 1 and length % (2 * context):
+                continue
+            for stages, virtuals, extra in self._stages(pipeline):
+                for expert, divided in product(experts, {1, tensor} if model.num_experts else {1}):
+                    if gpus % (expert * divided * pipeline) or model.expert_width % divided:
+                        continue
+                    if divided > 1 and (model.add_bias_linear or expert == 1):
+                        continue
+                    layout = replace(
+                        own,
+                        tensor=tensor,
+                        pipeline=pipeline,
+                        context=context,
+                        data=gpus // inner,
+                        virtual_pipeline=1,
+                        sequence_parallel=tensor > 1,
+                        distributed_optimizer=True,
+                        expert=expert,
+                        expert_tensor=divided,
+                        stages=stages,
+                    )
+                    yield layout, virtuals, extra
 
-def _microbatches(
-    job: MegatronRun, model: ModelShape, instance: InstanceType
-) -> Iterator[Candidate]:
-    """Yield what fits of each size of microbatch, with and without recomputation.
+    def _stages(self, pipeline: int) -> Iterator[tuple[Stages, list[int], tuple[str, ...]]]:
+        """Yield how so many stages share the layers: evenly, or else with less at the ends."""
+        layers = self.model.num_layers
+        if pipeline == 1:
+            yield EVEN, [1], ()
+        elif layers % pipeline == 0:
+            yield EVEN, divisors(layers // pipeline), ()
+        elif isinstance(self.job, MegatronJob) and pipeline <= layers:
+            # Embedding and loss count as a layer each, or the ends have what is left.
+            if (layers + 2) % pipeline == 0:
+                names = (
+                    "--account-for-embedding-in-pipeline-split",
+                    "--account-for-loss-in-pipeline-split",
+                )
+                yield Stages(embedding=True, loss=True), divisors((layers + 2) // pipeline), names
+                return
+            inner = pipeline - 2
+            ends = layers - -(-layers // pipeline) * inner
+            if ends >= 2:  # noqa: PLR2004 -- a layer for each end
+                first, last = -(-ends // 2), ends // 2
+                words = (
+                    *("--decoder-first-pipeline-num-layers", str(first)),
+                    *("--decoder-last-pipeline-num-layers", str(last)),
+                )
+                yield Stages(first=first, last=last), [1], words
 
-    A larger microbatch never needs less memory, so the first that does not fit ends the row. A
-    sequence is split only where a whole one is the microbatch: half of two is as much work as one.
-    """
-    data = job_gpus(job, instance) // job.parallelism.model_gpus
-    sizes = _divisors(job.training.global_batch_size // data)
-    for again in _RECOMPUTE:
-        for size in sizes if job.parallelism.context == 1 else (1,):
-            variant = changed(
-                job,
-                "training",
+    def _microbatches(
+        self, layout: Layout, batch: Batch, capacity: int, states: States, extra: tuple[str, ...]
+    ) -> Iterator[Candidate]:
+        """Yield what fits of each size of microbatch, with and without recomputation.
+
+        A larger microbatch never needs less memory, so the first that does not fit ends the row. A
+        sequence is split only where a whole one is the microbatch: half of two is as much work as
+        one.
+        """
+        whole = self.job.training.global_batch_size // layout.data
+        sizes = divisors(whole) if layout.context == 1 else [1]
+        most = 0
+        for again, size in product(_RECOMPUTE, sizes):
+            batches = whole // size
+            # What fits as it is is never faster when it is computed again.
+            if again == "full" and size <= most:
+                continue
+            if layout.virtual_pipeline > 1 and batches % layout.pipeline:
+                continue
+            waits = (layout.pipeline - 1) / layout.virtual_pipeline
+            if waits > (waits + batches) * _MOST_IDLE:
+                continue
+            option = replace(
+                batch,
                 micro_batch_size=size,
+                microbatches=batches,
                 recompute=again,
                 recompute_method="uniform" if again == "full" else None,
-                recompute_layers=1 if again == "full" else None,
+                recompute_layers=1,
             )
-            found = evaluate(variant, model, instance)
-            if found is not None and not fits(found.memory):
-                break
-            if found is not None:
-                yield found
+            memory = estimate(self.model, layout, option, capacity, states, ends=True)
+            if memory.per_gpu_bytes > capacity * TIGHT:
+                continue
+            most = size
+            speed = megatron_speed(self.model, layout, option, self.hardware, states=states)
+            yield Candidate(layout, option, memory, speed, extra)
 
 
-def _divisors(number: int) -> list[int]:
+def _fits(model: ModelShape, layout: Layout, batch: Batch, capacity: int, states: States) -> bool:
+    found = estimate(model, layout, batch, capacity, states, ends=True)
+    return found.per_gpu_bytes <= capacity * TIGHT
+
+
+def _splits(model: ModelShape, tensor: int) -> bool:
+    """Tell whether so many ranks can share a layer."""
+    groups = model.num_query_groups
+    whole = not model.num_attention_heads % tensor and not model.ffn_hidden_size % tensor
+    return whole and not (groups % tensor and tensor % groups)
+
+
+def divisors(number: int) -> list[int]:
+    """Return what divides a number, the least first."""
     return [value for value in range(1, number + 1) if number % value == 0]

@@ -6,14 +6,20 @@ from typing import TypeVar
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import FsdpJob, MegatronJob, MegatronRun, TorchRun, TrainingJob
-from megatron_eks.config.training import Parallelism
+from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.job import MIB
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout, megatron_fsdp, megatron_states, uses_graphs
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import MemoryEstimate, tensor_capacity_bytes
 from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.settings import (
+    megatron_fsdp,
+    megatron_states,
+    pipeline_stages,
+    with_arguments,
+)
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 _BITS = 8
@@ -81,6 +87,7 @@ def run_layout(parallelism: Parallelism, processes: int, arguments: Sequence[str
         expert=parallelism.expert,
         expert_tensor=parallelism.expert_tensor or parallelism.tensor,
         fsdp=megatron_fsdp(arguments),
+        stages=pipeline_stages(arguments),
     )
 
 
@@ -96,7 +103,7 @@ def job_memory(
     if isinstance(job, FsdpJob):
         return sharded_memory(job, model, instance)
     layout, capacity = job_layout(job, job_gpus(job, instance)), capacity_bytes(instance)
-    batch = _batch(job, layout)
+    batch = _batch(job, model, layout)
     if isinstance(job, TorchRun):
         return replicas.estimate_copied(model, batch, capacity, loss="pieces")
     return memory.estimate(model, layout, batch, capacity, megatron_states(arguments(job)))
@@ -106,7 +113,7 @@ def sharded_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> 
     """Estimate the memory of a rank that holds a share of the model, as FSDP does."""
     gpus = job_gpus(job, instance)
     shards = gpus_per_node(job, instance) if job.training.sharding == "hybrid" else gpus
-    batch, capacity = _batch(job, job_layout(job, gpus)), capacity_bytes(instance)
+    batch, capacity = _batch(job, model, job_layout(job, gpus)), capacity_bytes(instance)
     return replicas.estimate_sharded(model, batch, capacity, shards=shards, loss="pieces")
 
 
@@ -115,12 +122,16 @@ def job_speed(
 ) -> Speed | None:
     """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
     layout, found = job_layout(job, job_gpus(job, instance)), hardware(instance)
+    batch = _batch(job, model, layout)
+    if found is None:
+        return None
     # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
-    predict = megatron_speed if isinstance(job, MegatronRun) else fsdp_speed
-    return predict(model, layout, _batch(job, layout), found) if found else None
+    if isinstance(job, TorchRun):
+        return fsdp_speed(model, layout, batch, found)
+    return megatron_speed(model, layout, batch, found, states=megatron_states(arguments(job)))
 
 
-def _batch(job: MegatronRun | TorchRun, layout: Layout) -> Batch:
+def _batch(job: MegatronRun | TorchRun, model: ModelShape, layout: Layout) -> Batch:
     """Return what a step of the job works on."""
     if isinstance(job, TorchRun):
         return Batch(
@@ -128,18 +139,25 @@ def _batch(job: MegatronRun | TorchRun, layout: Layout) -> Batch:
             sequence_length=job.training.sequence_length,
             microbatches=1,
             recompute="full" if job.training.activation_checkpointing else "none",
+            precision=job.training.precision,
         )
-    training = job.training
-    return Batch(
+    return megatron_batch(job.training, model, layout, arguments(job))
+
+
+def megatron_batch(
+    training: MegatronTraining, model: ModelShape, layout: Layout, arguments: Sequence[str]
+) -> Batch:
+    """Return what a step of a Megatron run works on, its own arguments counted."""
+    batch = Batch(
         micro_batch_size=training.micro_batch_size,
         sequence_length=training.sequence_length,
         microbatches=training.global_batch_size // (training.micro_batch_size * layout.data),
         recompute=training.recompute,
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
-        fp8=training.precision == "fp8",
-        graphs=uses_graphs(arguments(job)),
+        precision=training.precision,
     )
+    return with_arguments(batch, model.num_layers, arguments)
 
 
 def hardware(instance: InstanceType) -> Hardware | None:

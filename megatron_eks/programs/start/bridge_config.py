@@ -30,7 +30,12 @@ _OTHER: dict[str, set[str]] = {
     "runtime": set(),
 }
 _BLOCKS = {*_SAME, "model", "overrides"}
-_PRECISIONS = {"bf16": "bf16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
+_PRECISIONS = {
+    "bf16": "bf16_mixed",
+    "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
+}
 _PRECISION = "mixed_precision"
 _COMPARED = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")
 

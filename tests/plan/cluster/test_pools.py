@@ -109,14 +109,14 @@ def test_several_nodes_on_spot_are_warned_of():
     assert found == (
         "warning MEKS-0231  nodes: 2 nodes on spot: EC2 takes one with two minutes' notice, and "
         "all restart; a checkpoint takes about 6 minutes - use another kind of capacity, or "
-        "storage.lustre.capacity_gib: 4800 with checkpoint.interval: 36 at most"
+        "storage.lustre.capacity_gib: 4800 with checkpoint.interval: 37 at most"
     )
     followed = {**spot, "capacity_gib: 1200": "capacity_gib: 4800"}
     seldom = "2 nodes on spot: EC2 takes one with two minutes' notice, and all restart"
     [found] = findings_of_job(followed)
     assert found == (
         f"warning MEKS-0231  nodes: {seldom}; 100 steps between checkpoints take 81 minutes - use "
-        "another kind of capacity, or checkpoint.interval: 36 at most"
+        "another kind of capacity, or checkpoint.interval: 37 at most"
     )
     assert findings_of_job(followed, {"\n  interval: 100": "\n  interval: 36"}) == []
     assert findings_of_job(spot, {"nodes: 2": "nodes: 1"}) == []

@@ -144,8 +144,8 @@ def test_etcd_is_named_by_its_service(plan):
 def test_saves_are_as_far_apart_as_is_best(plan):
     """Where the file leaves it to the plan."""
     job = plan("megatron-cpt-techpulse", **{"  interval: 100\n": ""})
-    assert job.args[job.args.index("--save-interval") + 1] == "65"
-    assert job.training.goodput.best_interval_steps == 65
+    assert job.args[job.args.index("--save-interval") + 1] == "66"
+    assert job.training.goodput.best_interval_steps == 66
 
 
 @pytest.mark.parametrize(

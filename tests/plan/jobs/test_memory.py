@@ -28,11 +28,11 @@ def test_an_option_that_is_not_counted_makes_no_error():
     """A layout that does not fit without it is a warning that names it."""
     text = LARGE.replace("pipeline: 4", "pipeline: 1")
     cluster = (P5 / "cluster.yaml").read_text()
-    options = "extra_args: [--cpu-offloading-num-layers, '8']\n"
+    options = "extra_args: [--fine-grained-activation-offloading]\n"
     assert [line for line in findings(text, cluster) if "MEKS-0312" in line]
     said = findings(text + options, cluster)
     assert not [line for line in said if "MEKS-0312" in line]
-    assert [line for line in said if "not counted: --cpu-offloading-num-layers" in line]
+    assert [line for line in said if "not counted: --fine-grained-activation-offloading" in line]
 
 
 def test_an_offloaded_optimizer_is_counted_on_the_host():

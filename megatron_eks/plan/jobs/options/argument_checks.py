@@ -110,7 +110,7 @@ def _without_fp8(name: str, job: MegatronJob, cluster: ClusterConfig) -> tuple[s
     if gpu is None or gpu.has_fp8 or OPTIONS[name] != OPTIONS["--fp8-format"]:
         return None
     # A precision that the GPU does not have is a finding of its own.
-    if job.training.precision == "fp8":
+    if job.training.precision != "bf16":
         return None
     return f"{name}, and {gpu.name} has no FP8", "remove it, and keep training.precision: bf16"
 

@@ -138,7 +138,7 @@ def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Fi
 def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None:
     if name == "dist.distributed_backend" and value != "nccl":
         return ALWAYS["distributed_backend"]
-    if name in {"model.fp8", "mixed_precision.fp8"} and job.training.precision != "fp8":
+    if name in {"model.fp8", "mixed_precision.fp8"} and job.training.precision == "bf16":
         return ALWAYS["fp16"]._replace(reason="training.precision says bf16, and was checked")
     return None
 
