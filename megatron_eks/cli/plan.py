@@ -105,6 +105,7 @@ def plan(
     search: Annotated[
         list[str] | None, args.JOBS, Parameter(metavar="[JOB]", consume_multiple=(0, 1))
     ] = None,
+    what_if: bool = False,
     write: args.File = None,
     png: args.File = None,
     cluster: args.Cluster = args.DEFAULT,
@@ -116,10 +117,12 @@ def plan(
     meks plan megatron-cpt-techpulse      memory, speed, cost and saves of a job
     meks plan -o json | jq .cost
     meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
+    meks plan megatron-cpt-techpulse --what-if
 
     :param job: everything known about this job
     :param everything: the cluster's network, storage, images and prices
     :param search: the fastest layouts that fit, for one Megatron job or all
+    :param what_if: with JOB: what recomputation, precision, saves and nodes would cost
     :param write: with --search JOB: where to write the job with the best layout
     :param png: with --search JOB: where to plot memory against step time
     """
@@ -132,6 +135,12 @@ def plan(
         return run_search(cluster, name, (write, png), output, today())
     if write or png:
         raise CycloptsError(msg="--write and --png go with --search JOB")
+    if what_if:
+        if job is None or everything:
+            raise CycloptsError(msg="--what-if is about one job: name it")
+        from megatron_eks.ops.planning.what_if import run as run_what_if
+
+        return run_what_if(cluster, job, output, today())
     from megatron_eks.ops.planning.plan import run
 
     return run(cluster, output, today(), job=job, everything=everything)

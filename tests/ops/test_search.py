@@ -78,3 +78,20 @@ def test_an_unknown_job_is_not_found(capsys):
     """Exit code 3, as for everything that is not there."""
     assert main(["plan", "--search", "other", "--cluster", "cluster.yaml"]) == 3
     assert "other" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_what_if_shows_the_money(capsys):
+    """Each decision changed alone; more computed again is less memory, and costs more."""
+    assert main(["plan", JOB, "--what-if", "--cluster", "cluster.yaml", "-o", "json"]) == 0
+    rows = {row["change"]: row for row in json.loads(capsys.readouterr().out)}
+    own, full = rows["as it is"], rows["recompute: full"]
+    assert full["memory_share"] < own["memory_share"]
+    assert full["usd"] > own["usd"] > 0
+    assert {"nodes: 1", "checkpoint.interval: 50"} <= rows.keys()
+    assert not [change for change in rows if change.startswith("precision")]  # A100 have one
+    assert main(["plan", JOB, "--what-if", "--cluster", "cluster.yaml"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert max(map(len, table)) <= 80
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "--what-if"])
