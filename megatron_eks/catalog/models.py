@@ -93,7 +93,8 @@ class ModelShape:
             return 0
         often = self.moe_layer_freq
         if isinstance(often, int):
-            return sum(layer % often == 0 for layer in range(start, stop))
+            # The multiples below the stop, without those below the start.
+            return -(-stop // often) + -start // often
         return sum(often[start:stop])
 
 

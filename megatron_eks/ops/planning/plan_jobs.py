@@ -19,6 +19,7 @@ from megatron_eks.predict.throughput import Speed
 _HOUR_SECONDS = 3600
 _UNITS = (("d", 24 * _HOUR_SECONDS), ("h", _HOUR_SECONDS), ("min", 60))
 _MOST_STAGES = 8
+_LITTLE = 0.005
 
 _usd = partial(usd, digits=0)
 
@@ -166,7 +167,7 @@ def speed_lines(speed: Speed) -> Iterator[str]:
     shares = (
         f"{name} {part / speed.step_seconds:.0%}"
         for name, part in parts
-        if part or name != "waits for kernels to start"
+        if part > _LITTLE * speed.step_seconds or name != "waits for kernels to start"
     )
     yield from labelled("", ", ".join(shares))
     likely = f"most likely {speed.low:,.0f} to {speed.high:,.0f}"

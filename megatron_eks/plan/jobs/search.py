@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from megatron_eks.catalog.instances import InstanceType
@@ -36,6 +36,8 @@ TIE = 0.03
 _MOST_IDLE = 1 / 3
 # Selective recomputation is left out: with flash attention it costs time and saves nothing.
 _RECOMPUTE: tuple[Recompute, ...] = ("none", "full")
+# What takes longer than so many times the best so far is of no interest.
+_SLOW = 1.5
 REDUCED = "--grad-reduce-in-bf16"
 
 
@@ -151,6 +153,8 @@ class _Space:
     model: ModelShape
     instance: InstanceType
     hardware: Hardware
+    best: list[float] = field(default_factory=lambda: [math.inf])
+    """The least time so far."""
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield what fits."""
@@ -259,11 +263,14 @@ class _Space:
                 recompute_method="uniform" if again == "full" else None,
                 recompute_layers=1,
             )
+            speed = megatron_speed(self.model, layout, option, self.hardware, states=states)
+            if speed.step_seconds > _SLOW * self.best[0]:
+                continue
             memory = estimate(self.model, layout, option, capacity, states, ends=True)
             if memory.per_gpu_bytes > capacity * TIGHT:
                 continue
             most = size
-            speed = megatron_speed(self.model, layout, option, self.hardware, states=states)
+            self.best[0] = min(self.best[0], speed.step_seconds)
             yield Candidate(layout, option, memory, speed, extra)
 
 

@@ -78,6 +78,13 @@ def test_recipes_need_their_units(kind, recipe, said):
     assert found == [f"MEKS-0314 {recipe}: {each}" for each in said]
 
 
+@pytest.mark.parametrize(("kind", "refused"), [("p5.48xlarge", 1), ("p6-b200.48xlarge", 0)])
+def test_a_precision_of_blackwell(kind, refused):
+    """Named as the job's precision, it is refused where the recipe is."""
+    found = findings("precision: ", "precision: mx", kind)
+    assert len([line for line in found if "MEKS-0314" in line]) == refused
+
+
 def test_blocks_of_32():
     """MXFP8 scales 32 values together, where other recipes are content with 16."""
     old, new = "llama-3.1-8b\np", "{preset: llama-3.1-8b, ffn_hidden_size: 14400}\np"
