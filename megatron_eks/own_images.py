@@ -151,7 +151,7 @@ def _judge(image: OwnImage, path: Place, place: Path) -> Iterator[Finding]:
     read = read_context(place, image.dockerfile)
     if image.dockerfile not in read.files:
         found = f"no {image.dockerfile} in {image.context}"
-        remedy = "correct the name; it is seen from context"
+        remedy = "correct the name; it is relative to context"
         yield Finding(Code.OWN_BUILD, (*path, "dockerfile"), found, remedy)
         return
     if len(read.files) > MOST_FILES:

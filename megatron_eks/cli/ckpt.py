@@ -99,7 +99,7 @@ def pull(
     meks ckpt pull s3://BUCKET/runs/a --local .    needs no cluster
     meks ckpt pull /shared/checkpoints/a --local . from the file system itself
 
-    :param what: a job, a URI, or a directory below /shared (from there with --local)
+    :param what: a job, a URI, or a directory below /shared (the source with --local)
     :param to: below /shared; default: the job's
     :param local: a directory on this machine instead
     :param iteration: this one instead of the newest

@@ -90,12 +90,12 @@ def pull_data(
     *,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Copy a file or folder of /shared, or of S3, to this machine, compared by checksum.
+    """Copy a file or folder from /shared or S3 to this machine, and check its checksums.
 
-    A file here that differs is never replaced. Interrupted, the same command goes on.
+    Never replaces a local file that differs. Run the same command again to resume.
 
     meks data pull /shared/logs/megatron-cpt-techpulse
-    meks data pull /shared/data/ ./data            a slash: what is in it
+    meks data pull /shared/data/ ./data            a slash: its contents
     meks data pull s3://BUCKET/data/corpus/
 
     :param source: below /shared, or s3://BUCKET/KEY or s3://BUCKET/PREFIX/

@@ -217,7 +217,7 @@ def dev(
 ) -> int:
     """Work in a pod with a job's image, code, mounts and variables, and one GPU.
 
-    It says what that costs and asks. The same command comes back to it.
+    It shows the price and asks first. Run the same command again to reconnect.
 
     meks dev megatron-cpt-techpulse
     meks dev megatron-cpt-techpulse --gpus 0 --hours 2
@@ -226,10 +226,10 @@ def dev(
     meks dev megatron-cpt-techpulse --stop
 
     :param job: of jobs/
-    :param gpus: of one node; 0: on a system node (default: 1)
-    :param hours: after them it ends, whatever runs in it
-    :param idle_minutes: it ends earlier when nobody is connected and no GPU computes for so long
-    :param port: lead this port of this machine to the pod's, instead of a shell
+    :param gpus: GPUs of one node; 0: on a system node (default: 1)
+    :param hours: it ends after them, whatever runs in it
+    :param idle_minutes: it ends earlier after so long without a connection or a busy GPU
+    :param port: forward this local port to the same port of the pod, instead of a shell
     :param stop: end it
     """
     from megatron_eks.ops.jobs.dev import Options, run

@@ -31,7 +31,7 @@ def verify(
     :param pools: default: all
     :param check: only this one; may be repeated
     :param job: the checklist of a job instead
-    :param image: look into an image instead: its name in the cluster, or a URI with a digest
+    :param image: check an image instead: its name in the cluster, or a URI with a digest
     """
     from megatron_eks.ops.data.shared_pod import SharedPod
     from megatron_eks.ops.jobs import checklist, verify, verify_image

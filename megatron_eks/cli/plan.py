@@ -122,7 +122,7 @@ def plan(
     :param job: everything known about this job
     :param everything: the cluster's network, storage, images and prices
     :param search: the fastest layouts that fit, for one Megatron job or all
-    :param what_if: with JOB: what recomputation, precision, saves and nodes would cost
+    :param what_if: with JOB: the effect of recomputation, precision, saves and nodes on cost
     :param write: with --search JOB: where to write the job with the best layout
     :param png: with --search JOB: where to plot memory against step time
     """
@@ -137,7 +137,7 @@ def plan(
         raise CycloptsError(msg="--write and --png go with --search JOB")
     if what_if:
         if job is None or everything:
-            raise CycloptsError(msg="--what-if is about one job: name it")
+            raise CycloptsError(msg="--what-if needs one job: name it")
         from megatron_eks.ops.planning.what_if import run as run_what_if
 
         return run_what_if(cluster, job, output, today())

@@ -53,11 +53,11 @@ class ModelSpec(Model):
     qk_pos_emb_head_dim: Positive | None = None
     v_head_dim: Positive | None = None
     mtp_num_layers: Positive | None = None
-    """Layers of multi-token prediction, each with a loss of its own."""
+    """Layers of multi-token prediction, each with its own loss."""
     window_size: Positive | None = None
-    """Earlier tokens that attention sees, by default all."""
+    """How many earlier tokens attention sees, by default all."""
     window_attn_skip_freq: Positive | None = None
-    """Every so many layers sees all tokens, with `window_size`."""
+    """With `window_size`, every Nth layer sees all tokens."""
 
     @model_validator(mode="after")
     def _derive(self) -> Self:

@@ -142,9 +142,9 @@ class GpuPool(Model):
     """Whether nodes share a rack-level group; automatic: on demand and with EFA yes, else no."""
     labels: dict[str, str] = Field(default_factory=dict)
     scale: Literal["manual", "queue"] = "manual"
-    """Who starts nodes and gives them back: `meks scale`, or jobs in a queue."""
+    """What starts and removes nodes: `meks scale`, or jobs in a queue."""
     idle_minutes: int = Field(default=15, ge=1, le=1440)
-    """With `scale: queue`, how long a node stays without a job."""
+    """With `scale: queue`, how long a node stays idle."""
 
 
 class Platform(Model):
@@ -164,16 +164,16 @@ class Platform(Model):
 
 
 class Team(Model):
-    """People who share the cluster with others, and what is theirs of it."""
+    """A team that shares the cluster with others, and its part of it."""
 
     name: DnsLabel = Field(max_length=20)
     role_arns: tuple[RoleArn, ...] = Field(min_length=1)
-    """Roles that view and change what is in the team's namespace."""
+    """Roles that may view and change objects in the team's namespace."""
     namespace: DnsLabel | None = None
     gpus: int = Field(ge=0)
-    """How many are the team's own."""
+    """How many GPUs are reserved for the team."""
     may_borrow: bool = True
-    """Whether it also gets what the others leave unused."""
+    """Whether it may also use GPUs that other teams leave idle."""
     priority: int = 0
 
 
@@ -215,7 +215,7 @@ class ClusterConfig(Model):
     images: Images = Images()
     platform: Platform = Platform()
     teams: tuple[Team, ...] = ()
-    """Who shares the cluster. Default: one team, in the namespace of the platform."""
+    """Teams that share the cluster. Default: one, in the platform's namespace."""
     observability: Observability = Observability()
     prices: Prices = Prices()
     tags: dict[str, str] = Field(default_factory=dict)

@@ -30,18 +30,18 @@ class ImageBuild(Model):
 
 
 class OwnImage(Model):
-    """An image of yours, built, tested and tagged as ours are."""
+    """Your own image, built, tested and tagged like this project's images."""
 
     name: DnsLabel = Field(max_length=40)
-    """Of the image in job files, and of its repository."""
+    """Name of the image in job files, and of its repository."""
     context: RelativePath
-    """The folder that the build gets, below that of the cluster file."""
+    """The build context: a folder below that of the cluster file."""
     dockerfile: RelativePath = "Dockerfile"
     """In that folder."""
     base: Image | None = None
-    """The image of ours that the Dockerfile gets as BASE_IMAGE, and whose gate must pass."""
+    """This project's image that becomes BASE_IMAGE, and whose gate must pass."""
     test: Text
-    """A shell command in the built image, without a network; what fails it is not pushed."""
+    """A shell command in the built image, without a network; if it fails, nothing is pushed."""
 
 
 class AssetSource(Model):
@@ -72,7 +72,7 @@ class Images(Model):
     megatron: ImageBuild = ImageBuild()
     fsdp: ImageBuild = ImageBuild()
     own: tuple[OwnImage, ...] = ()
-    """Images of yours, which jobs name as they name ours."""
+    """Your own images, which jobs name like this project's images."""
     source: ImageSource = AssetSource()
     prefix: RepositoryPrefix = ""
     """Before the names of the repositories: two clusters of one account and region need two."""

@@ -64,7 +64,7 @@ class Mlflow(Model):
 
 
 class Tracking(Model):
-    """Where the curves of a run go too."""
+    """Trackers that also get a run's metrics."""
 
     wandb: Wandb | None = None
     """Weights & Biases."""
@@ -102,7 +102,7 @@ class Runtime(Model):
     """What runs the ranks. Default: the platform's; an Indexed Job for kind ddp."""
     queue: str | None = None
     tracking: Tracking | None = None
-    """Trackers that the curves of a run go to as well."""
+    """Trackers that also get the metrics of the run."""
     priority_class: DnsName | None = None
     """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""
     keep_days: int = Field(default=7, ge=1, le=365)

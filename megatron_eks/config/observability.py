@@ -8,7 +8,7 @@ from megatron_eks.config.model import DnsName, Email, Model
 
 
 class Grafana(Model):
-    """A Grafana that the dashboards are put into."""
+    """The Grafana that gets the dashboards."""
 
     url: str
     token_secret: DnsName
@@ -20,9 +20,9 @@ class Observability(Model):
 
     enabled: bool = False
     metrics: Literal["amp", "cloudwatch", "own"] = "amp"
-    """Where metrics go: managed Prometheus, CloudWatch, or a Prometheus of yours."""
+    """Where metrics go: managed Prometheus, CloudWatch, or your own Prometheus."""
     prometheus_url: str | None = None
-    """Of your own Prometheus."""
+    """Address of your own Prometheus."""
     alarm_email: Email | None = None
     webhook_secret: DnsName | None = None
     """A Kubernetes Secret with the address that alarms are posted to."""
@@ -30,4 +30,4 @@ class Observability(Model):
     retention_days: int = Field(default=150, ge=1, le=1095)
     """How long metrics are kept."""
     grafana: Grafana | None = None
-    """Where dashboards are put."""
+    """Where dashboards go."""

@@ -24,28 +24,28 @@ _METRICS = {
     "AWS/NATGateway": ({"ErrorPortAllocation"}, "NatGatewayId"),
 }
 _ALARM = (
-    ("ActionsEnabled", (YES, None), "it changes its state and tells nobody"),
+    ("ActionsEnabled", (YES, None), "it changes its state without a message"),
     ("ComparisonOperator", ("GreaterThanThreshold", "LessThanThreshold"), "it cannot be made"),
-    ("AlarmName", (), "nobody finds what a mail is about"),
-    ("AlarmDescription", (), "a mail says nothing of what to do"),
+    ("AlarmName", (), "a mail does not say what it is about"),
+    ("AlarmDescription", (), "a mail does not say what to do"),
 )
 _RULE = (("State", ("ENABLED", None), "it never matches"),)
 _WORKSPACE = (
-    ("AlertManagerDefinition", (), "its rules tell nobody"),
-    ("WorkspaceConfiguration RetentionPeriodInDays", (), "metrics are kept as long as AWS likes"),
-    ("LoggingConfiguration LogGroupArn", (), "why an alert was not sent is nowhere"),
+    ("AlertManagerDefinition", (), "its rules send nothing"),
+    ("WorkspaceConfiguration RetentionPeriodInDays", (), "AWS decides how long metrics stay"),
+    ("LoggingConfiguration LogGroupArn", (), "no log says why an alert was not sent"),
 )
-_TOPIC_POLICY = (("Topics 0", (), "it is no topic's"),)
+_TOPIC_POLICY = (("Topics 0", (), "it applies to no topic"),)
 _SUBSCRIPTION = (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),)
-_BUDGET = (("Budget BudgetType", ("COST",), "it counts something else than money"),)
+_BUDGET = (("Budget BudgetType", ("COST",), "it does not count cost"),)
 _NOTIFICATION = (
-    ("Notification ComparisonOperator", ("GREATER_THAN",), "it tells while all is well"),
-    ("Subscribers 0", (), "nobody is told"),
+    ("Notification ComparisonOperator", ("GREATER_THAN",), "it fires while costs are low"),
+    ("Subscribers 0", (), "it has no recipient"),
 )
 _OURS = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
 _ENCRYPTED_WAY = Need(
     _CODE,
-    "what is told may be read on its way",
+    "messages may travel unencrypted",
     ("sns:Publish",),
     who="*",
     when=(("Bool", "aws:SecureTransport", "false"),),
@@ -89,7 +89,7 @@ def heard(templates: Templates) -> Iterator[Finding]:
     yield from needs(templates, policies, _ENCRYPTED_WAY) if topics else ()
     for kind, who in _TELLERS.items():
         if topics and templates.of(kind):
-            why = f"what {who} tells is lost"
+            why = f"messages of {who} are lost"
             when = () if kind == "Events::Rule" else _OURS
             publish = Need(_CODE, why, ("sns:Publish",), who=who, when=when)
             yield from needs(templates, policies, publish)
@@ -105,7 +105,7 @@ def _reached(
     # Elsewhere, a topic is named by its ARN.
     named = [each.text for way in ways for each in listed(way) if each.text.startswith("arn:")]
     if "AWS::SNS::Topic" not in found and not named:
-        what = f"{teller.name} tells nobody"
+        what = f"{teller.name} sends to no topic"
         yield place.finding(_CODE, what, "name the topic of the stack", Level.ERROR)
 
 
@@ -113,13 +113,13 @@ def _asked(queries: Value) -> Iterator[Finding]:
     """Report expressions that name no query, and alarms without one of them."""
     ids = {each["Id"].text for each in queries if each["MetricStat"]}
     shown = [each for each in queries if each["ReturnData"].raw is not False]
-    rows = [(len(shown) != 1, queries, "not one query is the alarm's", "ReturnData: true for one")]
+    rows = [(len(shown) != 1, queries, "one query must return data", "ReturnData: true for one")]
     for query in queries:
         named = set(re.findall(r"[a-z]\w*", query["Expression"].text))
         other = "use " + ", ".join(sorted(ids))
         rows.append((bool(named - ids), query["Expression"], "it names no query", other))
         empty = not query["Expression"] and not query["MetricStat"]
-        rows.append((empty, query, "it asks for nothing", "give it a MetricStat"))
+        rows.append((empty, query, "it queries nothing", "give it a MetricStat"))
         yield from _measured(query["MetricStat"]["Metric"])
     yield from report(_CODE, *rows)
 
@@ -133,7 +133,7 @@ def _matched(rule: Resource) -> Iterator[Finding]:
     once = schedule or pattern
     rows = [
         (not pattern and not _ONCE.fullmatch(schedule.text), once, "it never matches", "a minute"),
-        (pattern and not kind, pattern["source"], "nobody sends it", f"use {' or '.join(_EVENTS)}"),
+        (pattern and not kind, pattern["source"], "it is not sent", f"use {' or '.join(_EVENTS)}"),
         (
             kind and pattern["detail-type"].raw != [kind],
             pattern["detail-type"],
@@ -143,7 +143,7 @@ def _matched(rule: Resource) -> Iterator[Finding]:
         (
             kind and (detail.keys() != keys or not ends),
             pattern["detail"],
-            "it matches other events than those of this cluster",
+            "it matches events of other clusters",
             f"use {' and '.join(sorted(keys))}",
         ),
     ]
@@ -152,7 +152,7 @@ def _matched(rule: Resource) -> Iterator[Finding]:
         given = {key for key, _ in form["InputPathsMap"].items()}
         named = set(re.findall(r"<([\w-]+)>", form["InputTemplate"].text))
         says = bool(target["Input"]) if schedule else bool(given) and named == given
-        rows.append((not says, target, "its message does not say what happened", "use each path"))
+        rows.append((not says, target, "its message does not say what happened", "use every path"))
     yield from report(_CODE, *rows)
 
 
@@ -166,7 +166,7 @@ def _measured(metric: Value) -> Iterator[Finding]:
     wrong = names and [each["Name"].text for each in by] != [dimension]
     yield from report(
         _CODE,
-        (not names, metric["Namespace"], "nothing measures there", f"use {' or '.join(_METRICS)}"),
-        (names and name.text not in names, name, "nothing measures it", known),
-        (wrong, by, "nothing is measured by it", f"use {dimension}"),
+        (not names, metric["Namespace"], "no metric is there", f"use {' or '.join(_METRICS)}"),
+        (names and name.text not in names, name, "no such metric", known),
+        (wrong, by, "no such dimension", f"use {dimension}"),
     )

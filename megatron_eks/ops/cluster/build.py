@@ -107,20 +107,20 @@ def chosen_of(images: Sequence[str], tools: Tools) -> list[ImagePlan]:
     known = {image.name: image for image in tools.plan.images}
     for name in images:
         if name not in known:
-            found = f"{name!r} is no image of {tools.plan.name}"
+            found = f"{name!r} is not an image of {tools.plan.name}"
             raise Failure(Code.UNKNOWN_IMAGE, found, choices(name, known), exit_code=USAGE)
     return [image for name, image in known.items() if not images or name in images]
 
 
 def not_deployed(name: str) -> Failure:
     """Say that a cluster or an image has nowhere to be pushed to."""
-    found = f"{name} has no repository and build project yet"
+    found = f"{name} has no repository or build project yet"
     return Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
 
 
 def no_base(image: ImagePlan) -> Failure:
     """Say that an image comes first."""
-    found = f"{image.name} starts from {image.base}, of which no build is recorded"
+    found = f"{image.name} starts from {image.base}, which has no recorded build"
     remedy = f"build that first: meks build {image.base}"
     return Failure(Code.BUILD_FAILED, found, remedy, exit_code=NOT_FOUND)
 

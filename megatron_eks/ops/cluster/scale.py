@@ -163,8 +163,8 @@ def _take(
 def _refuse_change(wish: Wish, group: "NodeGroup") -> None:
     """Raise Failure where somebody else has asked for another number of nodes meanwhile."""
     if group.status == "ACTIVE" and group.wanted != wish.nodes:
-        found = f"somebody scaled it to {count(group.wanted, 'node')} meanwhile"
-        remedy = f"if it is yours to change: meks scale {wish.pool} {wish.nodes}"
+        found = f"another user has scaled it to {count(group.wanted, 'node')}"
+        remedy = f"if you want to change that: meks scale {wish.pool} {wish.nodes}"
         raise Failure(Code.NO_CAPACITY, found, remedy, where=wish.pool)
 
 

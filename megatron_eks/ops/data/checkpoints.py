@@ -213,7 +213,7 @@ def _to_here(target: Target, place: Place, console: Console, name: str | None, r
     if not good:
         found = f"{target.directory} has no whole checkpoint"
         found = f"{name} is {_said(rows[-1])}" if name and rows else found
-        remedy = f"see what there is: meks ckpt ls {target.word}"
+        remedy = f"list the checkpoints: meks ckpt ls {target.word}"
         raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
     chosen = good[-1]
     above, here = root / f".pull-{chosen}", root / chosen
@@ -226,7 +226,7 @@ def _to_here(target: Target, place: Place, console: Console, name: str | None, r
         (above / chosen).rename(here)
         above.rmdir()
     if not publish(root, chosen):
-        console.say(f"a newer checkpoint is in {root}, and a run resumes from that")
+        console.say(f"{root} holds a newer checkpoint; a run resumes from that one")
     console.write(f"{chosen} is in {root}\n")
     return DONE
 

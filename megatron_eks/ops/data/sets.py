@@ -49,7 +49,7 @@ def shared_claim(directory: str, uri: str, plan: ClusterPlan) -> str:
     claim = claim_of(directory, plan)
     if claim is None:
         found = f"{directory} is not below {plan.platform.mount_path}"
-        remedy = f"meks data pull {uri} fetches to here"
+        remedy = f"meks data pull {uri} copies it to this machine"
         raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
     return claim
 

@@ -64,10 +64,10 @@ class Pull:
                     self._once(pod)
                 except (UnreachableError, TimeoutError) as error:
                     fruitless = fruitless + 1 if self._came == before else 0
-                    before, why = self._came, str(error) or "nothing came for minutes"
+                    before, why = self._came, str(error) or "no data came for minutes"
                     if fruitless == _FRUITLESS:
                         raise UnreachableError(f"{why}; {_AGAIN}") from error
-                    self.place.console.say(f"{why}; it goes on where it was")
+                    self.place.console.say(f"{why}; resuming where it stopped")
                 else:
                     return
 
@@ -101,13 +101,13 @@ class Pull:
         try:
             check_names([RemoteFile(name, size) for name, size in sizes.items()])
         except StopError as error:
-            raise Failure(Code.PROGRAM_FAILED, str(error), "rename it there") from error
+            raise Failure(Code.PROGRAM_FAILED, str(error), "rename it at the source") from error
         for name, size in sizes.items():
             path = self.target / name
             if path.is_symlink() or (path.exists() and not path.is_file()):
-                self._in_the_way(path, "no plain file")
+                self._in_the_way(path, "not a regular file")
             elif path.exists() and path.stat().st_size != size:
-                self._in_the_way(path, f"{path.stat().st_size:,} bytes, and {size:,} there")
+                self._in_the_way(path, f"{path.stat().st_size:,} bytes, the source has {size:,}")
 
     def _have(self, name: str, size: int) -> int:
         """Return how many bytes of a file are here."""
@@ -141,21 +141,21 @@ class Pull:
                 self.whole.add(name)
                 return
         except BlockingIOError:
-            self._in_the_way(path, "another command fetches it now")
+            self._in_the_way(path, "another command is fetching it")
         except (ConnectionError, TimeoutError):
             raise
         except OSError as error:
             self._not_written(f"{error.filename or path}: {error.strerror}", error)
         if was_here:
-            self._in_the_way(path, "another checksum")
+            self._in_the_way(path, "it has another checksum")
         part.unlink()
-        found = f"{path}: not the bytes whose checksum came"
+        found = f"{path}: its checksum differs from the source"
         if have:
-            raise UnreachableError(f"{found}: what was here of it was of another file")
+            raise UnreachableError(f"{found}: the part already here is of another file")
         raise Failure(Code.PROGRAM_FAILED, found, _AGAIN, exit_code=CHECK_FAILED)
 
     def _in_the_way(self, path: Path, why: str) -> NoReturn:
-        found, remedy = f"{path} is here already: {why}", "move it away, or name another DIR"
+        found, remedy = f"{path} already exists: {why}", "move it away, or name another DIR"
         raise Failure(Code.LOCAL_FILE, found, remedy, exit_code=CHECK_FAILED)
 
     def _not_written(self, why: str, cause: OSError | None = None) -> NoReturn:

@@ -120,7 +120,7 @@ def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
     job, saved = jobs[word]
     place = at_directory(saved.directory, mount)
     if not place.is_shared:
-        found = f"{word} saves to {saved.directory}, which goes with its pods"
+        found = f"{word} saves to {saved.directory}, which is deleted with its pods"
         remedy = f"let checkpoint.directory be below {mount}"
         raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
     marker = saved.complete_marker if isinstance(saved, OwnCheckpoint) else None

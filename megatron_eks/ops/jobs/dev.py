@@ -51,12 +51,12 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
     client, console, own = on.client, on.console, f"{DEV_APP}-{name}"
     found = jobs.find(client, on.plan.platform.namespace, own)
     if found and found.manifest["metadata"].get("labels", {}).get("app") != DEV_APP:
-        text, remedy = f"{own} is a job of jobs/", "rename one of the two jobs"
+        text, remedy = f"{own} is already another job", "rename one of the two jobs"
         raise Failure(Code.JOB_DIFFERS, text, remedy, exit_code=USAGE)
     if options.stop:
         return cancel.run(client, on.plan, own, _END_SECONDS, console)
     if found and found.ended:
-        console.say(f"{own} has ended, and is started anew")
+        console.say(f"{own} has ended; starting it again")
         jobs.delete(client, found)
         cancel.wait_until_gone(client, found, _END_SECONDS, console)
         found = None
@@ -76,8 +76,8 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
         else:
             words = options.command or ("sh", "-c", _SHELL)
             code = shell.run(client, on.plan, own, shell.Options(command=words), console)
-    come = f"to come back: meks dev {name}; to end it: meks dev {name} --stop"
-    console.say(f"{own} goes on until nobody uses it, or its hours are over; {come}")
+    come = f"to reconnect: meks dev {name}; to end it: meks dev {name} --stop"
+    console.say(f"{own} runs until it is no longer used or its hours are over; {come}")
     return code
 
 
@@ -116,7 +116,7 @@ def _present(tell: Callable[[], object]) -> Iterator[None]:
     try:
         tell()
     except TimeoutError as error:
-        remedy = "see what it says: meks status; meks logs dev-JOB"
+        remedy = "find the reason: meks status; meks logs dev-JOB"
         raise Failure(Code.NOT_READY, str(error), remedy) from error
     left = threading.Event()
 
@@ -137,9 +137,9 @@ def _lead(port: int, begin: Callable[[], Execution], on: Opened) -> int:
     try:
         listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        found, remedy = f"port {port} of this machine: {error.strerror}", "name another one"
+        found, remedy = f"port {port} of this machine: {error.strerror}", "name a free port"
         raise Failure(Code.DEV_PORT, found, remedy) from error
-    on.console.say(f"http://127.0.0.1:{port} leads to the pod until Ctrl-C")
+    on.console.say(f"http://127.0.0.1:{port} is forwarded to the pod until Ctrl-C")
     with listener, contextlib.suppress(KeyboardInterrupt):
         serve(listener, begin)
     return DONE

@@ -101,7 +101,7 @@ def _send(project: Project, console: Console, shipped: Shipped) -> None:
         file.write_bytes(archive)
         ended = programs.run(programs.Here(os.environ), "upload", [str(file), folder], console)
     if ended.code:
-        found, remedy = f"{name} is not in {folder}", "see above, then the same command again"
+        found, remedy = f"{name} is not in {folder}", "see above, then run the same command again"
         raise Failure(Code.PROGRAM_FAILED, found, remedy)
 
 

@@ -128,7 +128,7 @@ def _lines(
     yield from _differences(job, own, found[0], files)
     if found[0].extra_args:
         yield f"The best needs extra_args: [{', '.join(found[0].extra_args)}]"
-    yield f"Layouts within {TIE:.0%} of each other are as fast for all we know: the simpler first."
+    yield f"Layouts within {TIE:.0%} of each other count as equally fast; the simpler comes first."
     yield ""
     yield from drawn(found, own)
     yield "Memory against step time: 1 the fastest, y yours, . one layout, : several."

@@ -189,14 +189,14 @@ def check_observability(config: ClusterConfig) -> Iterator[Finding]:
     network = config.network
     zones = network.private_subnets if network.vpc_id else config.availability_zones
     if config.existing_cluster and (len(zones) < _SCRAPER_ZONES or not network.vpc_id):
-        found = "the scraper of metrics needs private subnets of the cluster in two zones"
-        remedy = "set network.vpc_id, private_subnets and node_security_group_id, the cluster's"
+        found = "the metrics scraper needs private subnets of the cluster in two zones"
+        remedy = "set network.vpc_id, private_subnets and node_security_group_id to the cluster's"
         yield Finding(Code.EXISTING_VPC, ("observability", "enabled"), found, remedy)
     if not config.platform.dcgm_exporter:
-        found = "nobody measures the GPUs: platform.dcgm_exporter is false"
+        found = "no exporter measures the GPUs: platform.dcgm_exporter is false"
         remedy = "set platform.dcgm_exporter: true"
         yield Finding(Code.NO_MEANING, ("observability", "enabled"), found, remedy)
     if wish.alarm_email is None:
-        found = "alarms go to a topic that nobody has subscribed to"
+        found = "alarms go to a topic without a subscriber"
         remedy = "set observability.alarm_email, or subscribe to the stack's output AlarmTopicArn"
         yield warning(Code.NOBODY_TOLD, ("observability", "alarm_email"), found, remedy)

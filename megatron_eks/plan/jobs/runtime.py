@@ -71,12 +71,12 @@ def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         return
     kind = kind_of(workload)
     if kind not in controlled(cluster.platform.workload):
-        found = f"the cluster has no controller of {kind.kind}s"
-        remedy = f"set platform.workload: {workload}; jobs of today may then say "
+        found = f"the cluster has no controller for {kind.kind}s"
+        remedy = f"set platform.workload: {workload}; running jobs may then keep "
         remedy += cluster.platform.workload
         yield Finding(Code.WORKLOAD, ("runtime", "workload"), found, remedy)
     if job.runtime.rendezvous != "static":
-        found = f"a {kind.kind} is as many ranks as there were at the start, and starts all again"
+        found = f"a {kind.kind} has a fixed number of ranks, and restarts all of them"
         remedy = "remove it, or set runtime.workload: pytorchjob"
         yield Finding(Code.WORKLOAD, ("runtime", "rendezvous"), found, remedy)
 

@@ -143,7 +143,7 @@ def test_it_ends_when_nobody_uses_it(cluster, meks):
     dev(meks, "--", "sh", "-c", "sleep 1; touch -d '1 hour ago' /tmp/.meks-dev")
     wait_for("its end", ended, _SECONDS)
     assert "nobody was connected for 0.2 min: it ends" in record(cluster)
-    assert "has ended, and is started anew" in dev(meks, "--", "true").stderr
+    assert "has ended; starting it again" in dev(meks, "--", "true").stderr
 
 
 def test_it_ends_after_its_hours(cluster, meks):

@@ -109,7 +109,7 @@ def test_a_folder_comes_once_and_never_over_another_file(meks, corpus, tmp_path)
         mine.write_text(text)
         refused = meks("data", "pull", "/shared/data/corpus", tmp_path)
         assert (refused.returncode, mine.read_text()) == (4, text)
-        assert f"MEKS-0890 {mine} is here already: " in refused.stderr
+        assert f"MEKS-0890 {mine} already exists: " in refused.stderr
     one = meks("data", "pull", "/shared/data/corpus/part/b ä.jsonl", tmp_path)
     assert (tmp_path / "b ä.jsonl").read_text() == '{"text": "b"}\n', one.stderr
 
@@ -133,7 +133,7 @@ def test_a_cut_connection_goes_on_where_it_was(cluster, place, corpus, tmp_path)
     line.cuts += [8 * 2**20, 24 * 2**20]
     assert pull("/shared/data/corpus", str(tmp_path), place, place.console) == 0
     assert same(corpus, tmp_path / "corpus")
-    assert said(place.console).count("it goes on where it was") == 3
+    assert said(place.console).count("resuming where it stopped") == 3
     # All once, once more for the wrong beginning, and what was on its way when it was cut.
     assert 2 * _LARGE < line.came < 2.6 * _LARGE
     client.close()

@@ -93,4 +93,4 @@ def test_a_local_build_starts_from_what_was_built_here(aws, place, tmp_path, mon
     assert f"BASE_IMAGE=fsdp:{tags['fsdp']}" in own
     assert own[own.index("--tag") + 1] == f"trainer:{tags['trainer']}"
     assert local_build.run(["trainer"], place, Wishes()) == 1
-    assert "starts from fsdp, of which no build is recorded" in said(place.console)
+    assert "starts from fsdp, which has no recorded build" in said(place.console)

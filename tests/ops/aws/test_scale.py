@@ -73,7 +73,7 @@ def test_nodes_that_do_not_come_are_given_back(place):
 def test_what_somebody_else_asks_for_meanwhile_is_theirs(place):
     """The wait ends, and their nodes are not given back with those that did not come."""
     clock_of(place.console).during = lambda _: place.size(1)
-    with pytest.raises(Failure, match="p4d: somebody scaled it to 1 node meanwhile"):
+    with pytest.raises(Failure, match="p4d: another user has scaled it to 1 node"):
         place.run(2)
     assert place.wanted() == 1
 
