@@ -227,10 +227,10 @@ def dev(
 
     :param job: of jobs/
     :param gpus: GPUs of one node; 0: on a system node (default: 1)
-    :param hours: it ends after them, whatever runs in it
-    :param idle_minutes: it ends earlier after so long without a connection or a busy GPU
+    :param hours: the pod ends after them, whatever runs in it
+    :param idle_minutes: it ends earlier after as many without a connection or a busy GPU
     :param port: forward this local port to the same port of the pod, instead of a shell
-    :param stop: end it
+    :param stop: end the pod
     """
     from megatron_eks.ops.jobs.dev import Options, run
 

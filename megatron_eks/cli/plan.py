@@ -122,7 +122,7 @@ def plan(
     :param job: everything known about this job
     :param everything: the cluster's network, storage, images and prices
     :param search: the fastest layouts that fit, for one Megatron job or all
-    :param what_if: with JOB: the effect of recomputation, precision, saves and nodes on cost
+    :param what_if: with JOB: the effect of other recomputation, precision, saves or nodes
     :param write: with --search JOB: where to write the job with the best layout
     :param png: with --search JOB: where to plot memory against step time
     """
