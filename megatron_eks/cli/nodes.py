@@ -26,7 +26,7 @@ def verify(
     meks verify                       all checks of all pools, about 10 minutes
     meks verify p4d --check all-reduce -o json > report.json
     meks verify --job megatron-cpt-techpulse      the checklist of a running job
-    meks verify --image trainer                   what an image lacks (no GPU used)
+    meks verify --image trainer                   what an image lacks
 
     :param pools: default: all
     :param check: only this one; may be repeated
