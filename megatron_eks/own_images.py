@@ -171,9 +171,9 @@ def _judge(image: OwnImage, path: Place, place: Path) -> Iterator[Finding]:
         text = file.read_text("utf-8", "replace")
         if token := TOKEN.search(text):
             line = text.count("\n", 0, token.start()) + 1
-            found = f"{name}:{line} holds a token, and everybody with the image could read it"
+            found = f"{name}:{line} holds a token, and everyone with the image could read it"
             remedy = "revoke it, and give jobs a new one by runtime.secret_env"
             yield Finding(Code.TOKEN_IN_FILE, (*path, "context"), found, remedy)
     if missed := named(read):
-        remedy = "name them in .dockerignore, or take them along: '!NAME' there"
+        remedy = "name them in .dockerignore, or include them: '!NAME' there"
         yield warning(Code.CODE_LEFT_OUT, (*path, "context"), missed, remedy)
