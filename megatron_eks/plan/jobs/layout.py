@@ -16,7 +16,7 @@ from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.models import counted_layers, divisors
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
-from megatron_eks.plan.jobs.training import copies
+from megatron_eks.plan.jobs.training import check_elastic, copies
 
 # Flash attention's kernels (Dao-AILab/flash-attention, README, "head dimensions up to 256").
 _HEAD_STEP, _LARGEST_HEAD = 8, 256
@@ -55,7 +55,7 @@ def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) ->
         takes_arguments=not isinstance(job, MegatronBridgeJob),
     )
     yield from check_sizes(sizes, model)
-    yield from _elastic(job, instance)
+    yield from check_elastic(job, instance)
 
 
 def check_sizes(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
@@ -239,39 +239,6 @@ def _sequence(sizes: Sizes) -> Iterator[Finding]:
         found = f"{length} is no multiple of tensor x context parallel size {tensor * context}"
         remedy = f"use {near}: sequence parallelism splits it"
         yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
-
-
-def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
-    """Demand that the layout holds on every number of nodes that a job may shrink to."""
-    elastic = job.runtime.elastic
-    if elastic is None:
-        return
-    path = ("runtime", "elastic")
-    if job.checkpoint.format != "torch_dist":
-        found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
-        yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
-    training, gpus = job.training, gpus_per_node(job, instance)
-    for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
-        data = copies(job.parallelism, nodes * gpus)
-        if data is None:
-            found = (
-                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes "
-                f"{job.parallelism.model_gpus}"
-            )
-            remedy = (
-                f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
-                "remove elastic: any number of nodes between the bounds may come"
-            )
-        elif training.global_batch_size % (training.micro_batch_size * data):
-            found = (
-                f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
-                f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
-            )
-            remedy = "choose a global_batch_size that every number of nodes divides"
-        else:
-            continue
-        yield Finding(Code.RENDEZVOUS, path, found, remedy)
-        return
 
 
 def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:

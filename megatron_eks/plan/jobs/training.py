@@ -1,10 +1,12 @@
 """A training run on the nodes of its pool: layout, batch, memory, speed and checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import FsdpJob, MegatronJob, MegatronRun, TorchRun, TrainingJob
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.job import MIB
@@ -178,3 +180,36 @@ def hardware(instance: InstanceType) -> Hardware | None:
 def capacity_bytes(instance: InstanceType) -> int:
     """Return what tensors can have of each GPU."""
     return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)
+
+
+def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
+    """Demand that the layout holds on every number of nodes that a job may shrink to."""
+    elastic = job.runtime.elastic
+    if elastic is None:
+        return
+    path = ("runtime", "elastic")
+    if job.checkpoint.format != "torch_dist":
+        found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
+        yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
+    training, gpus = job.training, gpus_per_node(job, instance)
+    for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
+        data = copies(job.parallelism, nodes * gpus)
+        if data is None:
+            found = (
+                f"{nodes} nodes have {nodes * gpus} GPUs, and each copy of the model takes "
+                f"{job.parallelism.model_gpus}"
+            )
+            remedy = (
+                f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
+                "remove elastic: any number of nodes between the bounds may come"
+            )
+        elif training.global_batch_size % (training.micro_batch_size * data):
+            found = (
+                f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
+                f"of micro_batch_size {training.micro_batch_size} x data parallel size {data}"
+            )
+            remedy = "choose a global_batch_size that every number of nodes divides"
+        else:
+            continue
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+        return
