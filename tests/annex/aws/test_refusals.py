@@ -53,8 +53,8 @@ MISTAKES = {
         {"CidrBlock": "10.0.0.0/16", "EnableDnsSupport": "perhaps"},
         "'perhaps' is not of type 'boolean'",
     ),
-    "a type that nobody has written here": (
-        "AWS::SNS::Topic",
+    "a type that local AWS lacks": (
+        "AWS::SQS::Queue",
         {},
         "Unrecognized resource type, or one that local AWS lacks",
     ),

@@ -13,6 +13,8 @@ class Topic(Handler):
     kind = "AWS::SNS::Topic"
     service = "sns"
     creates = ("CreateTopic", "TopicArn")
+    identity = ("TopicName",)
+    made_up = 256
     renamed: ClassVar = {"TopicName": "Name"}
     tagged = ("ResourceArn", "")
     deletes = ("DeleteTopic", "TopicArn")
