@@ -109,11 +109,13 @@ def test_status_counts_restarts_and_what_they_cost(cluster, run):
 
     def at_eight():
         found = _state(cluster, run)
-        return found if (found["progress"] or {}).get("step") == 8 else None
+        # The first rank may be there before the second one's pod is.
+        there = found["phase"] == "Running" and (found["progress"] or {}).get("step") == 8
+        return found if there else None
 
     found = wait_for("step 8", at_eight, 150)
     in_place = run.kind == "PyTorchJob"
-    assert (found["kind"], found["phase"], found["waits_for"]) == (run.kind, "Running", [])
+    assert (found["kind"], found["waits_for"]) == (run.kind, [])
     again = found["restarts"]
     assert (again["gang"], again["used"], again["limit"] > 1) == (1, 1, True)
     assert again["lost_steps"] == (2 if in_place else None)
