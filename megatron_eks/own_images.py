@@ -23,6 +23,8 @@ _FROM_BASE = re.compile(
     r"^\s*FROM\s+(--\S+\s+)*[\"']?\$\{?BASE_IMAGE\b", re.MULTILINE | re.IGNORECASE
 )
 _LARGEST_TEXT = 2**20
+# Of the cluster file's own folder: with them, each rendering would change the hash that it renders.
+_RENDERED = ("/cdk.out/", "/dist/", "/outputs.json")
 
 
 def image_tags(config: ClusterConfig, folder: Path, root: Path) -> dict[str, str]:
@@ -52,22 +54,24 @@ def stage_own(image: OwnImage, folder: Path, root: Path, target: Path) -> None:
 
 def _files(image: OwnImage, folder: Path, root: Path) -> dict[str, Path]:
     base = root if (root / PROGRAM).is_file() else root / "megatron_eks"
-    read = read_context(folder / image.context, image.dockerfile)
+    read = read_context(folder / image.context, image.dockerfile, folder)
     return {
         **{name: base / name for name in (PROGRAM, OWN_PROGRAM)},
         **{f"{CONTEXT}/{name}": path for name, path in sorted(read.files.items())},
     }
 
 
-def read_context(root: Path, dockerfile: str) -> Folder:
+def read_context(root: Path, dockerfile: str, cluster: Path) -> Folder:
     """Look through a build's folder: secrets and junk stay here, and what .dockerignore names.
 
-    Its patterns come last, so `!NAME` there takes a file along.
+    Its patterns come last, so `!NAME` there takes a file along. `cluster` is the cluster file's
+    folder: where it is the build's too, what is rendered into it stays here.
     """
     root = real(root)
     ignores = (f"{dockerfile}.dockerignore", ".dockerignore")
     always = [dockerfile, *(each for each in ignores if (root / each).is_file())]
     own = [each for each in own_patterns() if each.why != "data"]
+    own += patterns(_RENDERED, "rendered") if root == real(cluster) else ()
     asked = [*_dockerignore(root / always[1])] if always[1:] else []
     # Docker takes files along whose folder is left out.
     deep = any(not each.leaves_out for each in asked)
@@ -140,15 +144,15 @@ def check_own_images(config: ClusterConfig, folder: Path) -> Iterator[Finding]:
             yield Finding(Code.OWN_BUILD, (*path, "context"), found, remedy)
             continue
         try:
-            yield from _judge(image, path, place)
+            yield from _judge(image, path, place, folder)
         except OSError as problem:
             unread = f"{problem.filename} cannot be read: {problem.strerror}"
             remedy = "make it readable, or name it in .dockerignore"
             yield Finding(Code.OWN_BUILD, (*path, "context"), unread, remedy)
 
 
-def _judge(image: OwnImage, path: Place, place: Path) -> Iterator[Finding]:
-    read = read_context(place, image.dockerfile)
+def _judge(image: OwnImage, path: Place, place: Path, cluster: Path) -> Iterator[Finding]:
+    read = read_context(place, image.dockerfile, cluster)
     if image.dockerfile not in read.files:
         found = f"no {image.dockerfile} in {image.context}"
         remedy = "correct the name; it is relative to context"

@@ -88,7 +88,12 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
 
     if is_running(folder):
         _say("a local cluster is running already")
-        return _print_places(_wait(folder, None), output)
+        state = _wait(folder, None)
+        if wish.empty and state and "AWS_ENDPOINT_URL" not in state.environment:
+            # A shell that took its variables would go on with the account of its user.
+            _say("it has no empty account; end it first: meks local down")
+            return FAILED
+        return _print_places(state, output)
     if found := fall(folder):
         _say(f"the last one ended by itself: {found}")
     if not find_spec("moto"):

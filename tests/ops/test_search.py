@@ -41,12 +41,14 @@ def test_finds_a_layout_for_a_job_that_does_not_fit(project, capsys):
 @pytest.mark.usefixtures("project")
 def test_writes_a_job_that_is_accepted(capsys):
     """The best layout in a file of its own; the rest of the job stays."""
-    best = Path("best.yaml")
+    best = Path("jobs", "best.yaml")
     options = ["plan", "--search", JOB, "--cluster", "cluster.yaml"]
     assert main([*options, "--write", str(best), "-o", "json"]) == 0
     first = json.loads(capsys.readouterr().out)[JOB][0]
     assert f"micro_batch_size: {first['micro_batch_size']}" in best.read_text()
-    assert main(["validate", str(best), "--cluster", "cluster.yaml"]) == 0
+    # Beside the job that it comes from: with a name and a directory of its own.
+    assert main(["validate", "cluster.yaml", str(best)]) == 0
+    assert main(["validate"]) == 0
     capsys.readouterr()
     assert main([*options, "--write", str(best)]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -156,7 +156,7 @@ def test_the_build_gets_what_docker_would(tmp_path, ignored, kept):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / ".dockerignore").write_text(ignored)
-    read = read_context(tmp_path, "Dockerfile")
+    read = read_context(tmp_path, "Dockerfile", tmp_path.parent)
     assert read.files.keys() - {"Dockerfile", ".dockerignore"} == kept
     assert {"Dockerfile", ".dockerignore"} <= read.files.keys()
 
@@ -168,7 +168,7 @@ def test_links_within_the_folder_go_along_as_links(tmp_path):
     (tmp_path / "inside").symlink_to("Dockerfile")
     (tmp_path / "outside").symlink_to(ROOT / "app.py")
     (tmp_path / "folder").symlink_to(ROOT)
-    read = read_context(tmp_path, "Dockerfile")
+    read = read_context(tmp_path, "Dockerfile", tmp_path.parent)
     assert sorted(read.files) == ["Dockerfile", "inside"]
     assert read.left == dict.fromkeys(("folder", "outside"), "a link to elsewhere")
     copy(read.files, tmp_path / "lib")
@@ -194,3 +194,12 @@ def test_the_tag_is_that_of_what_is_built(folder):
     edit(folder, dockerfile="Containerfile")
     seen.add(tag(folder))
     assert len(seen) == 6
+
+
+def test_what_is_rendered_beside_the_cluster_file_is_no_part_of_an_image(tmp_path):
+    """Its hash would be another one after each rendering; elsewhere such a folder is the user's."""
+    for name in ("Dockerfile", "cdk.out/manifest.json", "dist/a.whl", "outputs.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("FROM x\n")
+    assert [*read_context(tmp_path, "Dockerfile", tmp_path).files] == ["Dockerfile"]
+    assert "dist/a.whl" in read_context(tmp_path, "Dockerfile", tmp_path.parent).files

@@ -97,7 +97,7 @@ def _write(
 ) -> None:
     (document, job), (file, picture) = written, wanted
     if file:
-        file.write_text(_text(document, as_job(job, found[0])), encoding="utf-8")
+        file.write_text(_text(document, as_job(job, found[0]), file.stem), encoding="utf-8")
         sys.stderr.write(f"wrote {file}; check it with: meks validate {file}\n")
     if picture:
         png(found, own, picture)
@@ -218,16 +218,28 @@ def _as_json(each: Candidate) -> "Json":
     }
 
 
-def _text(document: "Document", job: MegatronRun) -> str:
-    """Write a job's file with another layout; comments are not kept."""
+def _text(document: "Document", job: MegatronRun, name: str) -> str:
+    """Write a job's file with another layout, and a name and a checkpoint directory of its own.
+
+    Comments are not kept.
+    """
     value = dict(document.value) if isinstance(document.value, dict) else {}
+    value["name"] = name
+    saves = value.get("checkpoint")
+    value["checkpoint"] = saves = dict(saves) if isinstance(saves, dict) else {}
+    for key, place in (
+        ("directory", job.checkpoint.directory),
+        ("s3_uri", job.checkpoint.s3_uri),
+    ):
+        if place:
+            saves[key] = f"{place.rstrip('/').rpartition('/')[0]}/{name}"
     value["parallelism"] = job.parallelism.model_dump(exclude_defaults=True)
     training = value["training"]
     block = dict(training) if isinstance(training, dict) else {}
-    for name in ("micro_batch_size", "recompute", "recompute_method", "recompute_layers"):
-        block.pop(name, None)
-        if (setting := getattr(job.training, name)) is not None:
-            block[name] = setting
+    for key in ("micro_batch_size", "recompute", "recompute_method", "recompute_layers"):
+        block.pop(key, None)
+        if (setting := getattr(job.training, key)) is not None:
+            block[key] = setting
     value["training"] = block
     if isinstance(job, MegatronJob) and (job.extra_args or "extra_args" in value):
         value["extra_args"] = list(job.extra_args)
