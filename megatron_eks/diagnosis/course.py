@@ -1,7 +1,7 @@
 """The course of a run in its log: what shows a trouble, and what came later than it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from megatron_eks.diagnosis import endings, pods
 from megatron_eks.diagnosis.codes import LogCode
@@ -11,6 +11,9 @@ from megatron_eks.diagnosis.tally import Tally
 
 OF_RANKS = frozenset({LogCode.COLLECTIVE_TIMED_OUT, LogCode.PEER_GONE})
 """What a rank sees of another one's end."""
+
+OF_WATCHERS = frozenset({"ENDED_BY_OTHERS.watcher", "ERROR_OF_A_PROGRAM.blocked"})
+"""What a watcher says before it kills the ranks of its node."""
 
 # Collectives keep ranks together, so after a rank has failed another reports one step at most.
 _SURVIVED = 2
@@ -37,9 +40,12 @@ class Course:
             for place, line in enumerate(ordered)
             if (signature := shows.get((line.number, line.text))) is not None
         ]
-        signs = self.signs
         last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
         self._steps = [(place, ordered[place]) for place in sorted(last.values())]
+        self.signs = signs = [
+            replace(each, tier=Tier.CONSEQUENCE) if self._killed_by_watcher(each) else each
+            for each in self.signs
+        ]
         self.end = endings.place(ordered)
         """Where the run said that it was done; -1 if it did not."""
         self.ended_well = self.end >= 0 and not any(
@@ -101,6 +107,16 @@ class Course:
             return later.number > line.number
         # Logs of ranks may stand one after the other: what has no time is placed by its own rank.
         return line.timed or self.kept.heard[line.rank] > later.number > line.number
+
+    def _killed_by_watcher(self, sign: Sign) -> bool:
+        """Say whether the watcher of its node had said just before that it ends the ranks."""
+        return sign.signature.code is LogCode.KILLED and any(
+            each.signature.name in OF_WATCHERS
+            and each.line.rank == sign.line.rank
+            and each.place < sign.place
+            and not any(each.place < place < sign.place for place, _ in self._steps)
+            for each in self.signs
+        )
 
     def _followed(self, sign: Sign) -> bool:
         """Say whether another rank had an end of its own before."""

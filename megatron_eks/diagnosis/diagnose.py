@@ -58,7 +58,7 @@ def diagnose(raw: Iterable[str]) -> Diagnosis:
         return _well(course)
     if chosen is None or course.over(chosen):
         return _nothing(course)
-    if course.outlived(chosen) and chosen.tier < Tier.CONSEQUENCE and not chosen.signature.start:
+    if course.outlived(chosen) and chosen.tier is not Tier.SLOW and not chosen.signature.start:
         return _went_on(course)
     if chosen.tier is Tier.CONSEQUENCE:
         return _not_here(chosen, course)

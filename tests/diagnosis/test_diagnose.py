@@ -182,3 +182,40 @@ def test_long_and_broken_lines_are_read() -> None:
     """Progress bars, colours and a line of megabytes."""
     bar = "\r".join(f"{done}%" for done in range(100))
     assert code_of("x" * 5_000_000, f"{bar}\r\x1b[31mCUDA out of memory\x1b[0m\n") is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "error node 1: it has lost its ranks",
+        "error node 1: it has started anew",
+        "error process 7: it used no CPU time for 660 s",
+    ],
+)
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("[rank1]: torch.OutOfMemoryError: CUDA out of memory.", LogCode.CUDA_OUT_OF_MEMORY),
+        ("[rank1]: ValueError: 3 is no multiple of 8", LogCode.EXCEPTION),
+        ("  exitcode  : -9 (pid: 90)", LogCode.KILLED),
+    ],
+)
+def test_watchers_follow_from_the_end_of_another_rank(said: str, end: str, code: LogCode) -> None:
+    """What a watcher says, and the SIGKILL that it then sends, are no cause where one stands."""
+    watched = [f"[0] {said} - all ranks start again", "[0]   exitcode  : -9 (pid: 71)"]
+    before, failed = "[0] step 10/30, loss: 37.594", f"[1] {end}"
+    for log in ([before, *watched, failed], [failed, before, *watched]):
+        found = diagnose(log)
+        assert (found.code, found.rank) == (code, 1)
+    alone = diagnose([before, *watched])
+    assert not alone.certain
+    assert "watcher" in alone.cause
+    again = [f"[0] step {number}/30, loss: 3.1" for number in range(10, 14)]
+    assert "training went on" in diagnose([before, *watched, *again]).cause
+    assert code_of(before, *watched, *again, watched[-1]) is LogCode.KILLED
+
+
+def test_what_slows_a_run_is_told_though_it_goes_on() -> None:
+    """Nothing outlives it: every step after it is slow."""
+    slow = "[0] node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0"
+    assert code_of(slow, *map(step, range(1, 9))) is LogCode.TCP_INSTEAD_OF_EFA
