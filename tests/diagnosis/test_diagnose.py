@@ -6,6 +6,7 @@ from megatron_eks.config.explanations import explanations
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.diagnosis.signatures import Tier, signatures
+from megatron_eks.ops.jobs.diagnosis import in_phase
 from tests.diagnosis.known import EXCERPTS
 
 TIMEOUT = (
@@ -219,3 +220,14 @@ def test_what_slows_a_run_is_told_though_it_goes_on() -> None:
     """Nothing outlives it: every step after it is slow."""
     slow = "[0] node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0"
     assert code_of(slow, *map(step, range(1, 9))) is LogCode.TCP_INSTEAD_OF_EFA
+
+
+def test_a_job_that_runs_or_has_succeeded_is_said_to() -> None:
+    """The cluster knows it where the lines tell nothing; a cause that they do tell stays."""
+    quiet = diagnose(map(step, range(1, 9)))
+    runs, done = (in_phase(quiet, phase) for phase in ("Running", "Succeeded"))
+    assert runs.cause == "it runs, step 8: no known trouble in 8 lines"
+    assert (done.cause, done.ended_well) == ("the run ended well, step 8", True)
+    assert in_phase(quiet, "Failed") == quiet
+    failed = diagnose([OUT_OF_MEMORY])
+    assert in_phase(failed, "Running") == failed

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import zip_longest
@@ -67,7 +67,31 @@ def _explained(
         early, late = said_of_nodes(rank, pods_of.get(rank.number, ()), events)
         told += [*early, *_told(rank, events, nodes)]
         ends += [*late, *_ends(rank)]
-    return diagnose([*told, *printed, *ends, *([f"event {job.message()}"] if job else [])])
+    if job is None:
+        return diagnose([*told, *printed, *ends])
+    found = diagnose([*told, *printed, *ends, f"event {job.message()}"])
+    return in_phase(found, job.phase(ranks))
+
+
+def in_phase(found: Diagnosis, phase: str) -> Diagnosis:
+    """Say that a job runs or has succeeded, where its lines tell no cause."""
+    if found.code or found.ended_well:
+        return found
+    step = "" if found.last_step is None else f", step {found.last_step}"
+    if phase == "Succeeded":
+        return replace(
+            found,
+            certain=True,
+            cause=f"the run ended well{step}",
+            why="The cluster counts the job as succeeded.",
+            remedy="nothing; what stands below did not end it" if found.cascades else "nothing",
+            evidence=(),
+            ended_well=True,
+        )
+    if phase != "Running":
+        return found
+    remedy = f"nothing while its steps go on; else {found.remedy}"
+    return replace(found, cause=f"it runs{step}: {found.cause}", remedy=remedy)
 
 
 def _printed(client: Client, namespace: str, options: logs.Options, rank: Rank) -> list[str]:

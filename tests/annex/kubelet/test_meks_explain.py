@@ -62,3 +62,10 @@ def test_a_pod_without_a_node_is_explained_by_its_events(submit, explain):
     jobs.pod_specs(job)[0]["nodeSelector"] = {"no-such": "label"}
     submit(job)
     wait_for("the event", lambda: explain("homeless").code is LogCode.NOT_SCHEDULED, 60)
+
+
+def test_a_job_that_runs_and_then_succeeds_is_said_to(submit, explain):
+    """Its lines show no trouble."""
+    submit(printing("healthy", "echo 'step 3/30, loss: 3.1'; sleep 20"))
+    wait_for("its step", lambda: explain("healthy").cause.startswith("it runs, step 3: "), 60)
+    wait_for("its end", lambda: explain("healthy").cause == "the run ended well, step 3", 90)
