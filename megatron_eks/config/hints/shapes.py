@@ -25,6 +25,8 @@ _PAIRS = {
     "instance_hour": "write TYPE: USD lines below it, such as p4d.24xlarge: 21.96",
     "private_subnets": "write ZONE: subnet-... lines below it",
 }
+_WORDS = frozenset({"args", "command", "extra_args"})
+"""Keys whose text would be a command line: a blank ends a word."""
 _FEW = 6
 
 
@@ -105,7 +107,7 @@ def _entries(value: object, path: Path, keys: Keys) -> str | None:
         return f"write a list, with - {_example(keys)} for each entry"
     if not isinstance(value, str):
         return None
-    if path and path[-1] == "extra_args":
+    if path and path[-1] in _WORDS:
         return (
             f"write {_list([as_text(word) for word in value.split()])}" if value.split() else None
         )

@@ -14,7 +14,7 @@ from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.execution import Channel, Execution
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.data.shared_pod import rendered
-from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure, no_such
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, USAGE, Failure, no_such
 from megatron_eks.ops.jobs import cancel, shell, submit
 from megatron_eks.ops.kube import access, jobs, objects
 from megatron_eks.ops.kube.jobs import CONTAINER, RunningJob
@@ -22,9 +22,11 @@ from megatron_eks.ops.opening import Opened, Reach
 from megatron_eks.ops.output import usd
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.jobs.dev import DEV_APP, DEV_CODE, DEV_PROGRAM
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.programs.dev import CONNECTED
 
 _SHELL = f"cd {DEV_CODE} 2>/dev/null; command -v bash >/dev/null && exec bash; exec sh"
+_COMMAND = f'cd {DEV_CODE} 2>/dev/null; exec "$@"'
 _SIGN = ("sh", "-c", f"until [ -e {CONNECTED} ]; do sleep 0.2; done; touch {CONNECTED}")
 _SIGN_SECONDS = 60
 _WAIT_SECONDS = 3600
@@ -53,6 +55,11 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
     if found and found.manifest["metadata"].get("labels", {}).get("app") != DEV_APP:
         text, remedy = f"{own} is already another job", "rename one of the two jobs"
         raise Failure(Code.JOB_DIFFERS, text, remedy, exit_code=USAGE)
+    if options.stop and found is None:
+        _job(name, on)
+        text = f"no pod of meks dev is there for job {name!r}"
+        remedy = f"start one with: meks dev {name}"
+        raise Failure(Code.JOB_NOT_FOUND, text, remedy, exit_code=NOT_FOUND)
     if options.stop:
         return cancel.run(client, on.plan, own, _END_SECONDS, console)
     if found and found.ended:
@@ -74,19 +81,29 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
             begin = partial(execution.start, client, *place, words, stdin=True)
             code = _lead(options.port, begin, on)
         else:
-            words = options.command or ("sh", "-c", _SHELL)
-            code = shell.run(client, on.plan, own, shell.Options(command=words), console)
+            inner = shell.Options(command=words_of(options.command))
+            code = shell.run(client, on.plan, own, inner, console)
     come = f"to reconnect: meks dev {name}; to end it: meks dev {name} --stop"
     console.say(f"{own} runs until it is no longer used or its hours are over; {come}")
     return code
 
 
-def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob | None:
-    """Say what it costs, ask, and create it; None where the answer is no."""
+def words_of(command: Sequence[str]) -> Sequence[str]:
+    """Return what runs a command, or without one a shell, in the folder of the job's code."""
+    return ("sh", "-c", _COMMAND, "sh", *command) if command else ("sh", "-c", _SHELL)
+
+
+def _job(name: str, on: Opened) -> JobPlan:
+    """Return the job of a name; raise Failure if no job file has it."""
     known = {each.name: each for each in on.project.jobs}
     if name not in known:
         raise no_such(Code.JOB_NOT_FOUND, f"no job file has the name {name!r}", name, known)
-    pool = known[name].pool
+    return known[name]
+
+
+def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob | None:
+    """Say what it costs, ask, and create it; None where the answer is no."""
+    pool = _job(name, on).pool
     there = pool.instance.gpus if pool else 0
     gpus = min(1, there) if options.gpus is None else options.gpus
     if gpus > there:

@@ -16,7 +16,8 @@ _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\S{8,24}Z) ")
 # that is no number.
 _MEGATRON = re.compile(r"iteration\s+(\d+)/\s*(\d+) \|")
 _FIELD = re.compile(r"\|\s*([A-Za-z][^:|]*?):\s*([-+0-9.eE]+|nan|inf)\s*(?=\||$)")
-_OURS = re.compile(r"step (\d+)/(\d+) \| loss ([-+0-9.eE]+|nan|inf)")
+# Our trainers', and what docs/own-programs.md asks of other programs.
+_OURS = re.compile(r"step (\d+)/(\d+) ?[,|] ?loss(?: ?[:=] ?| )([-+0-9.eE]+|nan|inf)")
 _MEASURE = re.compile(r"\| (?:MFU )?([0-9][0-9,.e+-]*) (tokens/s|TFLOP/s/GPU|%|s)(?= |$)")
 _SAVED = re.compile(
     r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"

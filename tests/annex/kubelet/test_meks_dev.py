@@ -96,7 +96,7 @@ def test_it_has_what_the_jobs_pods_have(cluster, meks):
     assert first.stdout.split("\n")[:2] == ["train.py", "of the job"], first.stderr
     assert "no GPU, on the system nodes, which are paid for anyway" in first.stderr
     assert "to end it: meks dev mine --stop" in first.stderr
-    again = meks("dev", "mine", "--", "sh", "-c", "cat /tmp/code/mine; exit 3", code=3)
+    again = meks("dev", "mine", "--", "sh", "-c", "cat mine; exit 3", code=3)
     assert "Start it?" not in again.stderr
     assert meks("dev", "mine", given="pwd\n").stdout == "/tmp/code\n"  # noqa: S108 -- the pod's
     shown = json.loads(meks("status", "-o", "json").stdout)
@@ -106,6 +106,8 @@ def test_it_has_what_the_jobs_pods_have(cluster, meks):
     assert meks("shell", "dev-mine", "--", "ls", "/tmp/code/mine").stdout == "/tmp/code/mine\n"  # noqa: S108 -- the pod's
     meks("dev", "mine", "--stop", "--yes")
     assert job(cluster) is None
+    said = meks("dev", "mine", "--stop", code=3).stderr
+    assert "no pod of meks dev is there for job 'mine' - start one with: meks dev mine" in said
 
 
 def test_its_price_is_said_and_nobody_pays_unasked(cluster, meks):

@@ -48,6 +48,20 @@ def test_a_line_of_our_trainers():
     assert step.at is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 10/200, loss: 1.23",
+        "2026-11-22T13:00:01.123456789Z [0] step 10/200, loss 1.23",
+        "step 10/200 | loss=1.23 | lr 1e-4",
+        "step 10/200, loss = 1.23e+00, 3 s",
+    ],
+)
+def test_a_line_of_another_program(line):
+    """As docs/own-programs.md has it, with the spellings that it allows."""
+    assert [str(step) for step in run_log.read([line]).steps] == ["10/200, loss 1.23"]
+
+
 def test_checkpoints_written_and_read():
     """Of all three; what is only scheduled is not whole yet."""
     log = run_log.read(
