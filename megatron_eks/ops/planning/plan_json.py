@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
@@ -61,7 +60,7 @@ def _cluster(plan: ClusterPlan) -> Json:
             "writes": list(plan.data_access.writes),
         },
         "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
-        "mirrored_images": [plan.platform.egress.image(uri) for uri in THIRD_PARTY_IMAGES]
+        "mirrored_images": [plan.platform.egress.image(uri) for uri in plan.third_party_images]
         if plan.platform.egress.mirror
         else [],
         "addons": {addon.name: addon.version for addon in plan.addons},

@@ -123,14 +123,19 @@ class ClusterPlan:
     def tagged_images(self) -> tuple[str, ...]:
         """Images besides those of jobs that are pinned by tag alone, as nodes pull them."""
         egress = replace(self.platform.egress, digests=())
+        found = [egress.image(uri) for uri in self.third_party_images]
+        if self.platform.efa_instance_types:
+            found.append(pins.efa_device_plugin_image(self.region))
+        return tuple(uri for uri in found if "@" not in uri)
+
+    @property
+    def third_party_images(self) -> list[str]:
+        """Images of others that something here runs, as their makers name them."""
         skipped = set() if self.platform.etcd else {pins.ETCD_IMAGE}
         kinds = {each.kind for each in self.platform.workloads}
         images = {"JobSet": pins.JOBSET_IMAGE, "TrainJob": pins.TRAINER_IMAGE}
         skipped |= {image for kind, image in images.items() if kind not in kinds}
-        found = [egress.image(uri) for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
-        if self.platform.efa_instance_types:
-            found.append(pins.efa_device_plugin_image(self.region))
-        return tuple(uri for uri in found if "@" not in uri)
+        return [uri for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
 
     def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
         """Return the plan with digests of images that it knows by tag."""
