@@ -232,8 +232,10 @@ class Connection:
                 raise self.unreachable(error) from error
             return self._send(method, target, data, headers)
         except BaseException:
-            # Ctrl-C half way: the next request must not find the rest of this answer.
+            # Ctrl-C half way: the next request must not find the rest of this answer, nor what
+            # http.client has written down of this request, which closing does not forget.
             connection.close()
+            del self._local.connection
             raise
         finally:
             self._idle.add(connection)

@@ -101,7 +101,8 @@ class WebSocket:
                 self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
         self._write()
         deadline = time.monotonic() + _CLOSE_SECONDS
-        with contextlib.suppress(OSError):
+        # After Ctrl-C in its midst the parser, a generator, is at its end.
+        with contextlib.suppress(OSError, StopIteration):
             while not self._is_over:
                 self._wait(deadline)
                 self.pull()

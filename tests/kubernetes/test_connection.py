@@ -5,6 +5,8 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,6 +107,19 @@ def test_what_follows_an_interrupted_request_is_asked_once(api, client_of):
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert len(api.asked) == 3
+
+
+def test_what_follows_a_request_that_was_not_sent_is_whole(api, client_of, monkeypatch):
+    """Ctrl-C while a request is written down: its first lines are not those of the next one."""
+    api.answers = [say(200, {"a": 1}), say(200, {"a": 2})]
+    client = client_of(api.url, api.authority)
+    assert client.request("GET", "/version") == {"a": 1}
+    with monkeypatch.context() as patched:
+        patched.setattr(HTTPConnection, "endheaders", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            client.request("GET", "/other")
+    assert client.request("GET", "/version") == {"a": 2}
+    assert "/other" not in str(api.asked)
 
 
 def test_a_server_that_is_gone_is_not_reachable(api, client_of):
