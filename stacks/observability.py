@@ -15,6 +15,7 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.observability import (
+    SCRAPER_ZONES,
     ObservabilityPlan,
     rule_groups,
     scrape_configuration,
@@ -23,7 +24,6 @@ from megatron_eks.stacks.alarms import Alarms
 from megatron_eks.stacks.base import BaseStack, Place, encryption_key, log_group
 from megatron_eks.stacks.policies import account, document, partition, same_account, statement
 
-_SCRAPER_ZONES = 2
 _EVENTS = "events.amazonaws.com"
 _OTHER_PUBLISHERS = ["cloudwatch.amazonaws.com", "budgets.amazonaws.com", "aps.amazonaws.com"]
 
@@ -137,7 +137,7 @@ class ObservabilityStack(BaseStack):
             source=aps.CfnScraper.SourceProperty(
                 eks_configuration=aps.CfnScraper.EksConfigurationProperty(
                     cluster_arn=cluster,
-                    subnet_ids=list(self._place.private_subnets.values())[:_SCRAPER_ZONES],
+                    subnet_ids=list(self._place.private_subnets.values())[:SCRAPER_ZONES],
                     security_group_ids=self._security_groups,
                 )
             ),

@@ -9,7 +9,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.observability import Observability
 
-_SCRAPER_ZONES = 2
+SCRAPER_ZONES = 2
+"""In so many zones the scraper has an address (Amazon Managed Prometheus, "Collectors")."""
+
 _BEFORE_A_BLOCK_ENDS = (timedelta(hours=24), timedelta(hours=4), timedelta(hours=1))
 
 DCGM_EXPORTER = "dcgm-exporter"
@@ -188,7 +190,7 @@ def check_observability(config: ClusterConfig) -> Iterator[Finding]:
         return
     network = config.network
     zones = network.private_subnets if network.vpc_id else config.availability_zones
-    if config.existing_cluster and (len(zones) < _SCRAPER_ZONES or not network.vpc_id):
+    if config.existing_cluster and (len(zones) < SCRAPER_ZONES or not network.vpc_id):
         found = "the metrics scraper needs private subnets of the cluster in two zones"
         remedy = "set network.vpc_id, private_subnets and node_security_group_id to the cluster's"
         yield Finding(Code.EXISTING_VPC, ("observability", "enabled"), found, remedy)

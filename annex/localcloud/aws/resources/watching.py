@@ -142,21 +142,18 @@ class Workspace(Handler):
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Set how long it keeps metrics, where its logs go, and whom it tells."""
-        amp, workspace = context.clients("amp"), _last(physical_id)
-        for name, setting in (
-            ("AlertManagerDefinition", "PutAlertManagerDefinition"),
-            ("WorkspaceConfiguration", "UpdateWorkspaceConfiguration"),
-            ("LoggingConfiguration", "LoggingConfiguration"),
-        ):
+        logging = "LoggingConfiguration"
+        settings = {
+            "AlertManagerDefinition": "PutAlertManagerDefinition",
+            "WorkspaceConfiguration": "UpdateWorkspaceConfiguration",
+            logging: f"{'Update' if logging in old else 'Create'}{logging}",
+        }
+        for name, operation in settings.items():
             value = new.get(name)
-            if value is None or value == old.get(name):
-                continue
-            if name == "AlertManagerDefinition":
-                amp.put_alert_manager_definition(workspaceId=workspace, data=value)
-                continue
-            verb = "Update" if name in old else "Create"
-            operation = f"{verb}{setting}" if name == setting else setting
-            call(context, "amp", operation, value, workspaceId=workspace)
+            if value is not None and value != old.get(name):
+                # One of them is a text.
+                given = value if isinstance(value, dict) else {"Data": value.encode()}
+                call(context, "amp", operation, given, workspaceId=_last(physical_id))
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the workspace with its metrics."""
