@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from megatron_eks.programs.printable import guarded
 from megatron_eks.project import Project, load_project
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+_OF_NODES_FILES = re.compile(r"Error: E[A-Z]+: ")
 
 
 @guarded()
@@ -46,8 +49,12 @@ def run(
         return _report(error.findings)
     try:
         return _report((*project.warnings, *render(project, folder)))
-    except OSError as error:
-        sys.stderr.write(f"cannot write the result: {error} - check the path and its permissions\n")
+    except (OSError, RuntimeError) as error:
+        # jsii has one class for all errors of JavaScript; Node's of files begin with their name.
+        if isinstance(error, RuntimeError) and not _OF_NODES_FILES.match(str(error)):
+            raise
+        remedy = "check the path, its permissions and free space"
+        sys.stderr.write(f"cannot write the result: {error} - {remedy}\n")
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -94,6 +94,20 @@ def test_both_entry_points_work_without_npm(by_cdk, by_cdk8s, tmp_path):
             assert (by_cli / path).read_bytes() == content
 
 
+def test_a_disk_that_fills_up_under_node_is_told_in_one_line(by_cdk8s, tmp_path):
+    """Node writes the manifests, so that the refusal comes as an error of JavaScript."""
+    folder = tmp_path / "platform"
+    folder.mkdir()
+    for file in (by_cdk8s / "platform").iterdir():
+        (folder / file.name).symlink_to("/dev/full")
+    done = run(tmp_path, str(BIN / "python"), "-m", "charts", CDK8S_OUTDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "cannot write the result: Error: ENOSPC: no space left on device, write"
+        " - check the path, its permissions and free space"
+    )
+
+
 def test_the_entry_points_take_no_arguments(tmp_path):
     """A file named there would be left unread; asking for help writes nothing."""
     written = tmp_path / "written"
