@@ -1,6 +1,7 @@
 """Whether the ranks of a Megatron run fit into their GPUs, and what would make them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from megatron_eks.catalog.instances import InstanceType
@@ -11,10 +12,12 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
+from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs.checkpoints import check_disk
 from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.memory import check_host, fits, gib, verdict
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
+from megatron_eks.plan.jobs.search import as_job, search
 from megatron_eks.plan.jobs.training import (
     at_fewest_nodes,
     changed,
@@ -22,10 +25,13 @@ from megatron_eks.plan.jobs.training import (
     job_memory,
     job_speed,
 )
-from megatron_eks.predict.memory import MemoryEstimate
 
-# From here on docs/parallelism.md divides sequences first, and so many times a size is doubled.
-_LONG_SEQUENCE, _DOUBLINGS = 16384, 6
+# So many times the nodes are doubled in search of a number that suffices.
+_DOUBLINGS = 6
+# The order of layouts hardly depends on a peak that nobody has published.
+_ANY_PEAK = 100.0
+# What Megatron takes for a key that is not given.
+_UNSAID = {"recompute_method": "uniform", "recompute_layers": 1, "virtual_pipeline": 1}
 
 
 def check_memory(
@@ -68,113 +74,44 @@ def _uncounted(job: MegatronRun) -> list[str]:
 def _smaller(
     job: MegatronRun, instance: InstanceType, model: ModelShape, most_nodes: int | None
 ) -> str:
-    """Name the single changes that would fit, cheapest in speed first; or those that save most."""
-    needed = job_memory(job, model, instance).per_gpu_bytes
-    saving: list[tuple[int, str, bool]] = []
-    for name, option in _options(job, instance, model):
-        memory = _memory(option, model, instance)
-        if memory and memory.per_gpu_bytes < needed:
-            saving.append((needed - memory.per_gpu_bytes, name, fits(memory)))
-    fitting = [f"{name} ({gib(saved)} less)" for saved, name, enough in saving if enough]
-    if fitting:
-        return f"use {' or '.join(fitting[:3])}"
-    for name, option in _pairs(job, instance):
-        memory = _memory(option, model, instance)
-        if memory and fits(memory):
-            return f"use {name} ({gib(needed - memory.per_gpu_bytes)} less)"
-    if more := _more(job, instance, model, most_nodes):
-        return more
-    most = sorted(saving, reverse=True)[:3]
-    words = ", ".join(f"{name} ({gib(saved)} less, not enough)" for saved, name, _ in most)
-    return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
+    """Name the layout that fits with the fewest changes, and of those the fastest.
 
-
-def _memory(job: MegatronRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate | None:
-    """Estimate what a layout takes; None of one that does not add up."""
-    # Where embedding and loss count as layers, a stage may hold no other: nobody proposes that.
-    if job.parallelism.pipeline > model.num_layers or any(check_layout(job, model, instance)):
-        return None
-    return job_memory(job, model, instance)
-
-
-def _more(
-    job: MegatronRun, instance: InstanceType, model: ModelShape, most_nodes: int | None
-) -> str | None:
-    """Name the fewest nodes that suffice, with a change of the layout if need be."""
-    key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
-    for nodes in (job.nodes << power for power in range(1, _DOUBLINGS)):
-        larger = job.model_copy(update={"nodes": nodes})
-        pairs = _pairs(larger, instance)
-        for name, option in (("", larger), *_options(larger, instance, model), *pairs):
-            memory = _memory(option, model, instance)
-            if memory and fits(memory):
-                words = f" with {name.replace(' with ', ' and ')}" if name else ""
-                raised = ""
-                if most_nodes is not None and nodes > most_nodes:
-                    raised = f", for which the pool needs max_nodes: {nodes}"
-                return f"use {key}: {nodes}{words}{raised}; or a larger type"
-    return None
-
-
-def _options(
-    job: MegatronRun, instance: InstanceType, model: ModelShape
-) -> Iterator[tuple[str, MegatronRun]]:
-    parallelism, training = job.parallelism, job.training
-    if training.micro_batch_size > 1:
-        yield "training.micro_batch_size: 1", changed(job, "training", micro_batch_size=1)
-    if not parallelism.distributed_optimizer:
-        option = changed(job, "parallelism", distributed_optimizer=True)
-        yield "distributed_optimizer: true", option
-    for expert in _doubled(parallelism.expert, model.num_experts or 0):
-        yield f"parallelism.expert: {expert}", changed(job, "parallelism", expert=expert)
-    precise = "--use-precision-aware-optimizer"
-    takes_options = isinstance(job, MegatronJob) and parallelism.distributed_optimizer
-    if takes_options and precise not in job.extra_args:
-        option = job.model_copy(update={"extra_args": (*job.extra_args, precise)})
-        yield f"extra_args: [{precise}]", option
-    for tensor in _doubled(parallelism.tensor, instance.gpus):
-        option = changed(job, "parallelism", tensor=tensor, sequence_parallel=True)
-        yield f"parallelism.tensor: {tensor}", option
-    yield from _divided(job, instance, model)
-    if training.recompute != "full":
-        yield "training.recompute: full", changed(job, "training", recompute="full")
-
-
-def _doubled(size: int, most: int) -> Iterator[int]:
-    """Yield twice a size, and so on."""
-    while (size := size * 2) <= most:
-        yield size
-
-
-def _divided(
-    job: MegatronRun, instance: InstanceType, model: ModelShape
-) -> Iterator[tuple[str, MegatronRun]]:
-    """Yield the least context that suffices: docs/parallelism.md has it before recomputation."""
-    if job.training.sequence_length < _LONG_SEQUENCE:
-        return
-    for context in (job.parallelism.context << power for power in range(1, _DOUBLINGS)):
-        option = changed(job, "parallelism", context=context)
-        memory = _memory(option, model, instance)
-        if memory and fits(memory):
-            yield f"parallelism.context: {context}", option
-            return
-
-
-def _pairs(job: MegatronRun, instance: InstanceType) -> Iterator[tuple[str, MegatronRun]]:
-    """Yield two changes at once, for where one does not do: sequences first, then the layers.
-
-    The order is that of docs/parallelism.md: context before stages, and the fewest of either.
+    If none does on these nodes, on the fewest more of them.
     """
-    parallelism = job.parallelism
-    long = job.training.sequence_length >= _LONG_SEQUENCE
-    tensors = [parallelism.tensor, *_doubled(parallelism.tensor, instance.gpus)]
-    for key in ("context", "pipeline") if long else ("pipeline",):
-        for size in (getattr(parallelism, key) << power for power in range(1, _DOUBLINGS)):
-            for tensor in tensors:
-                words = [f"parallelism.tensor: {tensor}"] * (tensor != parallelism.tensor)
-                words.append(f"parallelism.{key}: {size}")
-                sizes = {"tensor": tensor, key: size, "sequence_parallel": True}
-                yield " with ".join(words), changed(job, "parallelism", **sizes)
+    needed = job_memory(job, model, instance).per_gpu_bytes
+    if instance.gpu.tflops_bf16 is None:
+        instance = replace(instance, gpu=replace(instance.gpu, tflops_bf16=_ANY_PEAK))
+    for nodes in (job.nodes << power for power in range(_DOUBLINGS)):
+        larger = job.model_copy(update={"nodes": nodes})
+        found = search(larger, model, instance)
+        options = [(_changes(job, as_job(larger, each)), each) for each in found]
+        for words, each in sorted(options, key=lambda option: len(option[0])):
+            if any(check_layout(as_job(larger, each), model, instance)):
+                continue
+            less = f" ({gib(needed - each.memory.per_gpu_bytes)} less)"
+            if nodes == job.nodes:
+                return f"use {' and '.join(words)}{less}; meks plan --search lists other layouts"
+            key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
+            more = most_nodes is not None and nodes > most_nodes
+            raised = f", for which the pool needs max_nodes: {nodes}" if more else ""
+            changes = " and ".join([f"{key}: {nodes}", *words])
+            return f"use {changes}{less}{raised}; or a larger type"
+    return "use a type with more memory, or a smaller model"
+
+
+def _changes(job: MegatronRun, option: MegatronRun) -> list[str]:
+    """Write what another layout changes in the job file."""
+    words = []
+    for block in ("parallelism", "training"):
+        for key, value in getattr(option, block):
+            before = getattr(getattr(job, block), key)
+            # Selective recomputation saves nothing with flash attention, and so is as good as none.
+            same = (value or _UNSAID.get(key)) == (before or _UNSAID.get(key))
+            if not same and {value, before} != {"none", "selective"}:
+                words.append(f"{block}.{key}: {'null' if value is None else str(value).lower()}")
+    if option.extra_args != job.extra_args:
+        words.append(f"extra_args: [{', '.join(map(as_text, option.extra_args))}]")
+    return words
 
 
 _HIDES_IT = "--overlap-moe-expert-parallel-comm"
