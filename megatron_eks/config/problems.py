@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from megatron_eks.catalog.tables import by_name, entries
-from megatron_eks.config import aliases
+from megatron_eks.config import aliases, hints
 from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
     block_at,
@@ -22,10 +22,10 @@ from megatron_eks.config.blocks import (
 )
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
-from megatron_eks.config.hints import names, shapes, slips
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS, RELATIVE_PATH, TABLE
+from megatron_eks.config.scalars import odd_sign
 from megatron_eks.config.whole_file import odd_part
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
@@ -44,7 +44,7 @@ def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] 
         detail = {**detail, "input": _without_values(detail["input"])}
         place = place._replace(raw=_without_values(place.raw)) if place else None
     finding = _wrong_value(path, detail, place, model)
-    slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
+    slip = odd_sign(detail["input"]) if isinstance(detail["input"], str) else None
     return replace(finding, remedy=slip) if slip else finding
 
 
@@ -68,12 +68,12 @@ def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in th
 def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
     name = str(path[-1])
     if path[-2:] in {("capacity", "ids"), ("capacity", "blocks")}:
-        return Finding(Code.NOT_SUPPORTED_YET, path, *names.SEVERAL_RESERVATIONS)
+        return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
     known = fields_at(model, path[:-1], document.value)
     block = value_at(document.value, path[:-1])
     remedy = (
-        slips.of_key(name, known)
-        or shapes.of_name_as_key(name, block, known)
+        hints.of_key(name, known)
+        or hints.of_name_as_key(name, block, known)
         or of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
@@ -113,8 +113,7 @@ def _wrong_value(
         if path[-1] == "admin_role_arns":
             remedy = "name the ARN of a role: without one nobody could administer the cluster"
             return Finding(Code.OUT_OF_RANGE, path, f"{shown} names no role", remedy)
-        unit = slips.of_range(str(path[-1]), detail["input"], context[key])
-        remedy = f"use {word} {context[key]}{unit}"
+        remedy = f"use {word} {context[key]}{hints.unit_of(str(path[-1]))}"
         return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
     return _wrong_type(path, detail, place, model)
 
@@ -123,13 +122,10 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     shown = _shown(given)
     if pattern not in {ABSOLUTE_PATH, RELATIVE_PATH} and (odd := odd_part(given)):
         return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
-    if later := names.not_yet(given, pattern):
+    if later := hints.not_yet(given, pattern):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)
-    meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
-    meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
-    meant = meant or slips.of_pool(given, str(path[-1]))
-    remedy = meant or names.of_value(given, pattern) or FORMATS[pattern]
-    return Finding(Code.BAD_FORMAT, path, f"{shown} {names.what(given, pattern)}", remedy)
+    remedy = hints.of_format(given, pattern, str(path[-1])) or FORMATS[pattern]
+    return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
 
 
 def _wrong_type(
@@ -137,12 +133,12 @@ def _wrong_type(
 ) -> Finding:
     kind, value = detail["type"], detail["input"]
     if path[-2:] == ("capacity", "id") and isinstance(value, list):
-        return Finding(Code.NOT_SUPPORTED_YET, path, *names.SEVERAL_RESERVATIONS)
+        return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
     if value is None and kind in _TYPES:
         entry = isinstance(path[-1], int)
         remedy = "write the entry behind its dash, or remove the dash"
         if not entry:
-            remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
+            remedy = hints.of_no_value(str(path[-1])) or "give it one, or remove the key"
         return Finding(Code.WRONG_TYPE, path, "no value", remedy)
     if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
         found = f"{place.raw} without quotes is not a text"
@@ -152,32 +148,26 @@ def _wrong_type(
         remedy = f'write "{place.raw}" in quotes' if quoted else FORMATS[str(pattern)]
         return Finding(Code.UNQUOTED, path, found, remedy)
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
-    remedy = shapes.of_shape(kind, value, path, block_at(model, path)) or remedy
+    remedy = hints.of_shape(kind, value, path, block_at(model, path)) or remedy
     if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
         remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
     elif path[:2] == ("runtime", "secret_env"):
         remedy = "write NAME: {secret: ..., key: ...}, the names of a Kubernetes Secret and its key"
     elif isinstance(value, str):
-        remedy = _meant(kind, value, str(path[-1])) or remedy
+        remedy = hints.of_word(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
-        remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
-    elif kind == "int_type" and isinstance(value, float):
-        remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
+        inner = next(iter(value), None) if isinstance(value, dict) else None
+        remedy = f"write dotted names: {path[-1]}.{inner}: ..." if inner else "write one value"
+    elif kind == "int_type" and isinstance(value, float) and value.is_integer():
+        remedy = f"write {value:.0f}"
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
-
-
-def _meant(kind: str, value: str, key: str) -> str | None:
-    """Say what a text was meant to be that stands where none is expected."""
-    if kind == "bool_type":
-        return slips.of_switch(value)
-    return slips.of_number(value, key) if kind in {"int_type", "float_type"} else None
 
 
 def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
     name = str(path[-1])
     # `{type:spot}` is one key without a value, and not a key `type`.
     glued = (key for key in value if key.startswith(f"{name}:")) if isinstance(value, dict) else ()
-    slip = next((slips.of_no_value(key) for key in glued), None)
+    slip = next((hints.of_no_value(key) for key in glued), None)
     remedy = slip or f"add `{name}:`; docs/configuration.md explains it"
     return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
 
@@ -185,7 +175,7 @@ def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
 def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
     missing = _missing((*path, name), context, value)
-    return replace(missing, remedy=shapes.of_missing_type(value) or missing.remedy)
+    return replace(missing, remedy=hints.of_missing_type(value) or missing.remedy)
 
 
 def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:

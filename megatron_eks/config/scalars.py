@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from typing import Self
 
 Scalar = None | bool | int | float | str
@@ -60,3 +61,24 @@ def scalar_1_1(text: str) -> Scalar:
     if text in _YES or text in _NO:
         return text in _YES
     return Octal(text) if _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER else scalar(text)
+
+
+_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
+# A place of a template that nobody filled in.
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
+
+
+def odd_sign(text: str) -> str | None:
+    """Say what to do about a sign that looks like another one, or a place that nobody filled in."""
+    for sign in text:
+        kind, code = unicodedata.category(sign), f"U+{ord(sign):04X}"
+        if sign in _QUOTES:
+            return f"write straight quotes, ' or \", in place of {sign} ({code})"
+        if kind == "Cf":
+            return f"remove the sign {code}, which nobody sees"
+        if kind == "Zs" and sign != " ":
+            return f"write plain spaces in place of the no-break ones ({code})"
+        if kind == "Pd" and sign != "-":
+            return f"write - in place of {sign} ({code})"
+    left = _PLACEHOLDER.search(text)
+    return f"write the value in place of {left.group()}: nothing fills it in" if left else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from megatron_eks.catalog.tables import entries, sections
-from megatron_eks.config.hints.slips import of_text
+from megatron_eks.config.scalars import odd_sign
 
 if TYPE_CHECKING:
     import yaml
@@ -108,7 +108,7 @@ def _odd_blank(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find a sign that looks like a blank at the start of a line, where YAML counts blanks."""
     for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
         start = re.match(r"\s*", lines[number - 1])
-        if start and (slip := of_text(start[0])):
+        if start and (slip := odd_sign(start[0])):
             return Mistake(number, "a line begins with a sign that only looks like a blank", slip)
     return None
 

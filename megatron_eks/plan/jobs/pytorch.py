@@ -10,7 +10,7 @@ from megatron_eks.catalog.tables import entries, sections
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
-from megatron_eks.config.hints.slips import of_place
+from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan

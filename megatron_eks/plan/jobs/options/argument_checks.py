@@ -16,9 +16,8 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.hints.slips import of_text
 from megatron_eks.config.job import MegatronJob
-from megatron_eks.config.scalars import as_text
+from megatron_eks.config.scalars import as_text, odd_sign
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options_among
 from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.models import model_shape
@@ -142,7 +141,7 @@ def _stray(word: str) -> str | None:
     if not word.strip("\\ "):
         return "remove it: a backslash continues a line for a shell, and no shell reads this"
     name = word.lstrip(_DASHES)
-    return f"write --{name}, with two plain hyphens" if name != word else of_text(word)
+    return f"write --{name}, with two plain hyphens" if name != word else odd_sign(word)
 
 
 def _planned(job: MegatronJob) -> dict[str, tuple[str, ...]]:

@@ -1,1 +1,0 @@
-"""What to write instead of a key or value that is refused."""
