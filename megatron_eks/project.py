@@ -17,8 +17,7 @@ from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
-from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.config.whole_file import odd_paths
+from megatron_eks.config.parse import odd_paths, parse_cluster, parse_job
 from megatron_eks.own_images import check_own_images, image_tags
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster

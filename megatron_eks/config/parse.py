@@ -2,23 +2,26 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from megatron_eks.catalog.tables import entries
 from megatron_eks.config import aliases
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.errors import TOKEN, Finding, Path, choices
 from megatron_eks.config.job import JOB_KINDS, AnyJob
-from megatron_eks.config.load import Document
+from megatron_eks.config.load import Document, Json
+from megatron_eks.config.model import TABLE
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.problems import finding_of, only_invalid_items
+from megatron_eks.config.scalars import odd_part
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
-from megatron_eks.config.whole_file import Kind, another_file, tokens
 
 M = TypeVar("M", bound=BaseModel)
+Kind = Literal["cluster", "job"]
 
 # As `choices` begins.
 _MEANT = re.compile(r"did you mean '([^']+)'\?")
@@ -96,3 +99,75 @@ def _meant_by(found: Finding) -> Iterator[Path]:
     """Yield the key that an unknown one stands for; it is not missing as well."""
     if found.code is Code.UNKNOWN_KEY and (meant := _MEANT.match(found.remedy)):
         yield (*found.path[:-1], meant[1])
+
+
+_FOREIGN = dict(entries(TABLE["foreign"]))
+
+_OF_SERVICES = {service: said.split(" | ") for service, said in entries(TABLE["tokens"])}
+
+_CLUSTER_KEYS = frozenset(ClusterConfig.model_fields)
+_RECOGNIZED = 3
+"""So many keys of a cluster file are no accident."""
+
+
+def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
+    """Name a file that another program reads, or that is the other one here, as a whole."""
+    for key, program in _FOREIGN.items():
+        if key in value:
+            found = f"{key!r} is a key of {program}, and of no file of this project"
+            remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
+            return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
+    if expected == "cluster" and (above := wrapping_key(value)):
+        found = f"the keys of a cluster file stand below {above!r}, and belong to the top"
+        remedy = f"remove the line {above}:, and the indentation of what stands below it"
+        return Finding(Code.UNKNOWN_KEY, (above,), found, remedy)
+    if expected == "job" and "kind" not in value and {"gpu_pools", "access"} <= value.keys():
+        remedy = "move it out of jobs/, and name it by CLUSTER_CONFIG or --cluster"
+        found = "a cluster file, and no job file: it has no kind"
+        return Finding(Code.MISSING_KEY, ("kind",), found, remedy)
+    return None
+
+
+def wrapping_key(value: Mapping[str, Json]) -> str | None:
+    """Return the one key below which a whole cluster file stands, as other tools have it."""
+    for key, inner in value.items():
+        inside = isinstance(inner, dict) and len(_CLUSTER_KEYS & inner.keys()) >= _RECOGNIZED
+        if inside and key not in _CLUSTER_KEYS and not _CLUSTER_KEYS & value.keys():
+            return key
+    return None
+
+
+def tokens(value: Json, path: Path = ()) -> Iterator[Finding]:
+    """Yield where a token itself stands, instead of the name of the Secret that holds it."""
+    key = str(path[-1]) if path else ""
+    if token := TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):
+        service = str(token.lastgroup)
+        whose, remedy = _OF_SERVICES[service]
+        found = f"{whose} stands in this file: {token[service]}…"
+        yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from tokens(item, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from tokens(item, (*path, index))
+
+
+# Texts of the user's own, which need not be paths; folders among the variables are judged by name.
+_FREE = frozenset({"args", "build_args", "command", "env", "labels", "tags"})
+_LONGEST = 57
+
+
+def odd_paths(value: Json, path: Path = ()) -> Iterator[Finding]:
+    """Yield texts with a part that no path needs: '..', '.', nothing, or an unseen character."""
+    if isinstance(value, str):
+        if odd := odd_part(value):
+            shown = ascii(value if len(value) <= _LONGEST else f"{value[:_LONGEST]}...")
+            yield Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name not in _FREE:
+                yield from odd_paths(item, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from odd_paths(item, (*path, index))

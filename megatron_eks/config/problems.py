@@ -25,8 +25,7 @@ from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS, RELATIVE_PATH, TABLE
-from megatron_eks.config.scalars import odd_sign
-from megatron_eks.config.whole_file import odd_part
+from megatron_eks.config.scalars import odd_part, odd_sign
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 

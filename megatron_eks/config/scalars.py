@@ -1,4 +1,4 @@
-"""What a plain word of a YAML file stands for."""
+"""What a plain word of a YAML file stands for, and what is odd about a text."""
 
 import math
 import re
@@ -82,3 +82,25 @@ def odd_sign(text: str) -> str | None:
             return f"write - in place of {sign} ({code})"
     left = _PLACEHOLDER.search(text)
     return f"write the value in place of {left.group()}: nothing fills it in" if left else None
+
+
+_ROOTS = ("/", "s3://")
+# Also behind the sign of an option, and in a list of paths.
+_UPWARDS = re.compile(r"(?<![^\s/=:,])\.\.(?![^\s/:,])")
+_REMEDY = "write the path that is meant, without '.', '..' and '//'"
+
+
+def odd_part(text: str) -> tuple[str, str] | None:
+    """Return what is odd in a path and what to do, or None."""
+    if _UPWARDS.search(text):
+        return "a part '..', which leads out of its folder", _REMEDY
+    root = next((each for each in _ROOTS if text.startswith(each)), None)
+    if root is None:
+        return None
+    if not text.isprintable():
+        return "a character that is not seen", "type it anew, in letters, digits and -_./"
+    parts = text.removeprefix(root).split("/")
+    # A slash at the end stands for what is in a folder.
+    if "." in parts or "" in parts[:-1]:
+        return "a part that is '.' or empty", _REMEDY
+    return None

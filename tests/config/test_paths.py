@@ -7,7 +7,7 @@ import yaml
 
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import read_mapping
-from megatron_eks.config.whole_file import odd_paths
+from megatron_eks.config.parse import odd_paths
 from megatron_eks.project import ROOT, check_files
 
 JOBS = {

@@ -11,7 +11,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, Job
 from megatron_eks.config.load import read_mapping
-from megatron_eks.config.whole_file import wrapping_key
+from megatron_eks.config.parse import wrapping_key
 from megatron_eks.ops.output import count, counted, write_findings
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.project import check_files, job_files

@@ -118,7 +118,7 @@ def check_variables(
 def _in_clear(name: str, value: str) -> Policy:
     """Say what to do about a secret where no job file can mount one."""
     if name == "AWS_ACCESS_KEY_ID" and TOKEN.search(value):
-        # Its form gives the key away: `config/whole_file.py` tells of it.
+        # Its form gives the key away: `config/parse.py` tells of it.
         return allowed("it is told of with the whole file")
     instead = _WITHOUT_SECRET.get(name, _BY_REFERENCE.format(name=name))
     return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, instead)
