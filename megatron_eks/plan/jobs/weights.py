@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
@@ -60,9 +60,7 @@ def _proved(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
             if isinstance(job, MegatronRun) and not known:
                 yield from check_ending(path, prefix)
         yield from check_vocabulary(job, others)
-        if isinstance(job, MegatronRun):
-            yield from _weights(job, others)
-        yield from _other_form(job, others)
+        yield from _base(job, others)
 
 
 # A name proves nothing, so it warns; what other jobs show goes before it.
@@ -115,145 +113,91 @@ def _places(job: AnyJob, fetched: str | None) -> Iterator[tuple[Path, str, str |
         yield ("checkpoint", "pretrained"), job.checkpoint.pretrained, model
 
 
-def _weights(job: MegatronRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    base = job.checkpoint.pretrained
-    path: Path = ("checkpoint", "pretrained")
-    if base is None:
-        return
-    for other in others:
-        if _hugging_face(other) == base:
-            found = f"{other.name} has weights in Hugging Face's form there"
-            remedy = "name the target of a convert_checkpoint job of direction import"
+_HUGGING_FACE, _MEGATRON, _PYTORCH = "Hugging Face's", "Megatron's", "PyTorch's"
+
+
+def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
+    """Return in which form a job leaves weights at a place, or finds them, and of which preset."""
+    form, at, model = None, None, None
+    if isinstance(job, FetchJob) and job.model:
+        form, at, model = _HUGGING_FACE, job.directory, preset_of(job)
+    elif isinstance(job, ConvertCheckpointJob):
+        imports, model = job.direction == "import", job.model
+        form, at = _HUGGING_FACE, job.source if imports else job.target
+        if imports and place == job.target:
+            form, at = _MEGATRON, job.target
+    elif isinstance(job, TrainingJob):
+        form = _MEGATRON if isinstance(job, MegatronRun) else _PYTORCH
+        at, model = job.checkpoint.directory, _trained(job)
+    return (form, model) if at == place else (None, None)
+
+
+def _trained(job: TrainingJob) -> str | None:
+    """Return the preset that a job trains as it is; None for a changed one."""
+    return job.model if isinstance(job.model, str) and job.model in PRESETS else None
+
+
+def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
+    """Yield base weights that another job leaves in another form, or of another model."""
+    base, path = job.checkpoint.pretrained or "", ("checkpoint", "pretrained")
+    wanted = _MEGATRON if isinstance(job, MegatronRun) else _HUGGING_FACE
+    preset = preset_name(job.model)
+    for other in (each for each in others if each is not job):
+        form, model = _left(other, base)
+        if form not in {None, wanted}:
+            found = f"{other.name} has weights in {form} form there, and this job reads {wanted}"
+            remedy = "name what a job of kind fetch or convert_checkpoint makes in that form"
             yield Finding(Code.WEIGHTS, path, found, remedy)
             return
-    preset = preset_name(job.model)
-    for other in others:
-        if (
-            isinstance(other, MegatronRun)
-            and other.checkpoint.directory == base
-            and other is not job
-        ):
-            yield from _other_shape(job, other)
-        if not isinstance(other, ConvertCheckpointJob) or other.target != base:
-            continue
-        if other.direction == "import" and preset in PRESETS and preset != other.model:
-            found = f"{other.name} puts weights of {other.model} there, and the model is {preset}"
+        if form and isinstance(other, TrainingJob):
+            for name, mine, theirs in [*_differences(job.model, other.model)][:1]:
+                found = f"{other.name} trains a model with {name} {theirs} there"
+                remedy = f"name weights of this model, which has {mine}"
+                yield Finding(Code.WEIGHTS, path, found, remedy)
+        elif model and preset in PRESETS and model != preset:
+            found = f"{other.name} brings {model} there, and the model is {preset}"
             remedy = "name the weights of this model, or the model of these weights"
             yield Finding(Code.WEIGHTS, path, found, remedy)
-        elif other.direction == "import" and preset == other.model:
-            yield from _changed(job, other)
+        elif model and model == preset and isinstance(job, MegatronRun):
+            for name, mine, theirs in _differences(job.model, model):
+                found = f"{mine}, and {other.name} brings weights of {model}: {theirs}"
+                remedy = "remove it, or start without checkpoint.pretrained"
+                yield Finding(Code.WEIGHTS, ("model", name), found, remedy)
 
 
-def _other_shape(job: MegatronRun, other: MegatronRun) -> Iterator[Finding]:
-    """Yield base weights that another job trains, of a model of another shape."""
-    if has_errors((*check_model(job.model), *check_model(other.model))):
-        return
-    for name, mine, theirs in _differences(model_shape(job.model), model_shape(other.model)):
-        found = f"{other.name} trains a model with {name} {theirs} there"
-        remedy = f"name weights of this model, which has {mine}"
-        yield Finding(Code.WEIGHTS, ("checkpoint", "pretrained"), found, remedy)
-        return
-
-
-def _differences(one: ModelShape, other: ModelShape) -> Iterator[tuple[str, object, object]]:
+def _differences(
+    one: str | ModelSpec, other: str | ModelSpec
+) -> Iterator[tuple[str, object, object]]:
     """Yield the sizes by which the weights of two models differ, with both values."""
+    if has_errors((*check_model(one), *check_model(other))):
+        return
     for name in _TENSORS:
-        mine, theirs = getattr(one, name), getattr(other, name)
+        mine, theirs = getattr(model_shape(one), name), getattr(model_shape(other), name)
         if mine != theirs:
             yield name, mine, theirs
 
 
-def _other_form(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    """Yield base weights in a form that the programs of another kind of job write.
-
-    Megatron reads its own; FSDP and DDP read a folder of Hugging Face's.
-    """
-    base, path = job.checkpoint.pretrained, ("checkpoint", "pretrained")
-    preset = preset_name(job.model)
-    for other in others:
-        if isinstance(job, TorchRun) and _is_other(other, base, preset):
-            found = f"{other.name} brings {preset_of(other)} there, and the model is {preset}"
-            remedy = "name the weights of this model, or the model of these weights"
-            yield Finding(Code.WEIGHTS, path, found, remedy)
-        if isinstance(other, TorchRun) and other.checkpoint.directory == base:
-            found = f"{other.name} saves there as PyTorch does, and this job reads "
-            found += "Megatron's form" if isinstance(job, MegatronRun) else "Hugging Face's form"
-        elif isinstance(job, TorchRun) and (
-            (isinstance(other, MegatronRun) and other.checkpoint.directory == base)
-            or (isinstance(other, ConvertCheckpointJob) and other.target == base)
-        ):
-            if isinstance(other, ConvertCheckpointJob) and other.direction == "export":
-                continue
-            found = f"{other.name} writes Megatron's form there, and this job reads Hugging Face's"
-        else:
-            continue
-        remedy = "name what a job of kind fetch or convert_checkpoint makes in that form"
-        yield Finding(Code.WEIGHTS, path, found, remedy)
-
-
-def _is_other(job: AnyJob, place: str | None, preset: str | None) -> bool:
-    """Tell whether a job fetches another model to a place than the one that is wanted there."""
-    return (
-        isinstance(job, FetchJob)
-        and job.directory == place
-        and preset in PRESETS
-        and preset_of(job) not in {None, preset}
-    )
-
-
-def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> Iterator[Finding]:
-    """Yield what a model differs in from the base weights that it starts from."""
-    if has_errors(check_model(job.model)):
-        return
-    base = PRESETS[conversion.model]
-    for name, mine, theirs in _differences(model_shape(job.model), base):
-        found = f"{mine}, and {conversion.name} brings weights of {conversion.model}: {theirs}"
-        remedy = "remove it, or start without checkpoint.pretrained"
-        yield Finding(Code.WEIGHTS, ("model", name), found, remedy)
-
-
 def _conversion(job: ConvertCheckpointJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    fetched = any(isinstance(each, FetchJob) and each.directory == job.source for each in others)
-    for other in others:
-        trains = isinstance(other, TrainingJob) and other.checkpoint.directory == job.source
-        fetches = isinstance(other, FetchJob) and other.directory == job.source
-        if trains and job.direction == "export" and _trained(other) not in {None, job.model}:
-            found = f"{other.name} trains {_trained(other)} there, and the model is {job.model}"
-            yield Finding(Code.WEIGHTS, ("model",), found, f"use {_trained(other)}")
-        elif job.direction == "import" and trains and not fetched:
-            found = f"{other.name} saves there, in Megatron's form already"
-            yield Finding(Code.WEIGHTS, ("direction",), found, "use export")
-        elif job.direction == "import" and fetches and preset_of(other) not in {None, job.model}:
-            found = f"{other.name} brings {preset_of(other)} there, and the model is {job.model}"
-            yield Finding(Code.WEIGHTS, ("model",), found, "name the model of these weights")
-        elif job.direction == "export" and fetches:
-            found = f"{other.name} has it from Hugging Face, in its form already"
-            yield Finding(Code.WEIGHTS, ("direction",), found, "use import")
-        elif job.direction == "export" and trains and isinstance(other, MegatronJob):
+    imports = job.direction == "import"
+    there = [(each, *_left(each, job.source)) for each in others]
+    makers = [each for each in there if isinstance(each[0], FetchJob | TrainingJob) and each[1]]
+    fetched = any(form == _HUGGING_FACE for _, form, _ in makers)
+    for other, form, model in makers:
+        right = (form == _HUGGING_FACE) is imports
+        if right and model not in {None, job.model}:
+            found = f"{other.name} brings {model} there, and the model is {job.model}"
+            yield Finding(Code.WEIGHTS, ("model",), found, f"use {model}")
+        elif not right and not (imports and fetched):
+            found = f"{other.name} has weights in {form} form there already"
+            yield Finding(Code.WEIGHTS, ("direction",), found, f"use {_OTHER[job.direction]}")
+        elif not imports and isinstance(other, MegatronJob):
             # Megatron-Bridge exports what it has saved itself, with its run_config.yaml, and the
             # program ends without that file; a run of Bridge's in the same place writes one.
-            bridge = any(
-                isinstance(each, MegatronBridgeJob) and each.checkpoint.directory == job.source
-                for each in others
-            )
+            bridge = any(isinstance(each, MegatronBridgeJob) for each, *_ in makers)
             found = f"{other.name} saves without the configuration that the export reads"
             remedy = "train with kind: megatron_bridge what is to be exported"
             level = Level.WARNING if bridge else Level.ERROR
             yield Finding(Code.WEIGHTS, ("source",), found, remedy, level)
 
 
-def _trained(job: AnyJob) -> str | None:
-    """Return the preset that a job trains, as it is; None for a changed one."""
-    if not isinstance(job, TrainingJob):
-        return None
-    name = job.model if isinstance(job.model, str) else None
-    return name if name in PRESETS else None
-
-
-def _hugging_face(job: AnyJob) -> str | None:
-    """Return the directory that holds weights as Hugging Face has them, if the job has one."""
-    if isinstance(job, FetchJob):
-        return job.directory if job.model else None
-    if isinstance(job, ConvertCheckpointJob):
-        return job.source if job.direction == "import" else job.target
-    return None
+_OTHER = {"import": "export", "export": "import"}
