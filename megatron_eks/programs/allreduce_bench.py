@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.programs import program
-from megatron_eks.programs.program import Report, error, warning
+from megatron_eks.programs.program import Report
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,9 +194,7 @@ def judge(rows: Sequence[Row], options: argparse.Namespace, report: Report) -> N
     best = best_row(rows)
     report.facts.update(rows=[asdict(row) for row in rows])
     if best is None:
-        report.findings.append(
-            error("memory", f"{options.min_bytes} bytes do not fit", "use a smaller --min-bytes")
-        )
+        report.error("memory", f"{options.min_bytes} bytes do not fit", "use a smaller --min-bytes")
         return
     report.facts.update(
         best_busbw_gb_s=best.busbw_gb_s,
@@ -205,25 +203,21 @@ def judge(rows: Sequence[Row], options: argparse.Namespace, report: Report) -> N
     )
     for row in rows:
         if row.wrong:
-            report.findings.append(
-                error(
-                    f"{row.bytes} bytes",
-                    f"{row.wrong} elements are not the sum",
-                    "take the node with GPU errors out (nvidia-smi, dmesg), and measure again",
-                )
+            report.error(
+                f"{row.bytes} bytes",
+                f"{row.wrong} elements are not the sum",
+                "take the node with GPU errors out (nvidia-smi, dmesg), and measure again",
             )
     if 2 * rows[-1].bytes <= options.max_bytes:
         found = f"{2 * rows[-1].bytes} bytes do not fit into every rank's memory"
-        report.findings.append(warning("memory", found, "the table ends before --max-bytes"))
+        report.warning("memory", found, "the table ends before --max-bytes")
     mark = options.pass_busbw_gb_s
     if mark is not None and best.busbw_gb_s < mark:
-        report.findings.append(
-            error(
-                "busbw",
-                f"{best.busbw_gb_s:.2f} GB/s at {best.bytes} bytes, the mark is {mark:g}",
-                "below 10 GB/s NCCL uses TCP: read its log and run efa_check; else test the "
-                "nodes in pairs to find the slow one",
-            )
+        report.error(
+            "busbw",
+            f"{best.busbw_gb_s:.2f} GB/s at {best.bytes} bytes, the mark is {mark:g}",
+            "below 10 GB/s NCCL uses TCP: read its log and run efa_check; else test the "
+            "nodes in pairs to find the slow one",
         )
 
 
@@ -245,9 +239,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     if bench.rank == 0:
         judge(list(table(bench.measure, sizes)), options, report)
         if bench.ranks == 1:
-            report.findings.append(
-                warning("ranks", "only one, so nothing was sent", "start it with torchrun")
-            )
+            report.warning("ranks", "only one, so nothing was sent", "start it with torchrun")
     else:
         while (size := next(sizes, None)) is not None and bench.measure(size):
             pass

@@ -42,7 +42,6 @@ from megatron_eks.programs.checkpoint.remote import Remote
 from megatron_eks.programs.program import Report, StopError
 from megatron_eks.programs.s3_store import PART_BYTES, Store
 
-_LOW_PRIORITY = 19
 _NONE = "-"
 _WITHOUT_S3 = ("ls", "prune", "verify")
 _MIB = 2**20
@@ -55,7 +54,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.facts.update(command=options.command, directory=str(options.directory), uri=options.uri)
     watching = options.command == "push" and options.watch
     if watching:
-        os.nice(_LOW_PRIORITY)
+        os.nice(program.LOW_PRIORITY)
     directory = None if str(options.directory) == _NONE else options.directory
     if options.command == "check":
         store = Store(options.uri, attempts=1, seconds=_CHECK_SECONDS)

@@ -28,7 +28,7 @@ from typing import Any
 
 from megatron_eks.programs import program, record_files
 from megatron_eks.programs.printable import log_line
-from megatron_eks.programs.program import Report, StopError, warning
+from megatron_eks.programs.program import Report, StopError
 
 _NAME = re.compile(r"rank-(\d+)\.log")
 _AFTER = re.compile(rb"record: start .*, after (\d+)")
@@ -70,12 +70,10 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.facts.update(directory=str(options.directory), ranks=list(found), lines=lines)
     report.facts.update(crc32=checksum, left_out=cut)
     if cut:
-        report.findings.append(
-            warning(
-                options.directory,
-                f"{cut} earlier lines are left out, so that the rest comes whole",
-                "choose a --rank, or copy the files: meks shell",
-            )
+        report.warning(
+            options.directory,
+            f"{cut} earlier lines are left out, so that the rest comes whole",
+            "choose a --rank, or copy the files: meks shell",
         )
 
 

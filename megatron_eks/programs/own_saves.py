@@ -25,7 +25,7 @@ from pathlib import Path
 from megatron_eks.programs import inside, program
 from megatron_eks.programs.checkpoint import own_checkpoints, retention
 from megatron_eks.programs.checkpoint.listing import End, measured
-from megatron_eks.programs.program import Report, StopError, error
+from megatron_eks.programs.program import Report, StopError
 from megatron_eks.programs.s3_store import Store, Stored
 from megatron_eks.programs.upload import is_there
 
@@ -108,7 +108,7 @@ def verify(saves: _Saves, _: argparse.Namespace, report: Report) -> None:
         found["damaged" if differing else "verified"].append(name)
         if differing:
             why = f"damaged: {len(differing)} files differ in S3, such as {differing[0]}"
-            report.findings.append(error(name, why, "send it again: meks ckpt push"))
+            report.error(name, why, "send it again: meks ckpt push")
     report.facts.update(found)
 
 

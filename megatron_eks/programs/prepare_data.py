@@ -25,7 +25,7 @@ from types import FrameType
 from megatron_eks.programs.prepare import options as prepare_options
 from megatron_eks.programs.prepare.job import Options, PrepareError
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import EXIT_USAGE, Report, error, warning
+from megatron_eks.programs.program import EXIT_USAGE, Report
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -59,10 +59,10 @@ def _prepare(words: argparse.Namespace, environment: Mapping[str, str], report: 
     except OSError as problem:
         found = problem.strerror or str(problem)
         place = problem.filename or "the system"
-        report.findings.append(error(place, found, "see to it, and continue with --resume"))
+        report.error(place, found, "see to it, and continue with --resume")
         return EXIT_FAILED
     except KeyboardInterrupt:
-        report.findings.append(warning("a signal", "ended the work", "continue with --resume"))
+        report.warning("a signal", "ended the work", "continue with --resume")
         return EXIT_INTERRUPTED
     return 0
 

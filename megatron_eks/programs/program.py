@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ EXIT_NOT_FOUND = 3
 EXIT_CHECK_FAILED = 4
 EXIT_NOT_REACHABLE = 5
 EXIT_INTERRUPTED = 130
+LOW_PRIORITY = 19
+"""Of what runs beside a training."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -82,6 +85,19 @@ class Report:
                 error(place, str(problem.strerror), "make it readable, start again")
             )
 
+    def error(self, subject: object, found: str, remedy: str) -> None:
+        """Keep a finding that stops the program."""
+        self.findings.append(error(subject, found, remedy))
+
+    def warning(self, subject: object, found: str, remedy: str) -> None:
+        """Keep a finding that is said and does not stop the program."""
+        self.findings.append(warning(subject, found, remedy))
+
+    def note(self, fact: str, name: str) -> None:
+        """Add a name to a list of the summary."""
+        noted = self.facts.get(fact)
+        self.facts[fact] = [*noted, name] if isinstance(noted, list) else [name]
+
     @property
     def exit_code(self) -> int:
         """Return 0 if nothing stops the program."""
@@ -127,12 +143,24 @@ def count(text: str) -> int:
     return number
 
 
-def add_lifetime(options: argparse.ArgumentParser, interval_seconds: float) -> None:
+def add_lifetime(options: argparse.ArgumentParser) -> None:
     """Add how long a program that looks again and again does so."""
     how = options.add_mutually_exclusive_group(required=True)
     how.add_argument("--parent", type=int, help="process to end with")
     how.add_argument("--once", action="store_true", help="look once, and end")
-    options.add_argument("--interval", type=float, default=interval_seconds, help="seconds")
+    options.add_argument("--interval", type=float, default=60.0, help="seconds")
+
+
+def look_again(options: argparse.Namespace, look: Callable[[], bool]) -> int:
+    """Look once an interval for as long as the parent lives, or once; return the exit code."""
+    if options.parent is not None:
+        end_with_parent(options.parent, signal.SIGTERM)
+    os.nice(LOW_PRIORITY)
+    while True:
+        good = look()
+        if options.once or os.getppid() != options.parent:
+            return 0 if good else EXIT_CHECK_FAILED
+        time.sleep(options.interval)
 
 
 def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:

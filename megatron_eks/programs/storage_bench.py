@@ -24,7 +24,7 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.checks import storage_files
 from megatron_eks.programs.checks.storage_files import FileResult
-from megatron_eks.programs.program import Report, error, warning
+from megatron_eks.programs.program import Report
 
 _PREFIX = ".storage-bench-"
 _SHARED = ("lustre", "nfs", "fuse")
@@ -92,26 +92,20 @@ def judge(results: Sequence[FileResult], mark: float | None, report: Report) -> 
     )
     for result in results:
         if not result.same:
-            report.findings.append(
-                error(
-                    f"file {result.number}",
-                    "what was read is not what was written",
-                    "do not train on this file system; run it again, then ask AWS support",
-                )
+            report.error(
+                f"file {result.number}",
+                "what was read is not what was written",
+                "do not train on this file system; run it again, then ask AWS support",
             )
     slowest = min(write, read)
     if mark is not None and slowest < mark:
-        report.findings.append(
-            error(
-                "throughput",
-                f"{slowest:.0f} MB/s, the mark is {mark:g}",
-                "see that no other job uses the file system, then raise its throughput or size",
-            )
+        report.error(
+            "throughput",
+            f"{slowest:.0f} MB/s, the mark is {mark:g}",
+            "see that no other job uses the file system, then raise its throughput or size",
         )
     if not results[0].direct:
-        report.findings.append(
-            warning("O_DIRECT", "not supported here", "read numbers may be the page cache's")
-        )
+        report.warning("O_DIRECT", "not supported here", "read numbers may be the page cache's")
 
 
 def check_directory(directory: Path, size_gib: float, report: Report) -> None:
@@ -128,13 +122,11 @@ def check_directory(directory: Path, size_gib: float, report: Report) -> None:
     report.facts.update(mount_point=point, mount_type=kind, free_gib=round(free / 2**30, 1))
     program.say(f"{directory}: {kind} mounted at {point}, {free / 2**30:,.1f} GiB free")
     if not kind.startswith(_SHARED):
-        report.findings.append(
-            warning(directory, f"{kind} is no shared file system", "check the volume's mount path")
+        report.warning(
+            directory, f"{kind} is no shared file system", "check the volume's mount path"
         )
     if free < 1.05 * size_gib * 2**30:
-        report.findings.append(
-            error(directory, f"{free / 2**30:.1f} GiB free", "use a smaller --size-gib")
-        )
+        report.error(directory, f"{free / 2**30:.1f} GiB free", "use a smaller --size-gib")
 
 
 def main(argv: Sequence[str], report: Report) -> None:

@@ -176,7 +176,7 @@ def _start_companions(
         return retention, companions.Copies(directory, uri, keep_last) if uri else None
     except OSError as problem:
         remedy = "copy the checkpoints with checkpoint_sync"
-        report.findings.append(warning(directory, str(problem), remedy))
+        report.warning(directory, str(problem), remedy)
         return None, None
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from megatron_eks.programs.checkpoint import whole
 from megatron_eks.programs.prepare.indexed_data import DataSet
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import Report, warning
+from megatron_eks.programs.program import Report
 from megatron_eks.programs.start import companions, guard, megatron_process, preconditions
 from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
@@ -114,7 +114,7 @@ class Start:
                     self.copies = companions.Copies(self.save, self.s3_uri, self.keep_last)
                     report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
-            report.findings.append(warning("retention and S3", str(problem), "read the pod's log"))
+            report.warning("retention and S3", str(problem), "read the pod's log")
 
 
 @guarded()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from megatron_eks.programs import inside, program, s3_store
 from megatron_eks.programs.inside import Entry
-from megatron_eks.programs.program import Report, StopError, error
+from megatron_eks.programs.program import Report, StopError
 from megatron_eks.programs.progress import TransferProgress
 from megatron_eks.programs.s3_store import Store
 
@@ -62,7 +62,7 @@ def _named(words: Sequence[str], report: Report) -> dict[str, tuple[Path, os.sta
         for base, each in _files(word):
             if each.status is None:
                 left_out.append({"path": str(each.path), "why": each.refused})
-                report.findings.append(error(each.path, f"left out: {each.refused}", _INSTEAD))
+                report.error(each.path, f"left out: {each.refused}", _INSTEAD)
                 continue
             key = _key(each.path.relative_to(base))
             if key in found and found[key][0] != each.path:

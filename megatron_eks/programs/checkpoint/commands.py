@@ -53,11 +53,6 @@ class Sync:
                 found[step] = path
         return found
 
-    def note(self, fact: str, name: str) -> None:
-        """Add a checkpoint to a list of the summary."""
-        noted = self.report.facts.get(fact)
-        self.report.facts[fact] = [*noted, name] if isinstance(noted, list) else [name]
-
 
 def push(sync: Sync, name: str | None, *, every: bool) -> None:
     """Send the newest whole checkpoint, every one, or the named one."""
@@ -69,7 +64,7 @@ def push(sync: Sync, name: str | None, *, every: bool) -> None:
     for step, path in checkpoints.iterations(sync.directory).items():
         if name is None and step not in chosen and (every or step > newest):
             remedy = f"it is not sent; {chosen[newest].name} is the newest that is"
-            sync.report.findings.append(warning(path, _words(whole.by_sizes(path)), remedy))
+            sync.report.warning(path, str(whole.by_sizes(path)), remedy)
     for step in sorted(chosen)[0 if every else -1 :]:
         try:
             push_one(sync, chosen[step])
@@ -98,15 +93,13 @@ def push_one(sync: Sync, path: Path) -> None:
             "push the next checkpoint; retention removes old ones",
         ) from problem
     program.say(f"{path.name}: {'sent' if sent else 'already there'}, {manifest.size:,} bytes")
-    sync.note("pushed" if sent else "present", path.name)
+    sync.report.note("pushed" if sent else "present", path.name)
     newer = sync.remote.move_latest(Latest(path.name, step))
     if newer:
-        sync.report.findings.append(
-            warning(
-                f"{sync.store.uri}/{manifest_format.LATEST}",
-                f"it names {newer.name}, newer than {path.name}, and stays",
-                "use another URI for another run",
-            )
+        sync.report.warning(
+            f"{sync.store.uri}/{manifest_format.LATEST}",
+            f"it names {newer.name}, newer than {path.name}, and stays",
+            "use another URI for another run",
         )
 
 
@@ -128,7 +121,7 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
                     program.EXIT_CHECK_FAILED, subject, str(problem), remedy
                 ) from problem
             remedy = "an older one is fetched; push it again from a whole copy"
-            sync.report.findings.append(warning(subject, str(problem), remedy))
+            sync.report.warning(subject, str(problem), remedy)
     if manifest is None and allow_none and not sync.report.findings:
         program.say(f"{sync.store.uri}: no checkpoint yet")
         sync.report.facts.update(pulled=None)
@@ -140,12 +133,10 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
         _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
     if not checkpoints.publish(sync.directory, manifest.name):
-        sync.report.findings.append(
-            warning(
-                sync.directory,
-                f"a newer whole checkpoint than {manifest.name} is there",
-                "nothing, a run resumes from the newer one",
-            )
+        sync.report.warning(
+            sync.directory,
+            f"a newer whole checkpoint than {manifest.name} is there",
+            "nothing, a run resumes from the newer one",
         )
     program.say(f"{manifest.name}: whole in {sync.directory}")
 
@@ -199,15 +190,9 @@ def _tell(
 ) -> None:
     if not state.loadable:
         remedy = "push it again from a whole copy, pull one, or remove it"
-        report.findings.append(finding(name, _words(state), remedy))
-    kind = "verified" if state.kind == "whole" else state.kind
-    noted = report.facts.get(kind)
-    report.facts[kind] = [*noted, name] if isinstance(noted, list) else [name]
-    program.say(f"{name}: {_words(state)}")
-
-
-def _words(state: State) -> str:
-    return f"{state.kind}: {state.why}" if state.why else state.kind
+        report.findings.append(finding(name, str(state), remedy))
+    report.note("verified" if state.kind == "whole" else state.kind, name)
+    program.say(f"{name}: {state}")
 
 
 def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
@@ -223,7 +208,7 @@ def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
         state = whole.seal(path) if own else whole.by_bytes(path, threads=sync.threads)
     if not state.loadable:
         raise StopError(
-            program.EXIT_CHECK_FAILED, path, _words(state), "push another one; this is not sent"
+            program.EXIT_CHECK_FAILED, path, str(state), "push another one; this is not sent"
         )
     # S3 compares what arrives with the checksums in the manifest.
     known = manifests.read(path)
@@ -242,7 +227,7 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
     except BadManifestError as problem:
         subject = f"{sync.store.uri}/{manifest_format.LATEST}"
         remedy = "the newest whole checkpoint is taken; the next push mends it"
-        sync.report.findings.append(warning(subject, str(problem), remedy))
+        sync.report.warning(subject, str(problem), remedy)
         latest = None
     named = sync.remote.look(latest.name) if latest else None
     if named is not None:
@@ -251,7 +236,7 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
         subject = f"{sync.store.uri}/{manifest_format.LATEST}"
         remedy = "the newest whole checkpoint is taken; the next push mends it"
         found = f"it names {latest.name}, which is not there"
-        sync.report.findings.append(warning(subject, found, remedy))
+        sync.report.warning(subject, found, remedy)
     # A first push may have ended between the manifest and the pointer.
     for far in reversed(sync.remote.every().values()):
         if not far.unfinished and (latest is None or far.name != latest.name):
@@ -263,7 +248,7 @@ def _nothing_to_send(directory: Path, name: str | None) -> StopError:
     there = checkpoints.iterations(directory).values() if directory.is_dir() else ()
     states = {each.name: whole.by_sizes(each) for each in there if name in (None, each.name)}
     bad = [
-        f"{each}: {'its save may still go on' if state.loadable else _words(state)}"
+        f"{each}: {'its save may still go on' if state.loadable else state}"
         for each, state in states.items()
         if name or state.kind == "damaged"
     ]

@@ -116,7 +116,7 @@ def _latest(good: list[str], remote: Remote, report: Report) -> str | None:
         wrong = str(problem)
     if wrong:
         subject = f"{remote.store.uri}/{manifest_format.LATEST}"
-        report.findings.append(warning(subject, wrong, "the next push mends it"))
+        report.warning(subject, wrong, "the next push mends it")
     return None
 
 

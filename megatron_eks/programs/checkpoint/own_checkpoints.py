@@ -10,12 +10,9 @@ Exit codes: 0 done, 4 a checkpoint is not in S3.
 """
 
 import argparse
-import os
 import re
 import shutil
-import signal
 import sys
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -28,8 +25,6 @@ from megatron_eks.programs.s3_store import Store, part_bytes
 
 NAME = re.compile(r"[^.].*?\d+|\d+")
 """Of a folder that a save makes."""
-_INTERVAL_SECONDS = 60.0
-_LOW_PRIORITY = 19
 
 
 def complete(directory: Path, marker: str) -> list[Path]:
@@ -125,15 +120,7 @@ class Keeper:
 def main(argv: Sequence[str]) -> int:
     """Look once an interval for as long as the ranks' starter lives, or once."""
     options = _parser().parse_args(argv)
-    if options.parent is not None:
-        program.end_with_parent(options.parent, signal.SIGTERM)
-    os.nice(_LOW_PRIORITY)
-    keeper = Keeper(options)
-    while True:
-        good = keeper.look()
-        if options.once or os.getppid() != options.parent:
-            return 0 if good else program.EXIT_CHECK_FAILED
-        time.sleep(options.interval)
+    return program.look_again(options, Keeper(options).look)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -142,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--complete-marker", required=True, help="the file that a save writes last")
     parser.add_argument("--keep-last", type=program.count, help="complete checkpoints to keep")
     parser.add_argument("--s3-uri", help="where they are copied to")
-    program.add_lifetime(parser, _INTERVAL_SECONDS)
+    program.add_lifetime(parser)
     return parser
 
 

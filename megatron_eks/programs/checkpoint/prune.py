@@ -12,7 +12,7 @@ from megatron_eks.programs.checkpoint.listing import measured
 from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far
 from megatron_eks.programs.checkpoint.whole import State
-from megatron_eks.programs.program import Report, error, warning
+from megatron_eks.programs.program import Report
 
 # No push takes that long, so what has no manifest by then was given up.
 _GIVEN_UP_SECONDS = 7 * 24 * 3600.0
@@ -133,10 +133,10 @@ def local_choices(root: Path, keep_last: int, look: _Look, report: Report) -> It
         state, goes = look.found.get(path, sizes), path in going
         if state.kind == "damaged" and path == named:
             remedy = "nothing is removed here: bring it back, or let a start choose another one"
-            report.findings.append(error(path, state.why, f"{remedy} (meks ckpt pull)"))
+            report.error(path, state.why, f"{remedy} (meks ckpt pull)")
         elif sizes.loadable and not state.loadable:
             remedy = "it does not count as kept; remove it, or bring it back (meks ckpt pull)"
-            report.findings.append(warning(path, state.why, remedy))
+            report.warning(path, state.why, remedy)
         if goes:
             old = f"older than the newest {keep_last}"
             why = "what a failed save left" if state.kind == "unfinished" else old
@@ -167,18 +167,18 @@ def _named(sync: Sync, far: dict[int, Far]) -> tuple[Far | None, str]:
         found = "`latest` names no whole checkpoint"
     needed = far.get(latest.step) if latest else None
     if needed is None or needed.unfinished:
-        sync.report.findings.append(warning(sync.store.uri, found, "nothing was removed"))
+        sync.report.warning(sync.store.uri, found, "nothing was removed")
         return None, found
     if damage := sync.remote.damage(needed):
         remedy = "nothing was removed; push a whole checkpoint first"
-        sync.report.findings.append(error(needed.name, damage, remedy))
+        sync.report.error(needed.name, damage, remedy)
         return needed, f"{needed.name}, which `latest` names, is damaged"
     return needed, ""
 
 
 def _warn(sync: Sync, name: str, damage: str) -> None:
     remedy = "it does not count as kept; push it again from a whole copy"
-    sync.report.findings.append(warning(name, damage, remedy))
+    sync.report.warning(name, damage, remedy)
 
 
 def _remove_local(root: Path, going: list[Choice], facts: dict[str, object]) -> None:
@@ -198,4 +198,4 @@ def _remove_remote(sync: Sync, going: list[Choice]) -> None:
         sync.store.delete([manifest_format.manifest_key(each.name)])
         sync.store.delete([found.key for found in sync.store.objects(f"{each.name}/")])
         program.say(f"{each.name}: removed from S3")
-        sync.note("removed", each.name)
+        sync.report.note("removed", each.name)

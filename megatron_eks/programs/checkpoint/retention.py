@@ -6,11 +6,7 @@ themselves. No error of it reaches the training.
 
 import argparse
 import math
-import os
 import shutil
-import signal
-import sys
-import time
 from pathlib import Path
 
 from megatron_eks.programs import program
@@ -18,9 +14,7 @@ from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manif
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.printable import guarded
 
-_INTERVAL_SECONDS = 60.0
 DELETING = ".deleting-"
-_LOW_PRIORITY = 19
 # Beside a training, which needs the other cores for its data.
 _THREADS = 4
 # What a save leaves in its directory; anything else there was put by somebody.
@@ -181,12 +175,10 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
 def main() -> None:
     """Look once an interval for as long as the training process lives."""
     options = _parser().parse_args()
-    if options.parent is not None:
-        program.end_with_parent(options.parent, signal.SIGTERM)
-    os.nice(_LOW_PRIORITY)
-    known = Known()
-    said = ""
-    while True:
+    known, said = Known(), ""
+
+    def look() -> bool:
+        nonlocal said
         try:
             _look(options, known)
             said = ""
@@ -194,21 +186,20 @@ def main() -> None:
             if str(problem) != said:
                 said = str(problem)
                 _say(f"cannot look after checkpoints: {said} - training goes on")
-        if options.once or os.getppid() != options.parent:
-            return
-        time.sleep(options.interval)
+        return True
+
+    program.look_again(options, look)
 
 
 def _look(options: argparse.Namespace, known: Known) -> None:
     for name, state in seal_new(options.directory, options.format, known).items():
-        _say(f"{name} is {state.kind}" + (f": {state.why}" if state.why else ""))
+        _say(f"{name} is {state}")
     for name in prune(options.directory, options.keep_last, options.format, known):
         _say(f"removed {name}, older than the {options.keep_last} newest checkpoints")
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"retention: {message}\n")
-    sys.stderr.flush()
+    program.say(f"retention: {message}")
 
 
 def _mark(path: Path) -> object:
@@ -242,11 +233,11 @@ def _is_remnant(path: Path, ckpt_format: str) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = program.parser(__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="where Megatron saves")
     parser.add_argument("--keep-last", type=int, required=True, help="whole checkpoints to keep")
     parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
-    program.add_lifetime(parser, _INTERVAL_SECONDS)
+    program.add_lifetime(parser)
     return parser
 
 

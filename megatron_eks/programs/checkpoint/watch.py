@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import commands, copies, prune
 from megatron_eks.programs.checkpoint.commands import Sync
-from megatron_eks.programs.program import StopError, warning
+from megatron_eks.programs.program import StopError
+from megatron_eks.programs.start.rank_processes import is_alive
 
 _LOOK_SECONDS = 1.0
 # `meks status` reads the end of a log: a trouble has to stand there for as long as it lasts.
@@ -24,10 +24,10 @@ def watch(sync: Sync, keep_last: int | None, interval: float, parent: int | None
     """
     watcher = _Watcher(sync, keep_last)
     try:
-        while parent is None or _is_alive(parent):
+        while parent is None or is_alive(parent):
             watcher.look()
             deadline = time.monotonic() + interval
-            while time.monotonic() < deadline and (parent is None or _is_alive(parent)):
+            while time.monotonic() < deadline and (parent is None or is_alive(parent)):
                 time.sleep(min(_LOOK_SECONDS, interval))
     except KeyboardInterrupt:
         program.say("asked to end; one last look")
@@ -108,15 +108,5 @@ class _Watcher:
         self._said.add(found)
         program.say(f"{found} - training goes on, the next look tries again")
         remedy = "see the log of this program"
-        self.sync.report.findings.append(warning(self.sync.store.uri, found, remedy))
+        self.sync.report.warning(self.sync.store.uri, found, remedy)
         return True
-
-
-def _is_alive(process: int) -> bool:
-    """Tell whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    # After the name, which is in parentheses and may hold anything.
-    return status.rpartition(")")[2].split()[0] not in {"Z", "X"}

@@ -44,6 +44,10 @@ class State:
     why: str = ""
     """What is wrong, or what was not looked at."""
 
+    def __str__(self) -> str:
+        """Return what people read."""
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
     @property
     def loadable(self) -> bool:
         """Tell whether a run may go on from it."""

@@ -38,7 +38,7 @@ from megatron_eks.programs.fetch.files import (
     read_marker,
     write_marker,
 )
-from megatron_eks.programs.program import Report, StopError, warning
+from megatron_eks.programs.program import Report, StopError
 
 _SPARE_BYTES = 2**30
 _ATTEMPTS = 3
@@ -144,9 +144,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         program.say(f"{directory}: there already, at {held.revision}")
         report.facts.update(fetched=False)
     if kind != "s3" and not options.revision:
-        report.findings.append(
-            warning(name, "no --revision, so it is what the hub had on that day", held.revision)
-        )
+        report.warning(name, "no --revision, so it is what the hub had on that day", held.revision)
     size = sum(file.size for file in held.files)
     report.facts.update(revision=held.revision, files=len(held.files), bytes=size)
 

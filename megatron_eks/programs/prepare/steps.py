@@ -11,7 +11,7 @@ from megatron_eks.programs.prepare.output import SKIPPED, Store
 from megatron_eks.programs.prepare.reader import Reader
 from megatron_eks.programs.prepare.run import Run
 from megatron_eks.programs.prepare.tokenizer import Tokenizer
-from megatron_eks.programs.program import Report, usage_error, warning
+from megatron_eks.programs.program import Report, usage_error
 
 
 class Steps:
@@ -177,7 +177,7 @@ class Steps:
             self._warn("gigatoken", tokenizer.refused, "`tokenizers` does the work, slower")
 
     def _warn(self, subject: str, found: str, remedy: str) -> None:
-        self._report.findings.append(warning(subject, found, remedy))
+        self._report.warning(subject, found, remedy)
 
     def _summarise(self, prefix: str, *, already: bool = False) -> None:
         """Put into the report what the sidecars say."""

@@ -61,6 +61,11 @@ class Progress:
         return now - since >= self._window
 
 
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody has waited for yet does not."""
+    return _stat(pid)[:1] not in ([], ["Z"], ["X"])
+
+
 def cpu_seconds(pid: int) -> float | None:
     """Return what a process and all its threads have computed so far; None if it is gone."""
     fields = _stat(pid)

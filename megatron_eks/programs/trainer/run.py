@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import EXIT_CHECK_FAILED, Finding, Report, error, warning
+from megatron_eks.programs.program import EXIT_CHECK_FAILED, Finding, Report, error
 from megatron_eks.programs.start import companions, guard
 from megatron_eks.programs.trainer.batches import Batches, open_samples
 from megatron_eks.programs.trainer.checkpoint import (
@@ -215,7 +215,7 @@ def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies |
         return companions.Copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
     except OSError as problem:
         remedy = "copy the checkpoints with checkpoint_sync"
-        report.findings.append(warning(checkpoint.s3_uri, str(problem), remedy))
+        report.warning(checkpoint.s3_uri, str(problem), remedy)
         return None
 
 
