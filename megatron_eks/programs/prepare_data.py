@@ -19,55 +19,37 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FrameType
 
+from megatron_eks.programs import program
 from megatron_eks.programs.prepare import options as prepare_options
-from megatron_eks.programs.prepare.job import Options, PrepareError
-from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import EXIT_USAGE, Report
-
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
+from megatron_eks.programs.program import Report, StopError
 
 
-@guarded()
-def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the program and return its exit code."""
+def main(argv: Sequence[str], report: Report) -> None:
+    """Prepare a data set, or read one back; tell how long it took."""
     begin = time.monotonic()
     words = prepare_options.parser(__doc__).parse_args(argv)
-    report = Report()
-    head: dict[str, object] = {"program": "prepare_data"}
-    if words.verify is not None:
-        code = _verify(words, report)
-    else:
-        head |= {"documents": 0, "tokens": 0, "skipped": []}
-        code = _prepare(words, environment, report)
-    report.facts["seconds"] = round(time.monotonic() - begin, 3)
-    report.write_findings()
-    report.write_summary(head)
-    return code
-
-
-def _prepare(words: argparse.Namespace, environment: Mapping[str, str], report: Report) -> int:
     try:
-        _work(prepare_options.options(words, environment), report)
-    except PrepareError as problem:
-        report.findings.extend(problem.findings)
-        wrong = any(finding.usage for finding in problem.findings)
-        return EXIT_USAGE if wrong else EXIT_FAILED
+        if words.verify is not None:
+            _verify(words, report)
+        else:
+            _prepare(words, report)
     except OSError as problem:
-        found = problem.strerror or str(problem)
-        place = problem.filename or "the system"
-        report.error(place, found, "see to it, and continue with --resume")
-        return EXIT_FAILED
+        place, found = problem.filename or "the system", problem.strerror or str(problem)
+        remedy = "see to it, and continue with --resume"
+        raise StopError(program.EXIT_FAILED, place, found, remedy) from problem
     except KeyboardInterrupt:
         report.warning("a signal", "ended the work", "continue with --resume")
-        return EXIT_INTERRUPTED
-    return 0
+        raise
+    finally:
+        report.facts["seconds"] = round(time.monotonic() - begin, 3)
 
 
-def _work(options: Options, report: Report) -> None:
+def _prepare(words: argparse.Namespace, report: Report) -> None:
+    report.facts.update(documents=0, tokens=0, skipped=[])
+    options = prepare_options.options(words, os.environ)
     # Imported here: --help and --verify need no tokenizer.
     from megatron_eks.programs.prepare.steps import Steps  # noqa: PLC0415 -- see above
 
@@ -84,15 +66,14 @@ def _work(options: Options, report: Report) -> None:
     steps.prepare()
 
 
-def _verify(words: argparse.Namespace, report: Report) -> int:
+def _verify(words: argparse.Namespace, report: Report) -> None:
     from megatron_eks.programs.prepare.verify import Training, check  # noqa: PLC0415 -- needs numpy, --help does not
 
     training = Training(
         words.global_batch_size, words.sequence_length, words.train_iters, words.split
     )
     report.collect(check(words.verify, words.tokenizer, training, report.facts))
-    return report.exit_code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
+    sys.exit(program.run("prepare_data", main, sys.argv[1:]))

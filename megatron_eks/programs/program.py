@@ -125,7 +125,12 @@ class StopError(Exception):
     def __init__(self, code: int, subject: object, found: str, remedy: str) -> None:
         super().__init__(f"{subject}: {found} - {remedy}")
         self.code = code
-        self.finding = error(subject, found, remedy)
+        self.findings: tuple[Finding, ...] = (error(subject, found, remedy),)
+
+    @property
+    def finding(self) -> Finding:
+        """Return the first, and mostly the only one."""
+        return self.findings[0]
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -192,7 +197,7 @@ def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence
     try:
         main(argv, report)
     except StopError as stop:
-        report.findings.append(stop.finding)
+        report.findings.extend(stop.findings)
         code = stop.code
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED

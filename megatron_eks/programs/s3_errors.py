@@ -20,72 +20,51 @@ class RaceError(Exception):
 
 def is_refusal(problem: BaseException) -> bool:
     """Tell whether S3 says that this may not be done."""
-    from botocore.exceptions import ClientError  # noqa: PLC0415 -- `--help` needs no boto3
-
-    refusals = {"403", "AccessDenied"}
-    return isinstance(problem, ClientError) and problem.response["Error"]["Code"] in refusals
+    return _code(problem) in {"403", "AccessDenied"}
 
 
 def judge(subject: str, problem: BaseException) -> None:
     """Raise what more attempts cannot change."""
-    from botocore.exceptions import (  # noqa: PLC0415 -- `--help` needs no boto3
-        ClientError,
-        NoCredentialsError,
-        ParamValidationError,
-    )
+    from botocore.exceptions import NoCredentialsError, ParamValidationError  # noqa: PLC0415 -- `--help` needs no boto3
 
-    if isinstance(problem, ParamValidationError):
-        raise StopError(
-            program.EXIT_USAGE, subject, " ".join(str(problem).split()), "correct the URI"
-        ) from problem
-
-    if isinstance(problem, NoCredentialsError):
-        raise StopError(
-            program.EXIT_FAILED,
-            subject,
-            "no AWS credentials",
-            "give the pod's service account a role (Pod Identity); elsewhere set AWS_PROFILE",
-        ) from problem
-    if not isinstance(problem, ClientError):
-        return
-    code = problem.response["Error"]["Code"]
-    if code == "NoSuchBucket":
-        raise StopError(
-            program.EXIT_NOT_FOUND, subject, "no such bucket", "correct the URI"
-        ) from problem
+    code, exit_code = _code(problem), program.EXIT_FAILED
+    found, remedy = str(problem), "see the S3 error code's meaning"
     if code in _GONE:
         raise GoneError(subject) from problem
     if code in _LOST_RACE:
         raise RaceError(subject) from problem
-    if code in _DENIED:
-        raise StopError(
-            program.EXIT_FAILED,
-            subject,
-            f"S3 refuses: {problem}",
+    if isinstance(problem, ParamValidationError):
+        exit_code, found, remedy = program.EXIT_USAGE, " ".join(found.split()), "correct the URI"
+    elif isinstance(problem, NoCredentialsError):
+        found = "no AWS credentials"
+        remedy = "give the pod's service account a role (Pod Identity); elsewhere set AWS_PROFILE"
+    elif code == "NoSuchBucket":
+        exit_code, found, remedy = program.EXIT_NOT_FOUND, "no such bucket", "correct the URI"
+    elif code in _DENIED:
+        found = f"S3 refuses: {problem}"
+        remedy = (
             "correct the URI, or give the role the right: for pods, name the prefix in a job "
-            "file, then meks deploy Storage",
-        ) from problem
-    if code not in _BUSY | _DAMAGED:
-        raise StopError(
-            program.EXIT_FAILED, subject, str(problem), "see the S3 error code's meaning"
-        ) from problem
+            "file, then meks deploy Storage"
+        )
+    elif not code or code in _BUSY | _DAMAGED:
+        return
+    raise StopError(exit_code, subject, found, remedy) from problem
 
 
 def given_up(subject: str, problem: BaseException) -> StopError:
     """Return what ends a program that has tried often enough."""
-    from botocore.exceptions import ClientError, FlexibleChecksumError  # noqa: PLC0415 -- `--help` needs no boto3
+    from botocore.exceptions import FlexibleChecksumError  # noqa: PLC0415 -- as above
 
-    code = problem.response["Error"]["Code"] if isinstance(problem, ClientError) else ""
-    if code in _DAMAGED or isinstance(problem, FlexibleChecksumError):
-        return StopError(
-            program.EXIT_CHECK_FAILED,
-            subject,
-            f"the bytes change on the way: {problem}",
-            "use another node, and test this one's memory and network",
-        )
-    return StopError(
-        program.EXIT_NOT_REACHABLE,
-        subject,
-        str(problem),
-        "see that S3 can be reached (network policy, endpoint, proxy), then start again",
-    )
+    if _code(problem) in _DAMAGED or isinstance(problem, FlexibleChecksumError):
+        found = f"the bytes change on the way: {problem}"
+        remedy = "use another node, and test this one's memory and network"
+        return StopError(program.EXIT_CHECK_FAILED, subject, found, remedy)
+    remedy = "see that S3 can be reached (network policy, endpoint, proxy), then start again"
+    return StopError(program.EXIT_NOT_REACHABLE, subject, str(problem), remedy)
+
+
+def _code(problem: BaseException) -> str:
+    """Return the code of an answer of S3's; nothing where it gave none."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415 -- as above
+
+    return str(problem.response["Error"]["Code"]) if isinstance(problem, ClientError) else ""

@@ -121,38 +121,18 @@ class Store:
     ) -> None:
         """Send a file, with a SHA-256 for every part; `tell` gets the bytes that went."""
         extra = {"ChecksumAlgorithm": "SHA256"}
-        self._try(
-            key,
-            lambda: self._client.upload_file(
-                str(path),
-                self.bucket,
-                self._key(key),
-                ExtraArgs=extra,
-                Callback=tell,
-                Config=self._config(part),
-            ),
-        )
+        config = self._config(part)
+        words = {"Filename": str(path), "ExtraArgs": extra, "Callback": tell, "Config": config}
+        self._ask("upload_file", key, **words)
 
     def download(self, key: str, path: Path) -> None:
         """Fetch an object; the file appears under its name when all bytes are there."""
         config = self._config(PART_BYTES)
-        self._try(
-            key,
-            lambda: self._client.download_file(
-                self.bucket, self._key(key), str(path), Config=config
-            ),
-            reads=True,
-        )
+        self._ask("download_file", key, reads=True, Filename=str(path), Config=config)
 
     def describe(self, key: str) -> tuple[int, str | None]:
         """Return size in bytes and SHA-256 checksum of an object, without fetching it."""
-        head = self._try(
-            key,
-            lambda: self._client.head_object(
-                Bucket=self.bucket, Key=self._key(key), ChecksumMode="ENABLED"
-            ),
-            reads=True,
-        )
+        head = self._ask("head_object", key, reads=True, ChecksumMode="ENABLED")
         found = head.get("ChecksumSHA256")
         # Of an object that was sent in parts: the checksum, a dash and the number of parts.
         return head["ContentLength"], found.partition("-")[0] if found else None
@@ -170,30 +150,20 @@ class Store:
 
     def write(self, key: str, content: bytes, *, replacing: str | None) -> None:
         """Write a small object if the one with this entity tag, or none, is there."""
-        condition = {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
-        self._try(
-            key,
-            lambda: self._client.put_object(
-                Bucket=self.bucket,
-                Key=self._key(key),
-                Body=content,
-                ChecksumAlgorithm="SHA256",
-                **condition,
-            ),
-        )
+        condition: dict[str, Any] = {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
+        self._ask("put_object", key, Body=content, ChecksumAlgorithm="SHA256", **condition)
 
     def check(self) -> Iterator[Finding]:
         """List, write, read and remove, as copies need it; what only tidying needs is a warning.
 
         Raises StopError where copies cannot work.
         """
-        client, place = self._client, {"Bucket": self.bucket, "Key": self._key(_CHECK)}
-        listed = {"Bucket": self.bucket, "Prefix": place["Key"], "MaxKeys": 1}
-        self._try("", partial(client.list_objects_v2, **listed))
-        self._try(_CHECK, partial(client.put_object, **place, Body=b"x"))
+        listed = {"Bucket": self.bucket, "Prefix": self._key(_CHECK), "MaxKeys": 1}
+        self._try("", partial(self._client.list_objects_v2, **listed))
+        self._ask("put_object", _CHECK, Body=b"x")
         self.read(_CHECK)
         try:
-            self._try(_CHECK, partial(client.delete_object, **place))
+            self._ask("delete_object", _CHECK)
         except StopError as problem:
             yield replace(problem.finding, level="warning")
 
@@ -242,6 +212,12 @@ class Store:
             return list(paginator.paginate(Bucket=self.bucket, **words))
 
         yield from self._try("", fetch)
+
+    def _ask(self, method: str, key: str, *, reads: bool = False, **words: object) -> Any:  # noqa: ANN401 -- boto3 ships no types
+        """Call a method of boto3's client that is about one object."""
+        call = getattr(self._client, method)
+        action = partial(call, Bucket=self.bucket, Key=self._key(key), **words)
+        return self._try(key, action, reads=reads)
 
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key

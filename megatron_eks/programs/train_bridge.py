@@ -119,7 +119,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     minutes = float(str(timeout)) if timeout else None
     report.collect(guard.start(options, os.environ, minutes))
     check(values, os.environ, report, guard.reading_deadline(minutes))
-    uri, save = (job.get("checkpoint") or {}).get("s3_uri"), values.get("checkpoint.save")
+    checkpoint: Mapping[str, Any] = job.get("checkpoint") or {}
+    uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
     if uri and save and os.environ.get("RANK", "0") == "0":
         report.collect(companions.check_copies(Path(str(save)), uri))
     if report.exit_code:
@@ -145,12 +146,14 @@ def main(argv: Sequence[str], report: Report) -> None:
         return
     if os.environ.get("RANK", "0") == "0":
         report.write_summary({"program": "train_bridge", "status": "starting"})
-    retention, copies = _start_companions(job.get("checkpoint") or {}, values, report)
+    beside = companions.Beside()
+    if save and os.environ.get("RANK", "0") == "0":
+        keep_last = checkpoint.get("keep_last", _KEEP_LAST)
+        ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
+        beside = companions.start(Path(str(save)), uri or None, keep_last, ckpt_format, report)
     pretrain(config=config, forward_step_func=forward_step)
-    if retention is not None:
-        retention.finish()
-    if copies is not None:
-        report.facts["copies"] = asdict(copies.finish())
+    if copies := beside.finish():
+        report.facts["copies"] = asdict(copies)
 
 
 def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
@@ -160,24 +163,6 @@ def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
         if checkpoints.point_bridge(load, tracker.checkpoint) and had:
             name = tracker.checkpoint.name
             yield warning(load, "its train state was another checkpoint's", f"set to {name}'s")
-
-
-def _start_companions(
-    checkpoint: Mapping[str, Any], values: Values, report: Report
-) -> tuple[companions.Retention | None, companions.Copies | None]:
-    """Start what looks after checkpoints; the training does without it if it has to."""
-    uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
-    if not save or os.environ.get("RANK", "0") != "0":
-        return None, None
-    directory, keep_last = Path(str(save)), checkpoint.get("keep_last", _KEEP_LAST)
-    ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
-    try:
-        retention = companions.Retention(directory, keep_last, ckpt_format)
-        return retention, companions.Copies(directory, uri, keep_last) if uri else None
-    except OSError as problem:
-        remedy = "copy the checkpoints with checkpoint_sync"
-        report.warning(directory, str(problem), remedy)
-        return None, None
 
 
 def _read(path: Path) -> dict[str, Any]:

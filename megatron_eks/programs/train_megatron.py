@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import whole
 from megatron_eks.programs.prepare.indexed_data import DataSet
 from megatron_eks.programs.printable import guarded
@@ -47,8 +48,7 @@ class Start:
         self.wait_seconds: float = options.wait_seconds
         self.words = MegatronArguments(words)
         self.environment = environment
-        self.copies: companions.Copies | None = None
-        self.retention: companions.Retention | None = None
+        self.beside = companions.Beside()
         self.rank = int(environment.get("RANK", "0"))
         self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
         self.program = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
@@ -105,16 +105,13 @@ class Start:
             report.collect(preconditions.check_space(self.save, self.pretrained, self.ckpt_format))
 
     def start_companions(self, report: Report) -> None:
-        """Start what runs beside Megatron; the training does without it if it has to."""
-        try:
-            if self.rank == 0 and self.save is not None:
-                self.retention = companions.Retention(self.save, self.keep_last, self.ckpt_format)
-                report.facts["keep_last"] = self.keep_last
-                if self.s3_uri is not None:
-                    self.copies = companions.Copies(self.save, self.s3_uri, self.keep_last)
-                    report.facts["s3_uri"] = self.s3_uri
-        except OSError as problem:
-            report.warning("retention and S3", str(problem), "read the pod's log")
+        """Start what runs beside Megatron."""
+        if self.rank == 0 and self.save is not None:
+            wishes = self.save, self.s3_uri, self.keep_last, self.ckpt_format
+            self.beside = companions.start(*wishes, report)
+            report.facts["keep_last"] = self.keep_last
+            if self.s3_uri is not None:
+                report.facts["s3_uri"] = self.s3_uri
 
 
 @guarded()
@@ -146,10 +143,8 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
         return refused
     code = megatron_process.run(str(start.program), words)
     sys.stdout.flush()
-    if start.retention is not None and code == 0:
-        start.retention.finish()
-    if start.copies is not None and code == 0:
-        start.copies.finish()
+    if code == 0:
+        start.beside.finish()
     return code
 
 
@@ -162,9 +157,7 @@ def _split(argv: Sequence[str]) -> tuple[list[str], bool, list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program.parser(__doc__)
     parser.add_argument(
         "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
     )

@@ -205,6 +205,6 @@ def test_damages_in_s3(s3, tmp_path):
             assert not checkpoints.iterations(far.directory) if far.directory.exists() else True
         with contextlib.suppress(StopError):
             commands.push(sync, None, every=False)
-            named = sync.remote.latest()
+            named, _ = sync.remote.latest()
             assert named is not None, why
             assert sync.remote.damage(sync.remote.look(named.name)) is None, why

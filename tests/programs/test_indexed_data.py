@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.programs.prepare.indexed_data import (
-    ITEM_BYTES,
+    TYPES,
     BadDataSetError,
     DataSet,
     blend_prefixes,
@@ -167,4 +167,4 @@ def test_blend_is_read_as_megatron_reads_it(words, prefixes, errors):
 
 def test_every_type_code_has_a_size():
     """Megatron's index knows eight types."""
-    assert sorted(ITEM_BYTES) == list(range(1, 9))
+    assert sorted(TYPES) == list(range(1, 9))

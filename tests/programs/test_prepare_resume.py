@@ -35,8 +35,8 @@ def counted(real):
 os.fsync = counted(os.fsync)
 pathlib.Path.replace = counted(pathlib.Path.replace)
 pathlib.Path.unlink = counted(pathlib.Path.unlink)
-from megatron_eks.programs import prepare_data
-sys.exit(prepare_data.main(sys.argv[2:], os.environ))
+from megatron_eks.programs import prepare_data, program
+sys.exit(program.run("prepare_data", prepare_data.main, sys.argv[2:]))
 """
 
 

@@ -32,8 +32,8 @@ def cut(self, *words):
         yield chunk[:1 << 20]
         raise ResponseStreamingError(error="cut")
 prepare_s3.S3Object._get = cut
-from megatron_eks.programs import prepare_data
-code = prepare_data.main(sys.argv[1:], os.environ)
+from megatron_eks.programs import prepare_data, program
+code = program.run("prepare_data", prepare_data.main, sys.argv[1:])
 sys.exit(code or 9 * (len(calls) < 6))
 """
 

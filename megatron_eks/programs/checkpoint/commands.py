@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
-from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, Latest, Manifest
+from megatron_eks.programs.checkpoint.manifest_format import Latest, Manifest
 from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.checkpoint.whole import State
@@ -122,15 +122,15 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
                 ) from problem
             remedy = "an older one is fetched; push it again from a whole copy"
             sync.report.warning(subject, str(problem), remedy)
-    if manifest is None and allow_none and not sync.report.findings:
+    if manifest is None:
+        if sync.report.findings:
+            found, remedy = "no checkpoint there is whole", "push one from a whole copy"
+            raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
+        if not allow_none:
+            _absent(sync, name)
         program.say(f"{sync.store.uri}: no checkpoint yet")
         sync.report.facts.update(pulled=None)
         return
-    if manifest is None and sync.report.findings:
-        found, remedy = "no checkpoint there is whole", "push one from a whole copy"
-        raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
-    if manifest is None:
-        _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
     if not checkpoints.publish(sync.directory, manifest.name):
         sync.report.warning(
@@ -222,21 +222,16 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
         if far is not None and not far.unfinished:
             yield far
         return
-    try:
-        latest = sync.remote.latest()
-    except BadManifestError as problem:
-        subject = f"{sync.store.uri}/{manifest_format.LATEST}"
-        remedy = "the newest whole checkpoint is taken; the next push mends it"
-        sync.report.warning(subject, str(problem), remedy)
-        latest = None
+    latest, wrong = sync.remote.latest()
     named = sync.remote.look(latest.name) if latest else None
     if named is not None:
         yield named
     elif latest is not None:
+        wrong = f"it names {latest.name}, which is not there"
+    if wrong:
         subject = f"{sync.store.uri}/{manifest_format.LATEST}"
         remedy = "the newest whole checkpoint is taken; the next push mends it"
-        found = f"it names {latest.name}, which is not there"
-        sync.report.warning(subject, found, remedy)
+        sync.report.warning(subject, wrong, remedy)
     # A first push may have ended between the manifest and the pointer.
     for far in reversed(sync.remote.every().values()):
         if not far.unfinished and (latest is None or far.name != latest.name):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
-from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.program import Finding, Report, StopError, warning
 from megatron_eks.programs.s3_store import Store
@@ -105,15 +104,11 @@ def _far_end(far: Far) -> End:
 
 def _latest(good: list[str], remote: Remote, report: Report) -> str | None:
     """Return what `latest` names, if it is whole."""
-    wrong = None
-    try:
-        named = remote.latest()
-        if named and named.name in good:
-            return named.name
-        if named:
-            wrong = f"it names {named.name}, which is not whole"
-    except BadManifestError as problem:
-        wrong = str(problem)
+    named, wrong = remote.latest()
+    if named and named.name in good:
+        return named.name
+    if named:
+        wrong = f"it names {named.name}, which is not whole"
     if wrong:
         subject = f"{remote.store.uri}/{manifest_format.LATEST}"
         report.warning(subject, wrong, "the next push mends it")

@@ -110,11 +110,21 @@ def entry(directory: Path, path: Path, part: int = s3_store.PART_BYTES) -> FileE
 
 def lacking(manifest: Manifest, directory: Path) -> str | None:
     """Say which file of a manifest a directory lacks, or has with another size."""
-    for file in manifest.files:
+
+    def size(file: FileEntry) -> int | None:
         path = directory / file.path
-        if not path.is_file() or path.is_symlink():
+        return path.stat().st_size if path.is_file() and not path.is_symlink() else None
+
+    return first_lacking(manifest, size)
+
+
+def first_lacking(manifest: Manifest, size_of: Callable[[FileEntry], int | None]) -> str | None:
+    """Say which file of a manifest is missing, or has another size, where it was looked for."""
+    for file in manifest.files:
+        found = size_of(file)
+        if found is None:
             return f"{file.path} is missing"
-        if (found := path.stat().st_size) != file.size:
+        if found != file.size:
             return f"{file.path} has {found:,} bytes, {file.size:,} expected"
     return None
 

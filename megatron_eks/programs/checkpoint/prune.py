@@ -9,7 +9,6 @@ from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, retention, whole
 from megatron_eks.programs.checkpoint.commands import Sync
 from megatron_eks.programs.checkpoint.listing import measured
-from megatron_eks.programs.checkpoint.manifest_format import BadManifestError
 from megatron_eks.programs.checkpoint.remote import Far
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.program import Report
@@ -159,12 +158,8 @@ def _staying(state: State, keep_last: int) -> str:
 
 def _named(sync: Sync, far: dict[int, Far]) -> tuple[Far | None, str]:
     """Return what `latest` names, and why nothing may be removed if it is not whole."""
-    try:
-        latest = sync.remote.latest()
-    except BadManifestError as problem:
-        latest, found = None, f"`latest`: {problem}"
-    else:
-        found = "`latest` names no whole checkpoint"
+    latest, wrong = sync.remote.latest()
+    found = f"`latest`: {wrong}" if wrong else "`latest` names no whole checkpoint"
     needed = far.get(latest.step) if latest else None
     if needed is None or needed.unfinished:
         sync.report.warning(sync.store.uri, found, "nothing was removed")

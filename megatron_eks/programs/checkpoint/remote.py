@@ -65,20 +65,23 @@ class Remote:
             damage = f"no {manifest_format.MANIFEST}: its push has not come to its end"
             return Far(name, step, None, objects, damage, unfinished=True)
         sizes = {each.key: each.size for each in objects}
-        return Far(name, step, manifest, objects, _lacking(manifest, sizes))
+        lacks = manifests.first_lacking(manifest, lambda file: sizes.get(manifest.key(file)))
+        return Far(name, step, manifest, objects, lacks)
 
     def every(self) -> dict[int, Far]:
         """Return all checkpoints, whole or not, oldest first."""
         found = (self.look(name) for name in self.store.names())
         return {each.step: each for each in sorted(filter(None, found), key=lambda far: far.step)}
 
-    def latest(self) -> Latest | None:
-        """Return what `latest` names; raises BadManifestError."""
+    def latest(self) -> tuple[Latest | None, str]:
+        """Return what `latest` names, and what is wrong with its text."""
         try:
             text, _ = self.store.read(manifest_format.LATEST)
+            return manifest_format.parse_latest(text), ""
         except GoneError:
-            return None
-        return manifest_format.parse_latest(text)
+            return None, ""
+        except BadManifestError as problem:
+            return None, str(problem)
 
     def problem(self, manifest: Manifest, file: FileEntry) -> str | None:
         """Say what is wrong with the object of a file, without fetching it."""
@@ -178,13 +181,3 @@ class Remote:
             text, fix = "another checkpoint of this name is there", "use one S3 URI for each run"
             raise StopError(program.EXIT_CHECK_FAILED, place, f"{text} already", fix)
         return present is not None
-
-
-def _lacking(manifest: Manifest, sizes: dict[str, int]) -> str | None:
-    for file in manifest.files:
-        found = sizes.get(manifest.key(file))
-        if found is None:
-            return f"{file.path} is missing"
-        if found != file.size:
-            return f"{file.path} has {found:,} bytes, {file.size:,} expected"
-    return None

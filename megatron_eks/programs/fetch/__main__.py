@@ -51,50 +51,37 @@ def present(directory: Path, wanted: Fetched) -> Fetched | None:
     """
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return None
-    held = read_marker(directory)
+    held, remedy = read_marker(directory), "name another directory, or move it away"
     if held is None:
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            directory,
-            f"it is there and has no {MARKER}, so nothing says that it is whole",
-            "name another directory, or move it away",
-        )
+        found = f"it is there and has no {MARKER}, so nothing says that it is whole"
+        raise _stop(directory, found, remedy)
     if (held.kind, held.name) != (wanted.kind, wanted.name) or (
         wanted.revision and wanted.revision not in {held.revision, held.asked}
     ):
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            directory,
-            f"it holds {held.kind} {held.name} at {held.revision}",
-            "name another directory, or move it away",
-        )
+        raise _stop(directory, f"it holds {held.kind} {held.name} at {held.revision}", remedy)
     for file in held.files:
         path = directory / file.path
         if not path.is_file() or path.stat().st_size != file.size:
-            raise StopError(
-                program.EXIT_CHECK_FAILED,
-                path,
-                "missing, or another size than when it was fetched",
-                f"move {directory} away, and fetch again",
-            )
+            found = "missing, or another size than when it was fetched"
+            raise _stop(path, found, f"move {directory} away, and fetch again")
     return held
+
+
+def _stop(subject: object, found: str, remedy: str) -> StopError:
+    return StopError(program.EXIT_CHECK_FAILED, subject, found, remedy)
 
 
 def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
     """Fetch all files beside the directory, compare them, and make it appear."""
     check_names(source.files)
     start = f".fetch-{directory.name}-"
-    staging = directory.with_name(f"{start}{source.identity}")
+    staging = directory.with_name(f"{start}{source.revision[:12]}")
     for link in inside.links(staging):
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            link,
-            "a link, and what is written there would go elsewhere",
-            "see who made it, remove it, and start again",
-        )
+        found = "a link, and what is written there would go elsewhere"
+        raise _stop(link, found, "see who made it, remove it, and start again")
     staging.mkdir(parents=True, exist_ok=True)
     for other in directory.parent.iterdir():
-        # An identity has no hyphen: what has one belongs to a directory with a longer name.
+        # A revision has no hyphen: what has one belongs to a directory with a longer name.
         own = other.name.startswith(start) and "-" not in other.name.removeprefix(start)
         if own and other != staging:
             shutil.rmtree(other)
@@ -112,12 +99,9 @@ def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
             program.say(f"{number}/{len(missing)} {file.path} {file.size:,} bytes")
     bad = next((file for file in source.files if not file.is_in(staging)), None)
     if bad:
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            f"{source.name}/{bad.path}",
-            f"its content is not what the source states, {_ATTEMPTS} times",
-            "try another node; if it stays, the source is damaged",
-        )
+        found = f"its content is not what the source states, {_ATTEMPTS} times"
+        remedy = "try another node; if it stays, the source is damaged"
+        raise _stop(f"{source.name}/{bad.path}", found, remedy)
     fetched = Fetched(source.kind, source.name, source.revision, asked, tuple(source.files))
     _publish(fetched, staging, directory)
     return fetched
@@ -161,12 +145,9 @@ def _check_space(missing: Sequence[RemoteFile], staging: Path) -> None:
     needed = sum(file.size for file in missing) + _SPARE_BYTES
     free = shutil.disk_usage(staging).free
     if free < needed:
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            staging.parent,
-            f"{free / 1e9:,.1f} GB free, {needed / 1e9:,.1f} GB needed",
-            "remove what is not needed, or enlarge the file system",
-        )
+        found = f"{free / 1e9:,.1f} GB free, {needed / 1e9:,.1f} GB needed"
+        remedy = "remove what is not needed, or enlarge the file system"
+        raise _stop(staging.parent, found, remedy)
 
 
 def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:

@@ -49,11 +49,8 @@ class Source(Protocol):
     kind: str
     name: str
     revision: str
+    """Stands for this content and no other, its beginning too; it has no hyphen."""
     files: list[RemoteFile]
-
-    @property
-    def identity(self) -> str:
-        """Return a short name for this content and no other."""
 
     def download(self, file: RemoteFile, directory: Path) -> None:
         """Fetch one file below a directory; raises StopError."""

@@ -88,11 +88,6 @@ class HubSource:
                 program.EXIT_NOT_FOUND, name, f"it has no {self.kind}", "correct the name"
             )
 
-    @property
-    def identity(self) -> str:
-        """Return the commit."""
-        return self.revision[:12]
-
     def download(self, file: RemoteFile, directory: Path) -> None:
         """Fetch one file."""
         self._try(

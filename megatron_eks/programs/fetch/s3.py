@@ -39,28 +39,15 @@ class S3Source:
         listing = json.dumps([(file.path, file.size, file.tag) for file in self.files])
         self.revision = hashlib.sha256(listing.encode()).hexdigest()
 
-    @property
-    def identity(self) -> str:
-        """Return what stands for this listing."""
-        return self.revision[:12]
-
     def download(self, file: RemoteFile, directory: Path) -> None:
         """Fetch one object; boto3 refuses one that changes while it is read."""
         key = self._keys[file.path]
         try:
             size, _ = self._store.describe(key)
             self._store.download(key, directory / file.path)
-        except GoneError as problem:
-            raise StopError(
-                program.EXIT_CHECK_FAILED,
-                f"{self.name}: {key}",
-                "it went away while the others were fetched",
-                "start again when nobody writes there",
-            ) from problem
-        if size != file.size:
-            raise StopError(
-                program.EXIT_CHECK_FAILED,
-                f"{self.name}: {key}",
-                "it changed while the others were fetched",
-                "start again when nobody writes there",
-            )
+            found = "" if size == file.size else "it changed while the others were fetched"
+        except GoneError:
+            found = "it went away while the others were fetched"
+        if found:
+            place, remedy = f"{self.name}: {key}", "start again when nobody writes there"
+            raise StopError(program.EXIT_CHECK_FAILED, place, found, remedy)

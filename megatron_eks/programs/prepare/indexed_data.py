@@ -16,10 +16,11 @@ from megatron_eks.programs.program import Finding, error, usage_error
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
-ITEM_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 4, 8: 2}
-"""Size of a token by the index's type code."""
+TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
+"""Of a token by the index's type code (DType), as numpy calls it, with its bytes at the end."""
+HEADER = struct.Struct("<9sQBQQ")
+"""Magic, version, type code, sequences, and document boundaries, which are one more."""
 
-_HEADER = struct.Struct("<9sQBQQ")
 _OBJECT_STORES = ("s3://", "msc://")
 _PARTS = ("training", "validation", "test")
 _AGAIN = "prepare the data set again"
@@ -78,7 +79,7 @@ def read_data_set(prefix: str) -> DataSet:
     with Path(f"{prefix}.idx").open("rb") as index:
         size = os.fstat(index.fileno()).st_size
         item, sequences, boundaries = _read_header(index, size)
-        lengths = _HEADER.size
+        lengths = HEADER.size
         pointers = lengths + 4 * sequences
         documents = pointers + 8 * sequences
         end = documents + 8 * boundaries
@@ -127,18 +128,18 @@ def check_split(ratios: str, data_set: DataSet) -> Iterator[Finding]:
 
 
 def _read_header(index: BinaryIO, size: int) -> tuple[int, int, int]:
-    if size < _HEADER.size:
+    if size < HEADER.size:
         raise BadDataSetError(f"{size} bytes are less than a header")
-    magic, version, code, sequences, boundaries = _HEADER.unpack(index.read(_HEADER.size))
+    magic, version, code, sequences, boundaries = HEADER.unpack(index.read(HEADER.size))
     if magic != MAGIC:
         raise BadDataSetError("it does not begin as an index does")
     if version != VERSION:
         raise BadDataSetError(f"index version {version}, but Megatron reads {VERSION}")
-    if code not in ITEM_BYTES:
+    if code not in TYPES:
         raise BadDataSetError(f"unknown type code {code}")
     if sequences == 0 or boundaries <= 1:
         raise BadDataSetError("it holds no document")
-    return ITEM_BYTES[code], sequences, boundaries
+    return int(TYPES[code][-1]), sequences, boundaries
 
 
 def _read_integer(index: BinaryIO, offset: int, layout: str) -> int:

@@ -7,23 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from megatron_eks.programs.program import Finding, error, usage_error
+from megatron_eks.programs.program import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    Finding,
+    StopError,
+    error,
+    usage_error,
+)
 
 MIB = 1 << 20
 SHOWN_LINES = 1000
 """Skipped lines that the summary names; a file holds them all."""
 
 
-class PrepareError(Exception):
+class PrepareError(StopError):
     """The preparation cannot go on; the exit code is 1, or 2 where the command line is wrong."""
 
     def __init__(self, *findings: Finding) -> None:
-        super().__init__(*findings)
+        # Only these: a worker's error is made anew from them in this process.
+        Exception.__init__(self, *findings)
         self.findings = findings
-
-    def __str__(self) -> str:
-        """Return all findings."""
-        return "; ".join(map(str, self.findings))
+        self.code = EXIT_USAGE if any(each.usage for each in findings) else EXIT_FAILED
 
 
 def failure(subject: object, found: str, remedy: str) -> PrepareError:

@@ -3,8 +3,10 @@
 import argparse
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
+from megatron_eks.programs import program
 from megatron_eks.programs.prepare.job import MIB, Options, Shard, usage
 
 _COMMIT_SECONDS = 30.0
@@ -13,9 +15,7 @@ _LINE_MIB = 64
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of all options."""
-    found = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    found = program.parser(description)
     _add_data(found.add_argument_group("data"))
     _add_work(found.add_argument_group("work"))
     _add_verify(found.add_argument_group("verification"))
@@ -32,22 +32,14 @@ def options(words: argparse.Namespace, environment: Mapping[str, str]) -> Option
         raise usage("--json-key", "a key becomes part of a file name", "take one without `/`")
     if words.merge and words.shards == 1:
         raise usage("--merge", "there is nothing to join", "give the number of parts by --shards")
+    names = {each.name for each in fields(Options)}
+    given = {name: value for name, value in vars(words).items() if name in names}
     return Options(
-        inputs=tuple(name for names in words.input for name in names),
-        output_prefix=words.output_prefix,
-        tokenizer=words.tokenizer,
+        **given,
+        inputs=tuple(words.input),
         json_keys=keys,
-        append_eod=words.append_eod,
-        add_bos=words.add_bos,
-        on_bad_line=words.on_bad_line,
-        backend=words.backend,
-        workers=words.workers,
         max_line_bytes=words.max_line_mib * MIB,
-        commit_seconds=words.commit_seconds,
-        resume=words.resume,
         shard=_shard(words, environment),
-        shards=words.shards,
-        merge=words.merge,
     )
 
 
@@ -67,7 +59,7 @@ def _shard(words: argparse.Namespace, environment: Mapping[str, str]) -> Shard |
 def _add_data(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--input",
-        action="append",
+        action="extend",
         nargs="+",
         metavar="FILE",
         help="JSON lines: files, patterns, folders, s3:// names; in this order",

@@ -14,20 +14,15 @@ from typing import IO, Any
 import numpy as np
 
 from megatron_eks.programs.checkpoint import manifests
-from megatron_eks.programs.prepare.indexed_data import MAGIC, VERSION
+from megatron_eks.programs.prepare.indexed_data import HEADER, MAGIC, TYPES, VERSION
 from megatron_eks.programs.prepare.job import BadLine, document_prefix, failure, file_sha256, usage
 from megatron_eks.programs.prepare.worker import Part
-
-TYPE_CODES = {"<u2": 8, "<i4": 4}
-"""Megatron's code of a token type (indexed_dataset.py, DType)."""
 
 STATE = "state.json"
 SKIPPED = "skipped.jsonl"
 ROWS = 1 << 20
 """Entries of an index that are in memory at once."""
 
-
-HEADER = "<9sQBQQ"
 _COPY_BYTES = 4 << 20
 
 
@@ -49,7 +44,7 @@ class Store:
         self._lock = Path(f"{prefix}.lock")
         self._keys = tuple(keys)
         self._type = np.dtype(token_type)
-        self._code = TYPE_CODES[token_type]
+        self._code = next(code for code, name in TYPES.items() if name == token_type)
         self._files: dict[str, IO[bytes]] = {}
         self._sums: dict[str, Any] = {}
 
@@ -159,8 +154,7 @@ class Store:
         documents = self._size(f"{key}.counts") // 4
         path = self.directory / f"{key}.idx"
         with path.open("wb") as index:
-            head = struct.pack(HEADER, MAGIC, VERSION, self._code, sequences, documents + 1)
-            index.write(head)
+            index.write(HEADER.pack(MAGIC, VERSION, self._code, sequences, documents + 1))
             for lengths in self._rows(f"{key}.lengths"):
                 index.write(lengths.tobytes())
             for starts in running_sums(self._rows(f"{key}.lengths"), self._type.itemsize):
@@ -234,13 +228,12 @@ class Store:
 
 def read_index(path: str) -> Iterator[tuple[str, "np.ndarray[Any, Any]"]]:
     """Yield what an index was written from, rows at a time: `lengths`, then `counts`."""
-    head = struct.calcsize(HEADER)
     with Path(path).open("rb") as index:
-        *_, sequences, boundaries = struct.unpack(HEADER, index.read(head))
+        *_, sequences, boundaries = HEADER.unpack(index.read(HEADER.size))
         for place in range(0, sequences, ROWS):
             rows = index.read(4 * min(ROWS, sequences - place))
             yield "lengths", np.frombuffer(rows, "<i4")
-        index.seek(head + 12 * sequences)
+        index.seek(HEADER.size + 12 * sequences)
         last = np.frombuffer(index.read(8), "<i8")
         for place in range(1, boundaries, ROWS):
             rows = index.read(8 * min(ROWS, boundaries - place))

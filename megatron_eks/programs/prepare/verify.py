@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from megatron_eks.programs.prepare.indexed_data import check_prefix
+from megatron_eks.programs.prepare.indexed_data import HEADER, TYPES, check_prefix
 from megatron_eks.programs.prepare.job import file_sha256
-from megatron_eks.programs.prepare.output import HEADER, ROWS, read_json, running_sums
+from megatron_eks.programs.prepare.output import ROWS, read_json, running_sums
 from megatron_eks.programs.program import Finding, error, usage_error, warning
 
 _AGAIN = "prepare the data set again"
-# indexed_dataset.py, DType; 6 and 7 are no token numbers.
-_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
 
 Facts = dict[str, object]
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -39,13 +36,12 @@ class Index:
 
     def __init__(self, prefix: str) -> None:
         path = Path(f"{prefix}.idx")
-        head = struct.calcsize(HEADER)
         with path.open("rb") as file:
-            *_, code, sequences, boundaries = struct.unpack(HEADER, file.read(head))
+            *_, code, sequences, boundaries = HEADER.unpack(file.read(HEADER.size))
         self.documents: int = boundaries - 1
-        self.token_type = np.dtype(_TYPES[code])
-        at = head + 4 * sequences
-        self.lengths = np.memmap(path, "<i4", "r", head, (sequences,))
+        self.token_type = np.dtype(TYPES[code])
+        at = HEADER.size + 4 * sequences
+        self.lengths = np.memmap(path, "<i4", "r", HEADER.size, (sequences,))
         self.pointers = np.memmap(path, "<i8", "r", at, (sequences,))
         self.boundaries = np.memmap(path, "<i8", "r", at + 8 * sequences, (boundaries,))
         tokens = Path(f"{prefix}.bin").stat().st_size // self.token_type.itemsize

@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints
 from megatron_eks.programs.checkpoint.copies import Copies as State
-from megatron_eks.programs.program import Finding, error, usage_error, warning
+from megatron_eks.programs.program import Finding, Report, error, usage_error, warning
 from megatron_eks.programs.start import guard
 from megatron_eks.programs.start.companion import Companion, ended
 from megatron_eks.programs.start.rank_processes import Progress, cpu_seconds, wants_cpu
@@ -108,6 +109,36 @@ class Retention:
         self._beside.end().wait()
         with suppress(OSError):
             subprocess.run([*self._words, "--once"], stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- as above
+
+
+@dataclass
+class Beside:
+    """What looks after a run's checkpoints."""
+
+    retention: Retention | None = None
+    copies: Copies | None = None
+
+    def finish(self) -> State | None:
+        """Look after the last checkpoint; return what became of its copy."""
+        if self.retention is not None:
+            self.retention.finish()
+        return self.copies.finish() if self.copies is not None else None
+
+
+def start(save: Path, uri: str | None, keep_last: int, ckpt_format: str, report: Report) -> Beside:
+    """Start what looks after checkpoints; the training does without it if it has to.
+
+    Without a format the trainer itself writes manifests and removes old ones.
+    """
+    beside = Beside()
+    try:
+        if ckpt_format:
+            beside.retention = Retention(save, keep_last, ckpt_format)
+        if uri is not None:
+            beside.copies = Copies(save, uri, keep_last)
+    except OSError as problem:
+        report.warning(save, str(problem), "copy the checkpoints with checkpoint_sync")
+    return beside
 
 
 class _Moving:

@@ -6,18 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from megatron_eks.programs.prepare.indexed_data import HEADER, TYPES
 from megatron_eks.programs.trainer.order import Shuffle
 
-# By the type code at byte 17 of an index (megatron/core/datasets/indexed_dataset.py).
-_TYPE_CODE = 17
-_TYPES = {
-    1: np.uint8,
-    2: np.int8,
-    3: np.int16,
-    4: np.int32,
-    5: np.int64,
-    8: np.uint16,
-}
 # Of the windows, the last part is for validation.
 _HELD_OUT = 20
 
@@ -27,8 +18,8 @@ class IndexedSamples:
 
     def __init__(self, prefix: str, length: int, seed: int) -> None:
         with Path(f"{prefix}.idx").open("rb") as index:
-            code = index.read(_TYPE_CODE + 1)[_TYPE_CODE]
-        self._tokens = np.memmap(f"{prefix}.bin", dtype=_TYPES[code], mode="r")
+            *_, code, _, _ = HEADER.unpack(index.read(HEADER.size))
+        self._tokens = np.memmap(f"{prefix}.bin", dtype=TYPES[code], mode="r")
         self._length = length
         self._seed = seed
         windows = (len(self._tokens) - 1) // length

@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from megatron_eks.programs import program
+from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import EXIT_CHECK_FAILED, Finding, Report, error
 from megatron_eks.programs.start import companions, guard
@@ -73,7 +75,10 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
             report.collect(check_pretrained(decoder, model.shape, base))
     if report.exit_code or config is None or model is None or decoder is None:
         return _refuse(program, report)
-    copies = _start_copies(config.checkpoint, report) if os.environ["RANK"] == "0" else None
+    saves, beside = config.checkpoint, companions.Beside()
+    if os.environ["RANK"] == "0":
+        wishes = Path(saves.directory), saves.s3_uri, saves.keep_last
+        beside = companions.start(*wishes, "", report)
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
     rank = _Rank(program, config, model, options)
@@ -82,7 +87,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
     del decoder
     gc.collect()
-    rank.sum_up(copies if code == 0 else None)
+    rank.sum_up(beside.finish() if code == 0 else None)
     return code
 
 
@@ -125,10 +130,10 @@ class _Rank:
         dist.destroy_process_group()
         return 0 if status == "finished" else EXIT_INTERRUPTED
 
-    def sum_up(self, copies: companions.Copies | None) -> None:
-        """Wait for the last copy, and write the first rank's JSON line."""
+    def sum_up(self, copies: Copies | None) -> None:
+        """Write the first rank's JSON line."""
         if copies is not None:
-            self.summary["copies"] = asdict(copies.finish())
+            self.summary["copies"] = asdict(copies)
         if self.summary:
             sys.stdout.write(json.dumps(self.summary) + "\n")
             sys.stdout.flush()
@@ -206,19 +211,6 @@ def _check_copies(checkpoint: Checkpoint) -> Iterator[Finding]:
         yield from companions.check_copies(Path(checkpoint.directory), checkpoint.s3_uri)
 
 
-def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies | None:
-    """Start what copies checkpoints to S3; the training does without it if it has to."""
-    if checkpoint.s3_uri is None:
-        return None
-    directory = Path(checkpoint.directory)
-    try:
-        return companions.Copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
-    except OSError as problem:
-        remedy = "copy the checkpoints with checkpoint_sync"
-        report.warning(checkpoint.s3_uri, str(problem), remedy)
-        return None
-
-
 def _refuse(program: str, report: Report) -> int:
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
@@ -233,9 +225,7 @@ def _split(words: str) -> tuple[str, str]:
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program.parser(description)
     parser.add_argument("--config", type=Path, required=True, help="YAML or JSON file")
     parser.add_argument(
         "--device", choices=("cuda", "cpu"), default="cuda", help="default %(default)s"

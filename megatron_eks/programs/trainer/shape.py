@@ -1,6 +1,5 @@
 """The `model` block of a configuration, resolved to one architecture and counted."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
@@ -15,6 +14,7 @@ from megatron_eks.programs.trainer.values import (
     optional,
     positive,
     positive_number,
+    read,
 )
 
 
@@ -57,8 +57,8 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "init_method_std": positive_number,
 }
 _OTHERS: dict[str, Callable[[object], object]] = {
-    "preset": optional(choice(*sorted(PRESETS))),
-    "init": optional(choice("config", "pretrained")),
+    "preset": choice(*sorted(PRESETS)),
+    "init": choice("config", "pretrained"),
     "num_experts": natural,
     "moe_router_topk": natural,
 }
@@ -81,7 +81,9 @@ def read_model(
     """
     if isinstance(model, str):
         model = {"preset": model}
-    values = _values(model, findings)
+    checks = {name: optional(check) for name, check in (_CHECKS | _OTHERS).items()}
+    read_all = read(model, checks, "model.", findings)
+    values = {key: value for key, value in read_all.items() if value is not None}
     preset = PRESETS.get(values.get("preset", ""))
     if values.get("num_experts", preset and preset.num_experts):
         found = "mixtures of experts are not supported by this program"
@@ -98,22 +100,6 @@ def read_model(
         return None
     findings.extend(_together(shape))
     return None if findings else Model(shape, base_weights)
-
-
-def _values(model: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:
-    checks = _CHECKS | _OTHERS
-    values = {}
-    for key, value in model.items():
-        if key not in checks:
-            near = difflib.get_close_matches(str(key), checks, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(checks))}"
-            findings.append(usage_error(f"model.{key}", "unknown key", remedy))
-            continue
-        try:
-            values[key] = None if value is None else checks[key](value)
-        except ValueError as problem:
-            findings.append(usage_error(f"model.{key}", repr(value)[:80], str(problem)))
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _complete(
