@@ -1,9 +1,10 @@
 """From many lines of many ranks to one cause, and what only followed from it."""
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from megatron_eks.diagnosis import activity, endings, memory, stalls
+from megatron_eks.diagnosis import activity, endings, stalls
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.course import OF_RANKS, Course, Sign
 from megatron_eks.diagnosis.lines import Line
@@ -13,6 +14,12 @@ from megatron_eks.diagnosis.tally import tally
 _EVIDENCE = 3
 _LONGEST = 300
 _OTHERS = "End what nvidia-smi shows of them, and let each rank set its own device (LOCAL_RANK)."
+# c10/cuda/CUDACachingAllocator.cpp, the text of OutOfMemoryError.
+_SIZE = r"([\d.]+) ([KMGT]?i?B)"
+_TOTAL = re.compile(rf"total capacity of {_SIZE} of which {_SIZE} is free")
+_OWN = re.compile(rf"this process has {_SIZE} memory in use")
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_LARGE = 0.2
 _NEAR = 40
 """Lines in which a message says more of what it began with."""
 
@@ -39,8 +46,8 @@ class Diagnosis:
     remedy: str
     evidence: tuple[Line, ...] = ()
     cascades: tuple[Cascade, ...] = ()
-    last_step: int | None
-    lines: int
+    last_step: int | None = None
+    lines: int = 0
     ended_well: bool = False
     """Whether the run did all that it was asked to do."""
 
@@ -53,6 +60,10 @@ class Diagnosis:
 def diagnose(raw: Iterable[str]) -> Diagnosis:
     """Find the cause in a log, or in the logs of all ranks one after the other."""
     course = Course(tally(raw))
+    return replace(_found(course), last_step=course.last_step, lines=course.kept.count)
+
+
+def _found(course: Course) -> Diagnosis:
     chosen = min(course.signs, key=course.preference, default=None)
     if course.ended_well:
         return _well(course)
@@ -118,7 +129,7 @@ def _explained(chosen: Sign, course: Course) -> Diagnosis:
         if above:
             cause = f"{cause} - after it had said: {_said(above[0])}"
             remedy = f"Mend what it said first; the error only follows from that. Else: {remedy}"
-    elif others := memory.of_others(chosen.line.text):
+    elif others := _held_by_others(chosen.line.text):
         cause = f"{cause} {others}"
         remedy = f"{_OTHERS} {remedy}"
     return Diagnosis(
@@ -129,8 +140,6 @@ def _explained(chosen: Sign, course: Course) -> Diagnosis:
         remedy=remedy,
         evidence=_distinct([own[0].line, *more, *(sign.line for sign in (*own, *same))]),
         cascades=_cascades(course, signature.code),
-        last_step=course.last_step,
-        lines=course.kept.count,
     )
 
 
@@ -155,8 +164,6 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
     if course.kept.errors:
         more += f" The first that calls itself an error: {_said(course.kept.errors[0])}"
     return Diagnosis(
-        last_step=course.last_step,
-        lines=course.kept.count,
         cause=f"not in these {course.kept.count} lines, which show only what followed:"
         f" {chosen.signature.what[:1].lower()}{chosen.signature.what[1:]}{more}",
         why=chosen.signature.why,
@@ -170,8 +177,6 @@ def _well(course: Course) -> Diagnosis:
     """Explain a run that says itself that it is done, and nothing failed after that."""
     reached = endings.reached(course.ordered)
     return Diagnosis(
-        last_step=course.last_step,
-        lines=course.kept.count,
         cause=f"the run ended well{', ' if reached else ''}{reached}",
         why="Its program says that it is done, and nothing failed after that.",
         remedy="nothing; what stands below did not end it" if course.signs else "nothing",
@@ -185,8 +190,6 @@ def _well(course: Course) -> Diagnosis:
 def _went_on(course: Course) -> Diagnosis:
     """Explain lines of which all that they show was outlived."""
     return Diagnosis(
-        last_step=course.last_step,
-        lines=course.kept.count,
         cause=f"no known trouble at the end of {course.kept.count} lines:"
         " training went on after what they show",
         why="The run goes on, or what ended it is in another log.",
@@ -212,8 +215,24 @@ def _deduced(name: str, told: str, course: Course) -> Diagnosis:
             ]
         ),
         cascades=_cascades(course, signature.code),
-        last_step=course.last_step,
-        lines=course.kept.count,
+    )
+
+
+def _held_by_others(text: str) -> str:
+    """Say how much of the GPU other processes hold, where the allocator says that it is much."""
+    total, own = _TOTAL.search(text), _OWN.search(text)
+    if not total or not own:
+        return ""
+    whole, free, used = (
+        float(size) * _UNITS.get(unit, 1)
+        for size, unit in (total.group(1, 2), total.group(3, 4), own.group(1, 2))
+    )
+    others = whole - free - used
+    if others < _LARGE * whole:
+        return ""
+    return (
+        f"Other processes hold {others / 2**30:.1f} GiB of this GPU:"
+        " several ranks chose it, or a process was left over."
     )
 
 
@@ -254,8 +273,6 @@ def _nothing(course: Course) -> Diagnosis:
     elif course.kept.doubts:
         unknown = f"; the first that tells of something gone wrong: {_said(course.kept.doubts[0])}"
     return Diagnosis(
-        last_step=course.last_step,
-        lines=course.kept.count,
         cause=f"no known trouble in {course.kept.count} lines{unknown}",
         why="The cause is in another log, or is not known yet.",
         remedy="give the logs of all ranks from their start, of the container before this one"

@@ -93,11 +93,8 @@ class Places:
         return False
 
     def _forget(self) -> None:
-        self._before.clear()
-        self._own.clear()
-        self._framed.clear()
-        self._bare.clear()
-        self._ignored.clear()
+        for kept in (self._before, self._own, self._framed, self._bare, self._ignored):
+            kept.clear()
 
     def _is_ignored(self, text: str, key: object) -> bool:
         """Say whether Python threw the exception away, as it does at the end of a process."""

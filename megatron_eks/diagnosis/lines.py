@@ -136,14 +136,11 @@ def moment_of(text: str) -> tuple[Moment, bool] | None:
         seconds = int(text) / (1 if len(text) == _SECONDS else 1000)
         day = datetime.fromtimestamp(seconds, UTC)
         return _moment(day.month, day.day, 0, 0, seconds % _DAY), True
-    if found := _WITH_ZONE.search(text):
-        month, day_of, hour, minute = (int(found.group(place)) for place in range(1, 5))
-        second = float(found.group(5).replace(",", "."))
-        zone = found.group(6)
+    if found := _WITH_ZONE.search(text) or _GLOG.search(text):
+        month, day_of, hour, minute = map(int, found.groups()[:4])
+        second = float(found[5].replace(",", "."))
+        zone = found[6] if found.re is _WITH_ZONE else None
         return _moment(month, day_of, hour, minute, second - _offset(zone)), zone is not None
-    if found := _GLOG.search(text):
-        month, day_of, hour, minute = (int(found.group(place)) for place in range(1, 5))
-        return _moment(month, day_of, hour, minute, float(found.group(5))), False
     if (found := _SYSLOG.search(text)) and found.group(1) in _MONTHS:
         month = _MONTHS.index(found.group(1)) // 3 + 1
         day_of, hour, minute, whole = (int(found.group(place)) for place in range(2, 6))

@@ -1,17 +1,30 @@
 """The steps of a preparation: what is there already, the run, its sidecars, the join of shards."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from megatron_eks.programs.prepare import inputs as prepare_inputs
-from megatron_eks.programs.prepare import shards
 from megatron_eks.programs.prepare import sidecar as prepare_sidecar
 from megatron_eks.programs.prepare import tokenizer as prepare_tokenizer
-from megatron_eks.programs.prepare.job import Options, PrepareError, Shard, digest, failure, usage
+from megatron_eks.programs.prepare.job import (
+    Options,
+    PrepareError,
+    Shard,
+    digest,
+    document_prefix,
+    failure,
+    shard_prefix,
+    usage,
+)
 from megatron_eks.programs.prepare.output import SKIPPED, Store
 from megatron_eks.programs.prepare.reader import Reader
 from megatron_eks.programs.prepare.run import Run
 from megatron_eks.programs.prepare.tokenizer import Tokenizer
 from megatron_eks.programs.program import Report, usage_error
+
+_SUMMED = ("lines", "documents", "skipped", "tokens")
 
 
 class Steps:
@@ -43,7 +56,7 @@ class Steps:
             self._join()
 
     def _shard(self, shard: Shard) -> None:
-        own = shards.shard_recipe(self._recipe, shard)
+        own = self._recipe_of(shard)
         if self._options.resume and self._is_done(self._options.prefix, own):
             self._summarise(self._options.prefix, already=True)
             return
@@ -75,30 +88,41 @@ class Steps:
             run.store.commit(state)
             skipped = prepare_sidecar.skipped(f"{run.store.directory}/{SKIPPED}")
             self._report.facts["skipped"] = skipped
-            raise failure(
-                self._options.output_prefix,
-                "the inputs hold no document",
-                "correct --input or --json-key",
-            )
+            raise self._nothing()
+        inputs = partial(prepare_sidecar.inputs, reader.sources, reader.packing, run.counts)
+        self._name(run.store, recipe, inputs, state)
+
+    def _nothing(self) -> PrepareError:
+        found, remedy = "the inputs hold no document", "correct --input or --json-key"
+        return failure(self._options.output_prefix, found, remedy)
+
+    def _name(
+        self,
+        store: Store,
+        recipe: str,
+        inputs_of: Callable[[int], list[dict[str, Any]]],
+        state: dict[str, object],
+    ) -> None:
+        """Write indexes and sidecars, and give all files their names."""
         sidecars = {
             key: prepare_sidecar.build(
                 recipe,
                 self._recipe,
                 key,
-                prepare_sidecar.inputs(reader.sources, reader.packing, run.counts, number),
+                inputs_of(number),
                 self._tokenizer,
-                files=run.store.write_index(key),
+                files=store.write_index(key),
             )
             for number, key in enumerate(self._options.json_keys)
         }
-        run.store.publish(state, sidecars)
+        store.publish(state, sidecars)
 
     def _join(self) -> None:
         """Join the shards if they are all there; a process that comes second finds it done."""
         options = self._options
         whole = digest(self._recipe)
         store = self._store(options.output_prefix)
-        missing = shards.missing(options, self._recipe)
+        missing = [each.index for each in self._shards() if not self._has(each)]
         if missing:
             if options.merge:
                 names = ", ".join(map(str, missing))
@@ -115,9 +139,50 @@ class Steps:
                 store.finish()
             # Whoever held the lock before may have joined them.
             if not self._is_there(options.output_prefix, whole):
-                shards.merge(options, self._recipe, self._tokenizer, store)
-            shards.remove(options)
+                self._merge(store, whole)
+            self._remove_shards()
         self._summarise(options.output_prefix)
+
+    def _shards(self) -> list[Shard]:
+        return [Shard(index, self._options.shards) for index in range(self._options.shards)]
+
+    def _recipe_of(self, shard: Shard) -> str:
+        """Return the identity of one shard."""
+        return digest({**self._recipe, "shard": [shard.index, shard.count]})
+
+    def _has(self, shard: Shard) -> bool:
+        """Tell whether a shard is there, and belongs to this preparation."""
+        prefix, recipe = shard_prefix(self._options.output_prefix, shard), self._recipe_of(shard)
+        sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
+        return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
+
+    def _merge(self, store: Store, whole: str) -> None:
+        """Append shard to shard, so the bytes are those of a single process, and name the whole."""
+        store.clear()
+        store.open({})
+        every = []
+        for shard in self._shards():
+            prefix = shard_prefix(self._options.output_prefix, shard)
+            sidecars = prepare_sidecar.read(prefix, self._options.json_keys) or []
+            _check_sizes(prefix, sidecars)
+            store.append_shard(prefix)
+            every.append([sidecar["inputs"] for sidecar in sidecars])
+
+        def inputs(number: int) -> list[dict[str, Any]]:
+            return _sum([each[number] for each in every])
+
+        if not any(entry["documents"] for entry in inputs(0)):
+            raise self._nothing()
+        self._name(store, whole, inputs, {"recipe": whole})
+
+    def _remove_shards(self) -> None:
+        """Remove the files of all shards; their content is in the whole."""
+        for shard in self._shards():
+            prefix = shard_prefix(self._options.output_prefix, shard)
+            for key in self._options.json_keys:
+                for suffix in (".json", ".idx", ".bin"):
+                    Path(f"{document_prefix(prefix, key)}{suffix}").unlink(missing_ok=True)
+            Path(f"{prefix}.{SKIPPED}").unlink(missing_ok=True)
 
     def _is_done(self, prefix: str, recipe: str) -> bool:
         """Tell whether there is nothing left to do, after removing what an earlier run left."""
@@ -188,3 +253,31 @@ class Steps:
             "already_done": already,
             "backend": self._tokenizer.backend,
         }
+
+
+def _check_sizes(prefix: str, sidecars: Sequence[dict[str, Any]]) -> None:
+    for sidecar in sidecars:
+        for kind in ("bin", "idx"):
+            path = Path(f"{document_prefix(prefix, sidecar['json_key'])}.{kind}")
+            size = path.stat().st_size
+            if size != sidecar[kind]["bytes"]:
+                raise failure(
+                    path,
+                    f"{size} bytes, but its sidecar says {sidecar[kind]['bytes']}",
+                    "remove its .json and run this shard again",
+                )
+
+
+def _sum(shards: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Add up what the shards say of each input."""
+    total = []
+    for entries in zip(*shards, strict=True):
+        entry = dict(entries[0])
+        for name in _SUMMED:
+            entry[name] = sum(each[name] for each in entries)
+        entry["longest"] = max(each["longest"] for each in entries)
+        if "sha256" in entry:
+            # Whoever read an input as a whole knows it.
+            entry["sha256"] = next((each["sha256"] for each in entries if each["sha256"]), None)
+        total.append(entry)
+    return total
