@@ -46,8 +46,7 @@ def submit(
     :param wait: wait until it ends
     :param release_when_done: wait, then give all nodes of its pool back (meks scale POOL 0)
     """
-    from megatron_eks.ops.jobs.overrides import parse
-    from megatron_eks.ops.jobs.rendering import Wish
+    from megatron_eks.ops.jobs.rendering import Wish, parse
     from megatron_eks.ops.jobs.submission import digest, run
     from megatron_eks.ops.jobs.submit import Options
 

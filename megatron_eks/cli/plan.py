@@ -46,8 +46,8 @@ def init(
     :param public_cidr: who reaches it; default: your address, as checkip.amazonaws.com sees it
     :param force: overwrite an existing file
     """
-    from megatron_eks.ops.aws import identity
     from megatron_eks.ops.aws.session import open_session, region_of
+    from megatron_eks.ops.aws.tools import public_address
     from megatron_eks.ops.cluster.init import Wish, run
 
     wish = Wish(
@@ -65,7 +65,7 @@ def init(
 
     def act(console: Console) -> int:
         aws = open_session(region_of(region, os.environ), os.environ)
-        return run(wish, aws, console, today(), identity.public_address)
+        return run(wish, aws, console, today(), public_address)
 
     return with_console(act, yes=yes)
 

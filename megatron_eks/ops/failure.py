@@ -1,9 +1,9 @@
 """How commands end: exit codes, and failures with a code that `meks explain` knows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import choices
+from megatron_eks.config.errors import choices, closest
 from megatron_eks.programs.printable import plain
 
 DONE, FAILED, USAGE, NOT_FOUND, CHECK_FAILED, NOT_REACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -36,3 +36,27 @@ def no_such(
     names = [*known]
     remedy = choices(name, names) if names else "there is none"
     return Failure(code, found, f"{remedy}{more}", exit_code=exit_code)
+
+
+class NoJob(Failure):
+    """There is no job of a name in the cluster; a job file may have it, or one near it."""
+
+    def __init__(
+        self, namespace: str, name: str, there: Sequence[str], files: Sequence[str] = ()
+    ) -> None:
+        self._namespace, self._name, self._there = namespace, name, there
+        close = closest(name, [*there, *files])
+        remedy = f"there: {', '.join(there) or 'none'}"
+        if name in files:
+            remedy += f"; start it with: meks submit {name}"
+        elif close:
+            start = "" if close in there else f"; start it with: meks submit {close}"
+            remedy = f"did you mean {close!r}? {remedy}{start}"
+        elif files:
+            remedy += f"; job files: {', '.join(files)}"
+        found = f"no job {name!r} in namespace {namespace}"
+        super().__init__(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
+
+    def beside(self, files: Sequence[str]) -> "NoJob":
+        """Return it with the names that the project's job files have."""
+        return NoJob(self._namespace, self._name, self._there, files)

@@ -113,8 +113,8 @@ def on_cluster(
     makes: bool = False,
 ) -> int:
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
+    from megatron_eks.ops.failure import NoJob
     from megatron_eks.ops.kube import access
-    from megatron_eks.ops.kube.no_job import NoJob
 
     console = console_here(yes=yes)
     project = project or load(reach.cluster, console, makes=makes)

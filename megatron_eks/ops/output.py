@@ -1,15 +1,19 @@
-"""What commands write to stdout: tables for people, JSON or YAML for programs."""
+"""What commands write: tables for people, JSON or YAML for programs, files of the user's."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TextIO
 
 import yaml
 
+from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
+from megatron_eks.ops.failure import Failure
 from megatron_eks.programs.printable import plain, printable
 
 
@@ -84,3 +88,20 @@ def size(number: Json) -> str:
             return f"{left:.0f} {unit}" if left >= 10 or unit == "B" else f"{left:.1f} {unit}"  # noqa: PLR2004
         left /= 1000
     return f"{left:.1f} TB"
+
+
+def replace_file(file: Path, text: str, remedy: str) -> None:
+    """Put a text in the place of a file; what was there stays where that fails."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(file)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        found = f"{file} cannot be written: {error.strerror or error}"
+        remedy = f"see to the disk and the folder, {remedy}"
+        raise Failure(Code.NOT_WRITTEN, found, remedy) from error

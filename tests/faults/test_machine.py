@@ -48,10 +48,10 @@ def test_a_reader_that_goes_away_ends_a_command_in_silence(command):
 
 _WRITE = """\
 from pathlib import Path
-from megatron_eks.ops import files
+from megatron_eks.ops.output import replace_file
 from megatron_eks.ops.failure import Failure
 try:
-    files.replace(Path("place/outputs.json"), "x" * 200_000, "then run: meks outputs")
+    replace_file(Path("place/outputs.json"), "x" * 200_000, "then run: meks outputs")
 except Failure as failure:
     print(failure.code, failure)
 """

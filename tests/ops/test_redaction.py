@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import pytest
 import yaml
 
-from megatron_eks.ops.support.redaction import Redactor
+from megatron_eks.ops.support.bundle import Redactor
 from megatron_eks.ops.support.secret_forms import sounds_secret
 
 SECRETS = yaml.safe_load(Path(__file__).with_name("secret_places.yaml").read_text())

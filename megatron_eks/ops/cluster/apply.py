@@ -9,7 +9,7 @@ from pathlib import Path
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
-from megatron_eks.ops.cluster import prune, readiness
+from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
@@ -204,10 +204,10 @@ def _leftovers(client: Client, name: str, wanted: Sequence[Object]) -> list[Chan
     emitted = {key(each) for each in wanted}
     return [
         Change("keep", key(each), each, (reason,)) if reason else Change("remove", key(each), each)
-        for each in prune.owned(client, name)
+        for each in objects.owned(client, name)
         # What is going already, a namespace for minutes perhaps, is nobody's to remove or keep.
         if key(each) not in emitted and "deletionTimestamp" not in each["metadata"]
-        for reason in [prune.reason_to_keep(client, each)]
+        for reason in [objects.reason_to_keep(client, each)]
     ]
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.cluster import cost
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import Failure, NoJob
 from megatron_eks.ops.jobs import holdings
 from megatron_eks.ops.kube import access
-from megatron_eks.ops.kube.no_job import NoJob
 from megatron_eks.ops.opening import Reach, console_here, load, opened
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.project import Project

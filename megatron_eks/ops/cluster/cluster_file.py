@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from megatron_eks import RUN_APP
-from megatron_eks.ops import files
+from megatron_eks.ops.output import replace_file
 from megatron_eks.project import IN_CHECKOUT, ROOT, TEMPLATE
 
 _TEMPLATE = """\
@@ -117,7 +117,7 @@ def write(folder: Path) -> list[Path]:
     missing = [name for name in texts if not (folder / name).exists()]
     for name in missing:
         (folder / name).parent.mkdir(exist_ok=True)
-        files.replace(folder / name, texts[name], "and run it again with --force")
+        replace_file(folder / name, texts[name], "and run it again with --force")
     return [folder / name for name in missing if not name.startswith(_OWN_SCHEMAS)]
 
 

@@ -9,13 +9,18 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
-from megatron_eks.ops.aws.identity import check_administrators
 from megatron_eks.ops.aws.stacks import Stack
-from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.aws.tools import Tools, check_administrators
 from megatron_eks.ops.cluster import outputs, retained
-from megatron_eks.ops.cluster.change_guard import Verdict, judge, refuse_data_loss, show_changes
 from megatron_eks.ops.cluster.names import taken
-from megatron_eks.ops.cluster.splitting import keep_launch_templates, steps
+from megatron_eks.ops.cluster.splitting import (
+    Verdict,
+    judge,
+    keep_launch_templates,
+    refuse_data_loss,
+    show_changes,
+    steps,
+)
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import CHECK_FAILED, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan

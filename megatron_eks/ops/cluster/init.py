@@ -15,14 +15,14 @@ from megatron_eks.config.errors import Finding, Level, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.folders import clusters_in
-from megatron_eks.ops import files
-from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.cluster import cluster_file
 from megatron_eks.ops.cluster.capacity import OVER, described, offers_of, utc
 from megatron_eks.ops.cluster.cluster_file import Answers, render
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
+from megatron_eks.ops.output import replace_file
 from megatron_eks.plan.cluster.cluster import check_cluster
 
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
@@ -75,7 +75,7 @@ def run(
         console.report(findings)
         console.say(f"{wish.file} was not written")
         return FAILED
-    files.replace(wish.file, text, "or name another with --cluster")
+    replace_file(wish.file, text, "or name another with --cluster")
     console.report(findings)
     written = (wish.file, *cluster_file.write(wish.file.parent))
     console.say(f"wrote {', '.join(map(str, written))}; next: meks plan, then meks deploy")

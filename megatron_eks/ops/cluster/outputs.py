@@ -12,13 +12,12 @@ from botocore.client import BaseClient
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import PLATFORM, is_digest
 from megatron_eks.folders import refuse_folder_of_another
-from megatron_eks.ops import files
 from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.session import ERRORS
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.build_records import Records, digest_of, is_there
 from megatron_eks.ops.failure import NOT_FOUND, Failure
-from megatron_eks.ops.output import formatted, table
+from megatron_eks.ops.output import formatted, replace_file, table
 from megatron_eks.project import OUTPUTS, synth_command
 
 Values = dict[str, dict[str, str]]
@@ -145,7 +144,7 @@ def read(path: Path) -> Values:
 
 def write(path: Path, values: Mapping[str, Mapping[str, str]]) -> None:
     """Write the file at once or not at all."""
-    files.replace(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
+    replace_file(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
 
 
 def has(tools: Tools, value: str) -> bool:

@@ -35,7 +35,7 @@ def run(reach: opening.Reach, part: str | None, output: str) -> int:
 
 
 def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) -> int:
-    from megatron_eks.ops.aws.identity import public_address
+    from megatron_eks.ops.aws.tools import public_address
     from megatron_eks.ops.cluster.account.read import why_not
 
     try:

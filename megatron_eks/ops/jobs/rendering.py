@@ -2,22 +2,31 @@
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
+from megatron_eks.config.errors import ConfigError, Finding, Level, dotted, has_errors
+from megatron_eks.config.errors import Path as Key
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.load import COMMAND_LINE, Document, Json, read_mapping
+from megatron_eks.config.load import (
+    COMMAND_LINE,
+    Document,
+    Json,
+    Place,
+    read_documents,
+    read_mapping,
+)
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.manifests import read_file
-from megatron_eks.ops.failure import Failure, no_such
-from megatron_eks.ops.jobs import overrides
+from megatron_eks.ops.failure import USAGE, Failure, no_such
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
@@ -29,6 +38,11 @@ HASH_ANNOTATION = "megatron-eks/spec-hash"
 JOB_ANNOTATION = "megatron-eks/job"
 """What the job file said, with what the command line set, on the same object."""
 
+_PART = re.compile(r"([^.\[\]]+)((?:\[[0-9]{1,6}\])*)")
+_INDEX = re.compile(r"\[([0-9]+)\]")
+
+Overrides = Mapping[Key, Json]
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -37,7 +51,7 @@ class Wish:
     cluster_file: Path
     job: str
     """A file, or the name of a job in jobs/."""
-    changes: overrides.Overrides
+    changes: Overrides
     today: date
 
 
@@ -75,7 +89,7 @@ def render(wish: Wish, images: Mapping[str, str], megatron: Megatron) -> Rendere
     paths, file = _files(wish)
 
     def edit(path: Path, document: Document) -> Document:
-        return overrides.applied(document, wish.changes) if path == file else document
+        return applied(document, wish.changes) if path == file else document
 
     files = check_files(wish.cluster_file, paths, wish.today, edit, megatron.findings, code=True)
     if has_errors(files.findings):
@@ -157,3 +171,66 @@ def _name(path: Path) -> str:
         # Checking it says what is wrong with it.
         return ""
     return str(value.get("name", "")) if isinstance(value, dict) else ""
+
+
+def parse(options: Sequence[str]) -> dict[Key, Json]:
+    """Read `training.train_iters=20` and the like; a value is what YAML makes of it."""
+    found: dict[Key, Json] = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        documents = read_documents(text, "--set") if text else []
+        if not equals or any(each.findings for each in documents) or len(documents) > 1:
+            raise _wrong(option, "not PATH=VALUE", "write for example training.train_iters=20")
+        found[_path(option, name)] = documents[0].value if documents else None
+    return found
+
+
+def applied(document: Document, overrides: Overrides) -> Document:
+    """Return a job file's content with other values in it, which are at no line of it."""
+    if document.findings or not overrides:
+        return document
+    changed = replace(document, value=deepcopy(document.value), places=dict(document.places))
+    for path, value in overrides.items():
+        _put(changed, path, value)
+    return changed
+
+
+def _path(option: str, name: str) -> Key:
+    parts: list[str | int] = []
+    for part in name.split("."):
+        match = _PART.fullmatch(part)
+        if match is None:
+            remedy = "write for example data.blend[0].weight=0.7"
+            raise _wrong(option, f"{name!r} is not a path", remedy)
+        parts += [match[1], *(int(each) for each in _INDEX.findall(match[2]))]
+    return tuple(parts)
+
+
+def _put(document: Document, path: Key, value: Json) -> None:
+    here: Json = document.value
+    for depth, part in enumerate(path):
+        is_last = depth == len(path) - 1
+        if isinstance(here, dict) and isinstance(part, str):
+            if is_last:
+                here[part] = value
+            elif not isinstance(here.get(part), dict | list):
+                if here.get(part) is not None:
+                    at = dotted(path[: depth + 1])
+                    raise _wrong(dotted(path), f"{at} is no mapping", f"set {at} as a whole")
+                here[part] = {}
+            here = here[part]
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            if is_last:
+                here[part] = value
+            here = here[part]
+        else:
+            at = dotted(path[:depth])
+            raise _wrong(dotted(path), f"nothing to set in {at}", f"set {at} as a whole")
+    document.places = {
+        place: at for place, at in document.places.items() if place[: len(path)] != path
+    }
+    document.places[path] = Place(0)
+
+
+def _wrong(option: str, found: str, remedy: str) -> Failure:
+    return Failure(Code.BAD_SET_OPTION, found, remedy, where=f"--set {option}", exit_code=USAGE)

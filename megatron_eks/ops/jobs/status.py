@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client
+from megatron_eks.ops.failure import NoJob
 from megatron_eks.ops.jobs import account, ended, node_view, pace
 from megatron_eks.ops.jobs.account import Checkpoint, Goodput, Restarts
 from megatron_eks.ops.jobs.alarms import alarms
@@ -15,7 +16,6 @@ from megatron_eks.ops.jobs.run_log import Copies
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
-from megatron_eks.ops.kube.no_job import NoJob
 from megatron_eks.project import Project
 
 

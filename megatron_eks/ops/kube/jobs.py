@@ -6,8 +6,8 @@ from functools import cached_property
 
 from megatron_eks.catalog.workloads import MADE, WORKLOADS, WorkloadKind, templates, whole
 from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.failure import NoJob
 from megatron_eks.ops.kube import pods
-from megatron_eks.ops.kube.no_job import NoJob
 from megatron_eks.ops.kube.pods import PodState
 
 CONTAINER = "pytorch"

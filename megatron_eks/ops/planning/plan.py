@@ -7,12 +7,12 @@ from pathlib import Path
 
 from megatron_eks.catalog.pins import TRAINING_OPERATOR_LAST
 from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH, HOURS_PER_MONTH
+from megatron_eks.config.allowances import ANNOTATION
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, dotted
 from megatron_eks.config.messages import messages, paragraph
 from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import count, counted, formatted, table, usd, write_findings
-from megatron_eks.ops.planning import carried
 from megatron_eks.ops.planning.plan_jobs import job_details, job_rows, labelled, takes
 from megatron_eks.ops.planning.plan_json import job_as_json, plan_as_json
 from megatron_eks.plan.cluster.capacity import CapacityPlan
@@ -21,7 +21,7 @@ from megatron_eks.plan.cluster.lustre import CHANGES
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.project import Project, job_files, load_project
+from megatron_eks.project import MANIFESTS, TEMPLATES, Project, job_files, load_project
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     except ConfigError as error:
         return _refused(error.findings, cluster_file, output)
     if job is None:
-        allowed = carried.allowed(project)
+        allowed = allowances(project)
         lines = _everything(project, allowed) if everything else _page(project, allowed)
         sys.stdout.write(formatted(output, lines, lambda: plan_as_json(project, allowed)))
     else:
@@ -240,3 +240,31 @@ def _cost(plan: ClusterPlan) -> Iterator[str]:
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     if plan.storage.efs:
         yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
+
+
+# A file is read as a template or manifest only if it holds one of these.
+_MARKS = (ANNOTATION, '"meks"', "meks:")
+
+
+def allowances(project: Project) -> list[Finding]:
+    """Return the allowed findings, each with its reason; files are as the last synthesis left them.
+
+    The rendered ones are found where `make synth` writes them, beside the cluster file.
+    """
+    # With all guards, which commands that only could print a plan need not load.
+    from megatron_eks.ops.planning.check import Files  # noqa: PLC0415 -- as above
+
+    checked = Files()
+    templates, manifests = (project.file.with_name(each) for each in (TEMPLATES, MANIFESTS))
+    for path in (
+        *sorted(templates.glob(f"{project.cluster.name}-*.template.json")),
+        *sorted(manifests.glob("*/*.k8s.yaml")),
+    ):
+        try:
+            marked = any(mark in path.read_text(encoding="utf-8") for mark in _MARKS)
+        except (OSError, UnicodeDecodeError):
+            continue
+        if marked:
+            checked.add(path)
+    rendered = [each for each in checked.findings() if each.level is Level.ALLOWED]
+    return [*project.allowed, *sorted(rendered, key=lambda each: (each.file, each.line))]

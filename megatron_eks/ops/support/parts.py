@@ -20,7 +20,7 @@ from megatron_eks.ops.jobs import diagnosis, logs, nodes
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
-from megatron_eks.ops.planning import carried
+from megatron_eks.ops.planning.plan import allowances
 from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import OUTPUTS, Project, job_files
@@ -105,7 +105,7 @@ def of_files(cluster_file: Path) -> Iterator[Part]:
 
 def of_project(project: Project) -> Iterator[Part]:
     """Yield what becomes of them."""
-    yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)), "plan")
+    yield Part("plan.json", lambda: plan_as_json(project, allowances(project)), "plan")
     yield of_findings((*project.errors, *project.warnings))
 
 

@@ -19,9 +19,9 @@ from megatron_eks.ops.jobs import (
     cancel,
     holdings,
     logs,
-    overrides,
     overview,
     records,
+    rendering,
     status,
     status_view,
     submit,
@@ -209,7 +209,7 @@ def test_a_job_is_submitted_once_and_cancelled(cluster, own):
 
     def send(*changes):
         values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
-        wish = Wish(file, "megatron-gpt-7b", overrides.parse(values), today)
+        wish = Wish(file, "megatron-gpt-7b", rendering.parse(values), today)
         return submit.run(access, project, wish, submit.Options(previews=True), console)
 
     assert send() == 0

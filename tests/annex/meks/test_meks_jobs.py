@@ -13,7 +13,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import cancel, overrides, overview, status, status_view, submit, watching
+from megatron_eks.ops.jobs import cancel, overview, rendering, status, status_view, submit, watching
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.plan.jobs.job import JOB_LABEL
@@ -65,7 +65,7 @@ def send(client, loaded, small, console, job_name):
         values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
         if job == "fetch-tokenizer":
             values = [f"name={name}", *changes]
-        wish = Wish(small, job, overrides.parse(values), datetime.now(tz=UTC).date())
+        wish = Wish(small, job, rendering.parse(values), datetime.now(tz=UTC).date())
         access = Access(client, is_local=True)
         made.add(name)
         wanted = submit.Options(previews=True, wait_seconds=60)
@@ -110,7 +110,7 @@ def test_a_job_of_another_cluster_is_refused(client, small, console, tmp_path):
     file.write_text(small.read_text().replace("name: techpulse", "name: other"))
     today = datetime.now(tz=UTC).date()
     project = load_project(file, today)
-    wish = Wish(file, "fetch-tokenizer", overrides.parse(["name=of-other"]), today)
+    wish = Wish(file, "fetch-tokenizer", rendering.parse(["name=of-other"]), today)
     options = submit.Options(previews=True)
     with pytest.raises(Failure, match=r"MEKS-0724 Namespace .* belongs to cluster 'techpulse'"):
         submit.run(Access(client, is_local=True), project, wish, options, console)
@@ -218,7 +218,7 @@ def test_a_job_that_the_deployed_role_does_not_reach_is_refused(
     deployed = replace(loaded, outputs=replace(loaded.outputs, job_role=role))
     uri = "s3://models/runs/new"
     changes = [f"name={job_name}", f"checkpoint.s3_uri={uri}"]
-    wish = Wish(small, "megatron-gpt-7b", overrides.parse(changes), datetime.now(tz=UTC).date())
+    wish = Wish(small, "megatron-gpt-7b", rendering.parse(changes), datetime.now(tz=UTC).date())
     asked = []
 
     def out_of_reach(arn, access):

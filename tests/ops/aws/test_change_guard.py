@@ -5,8 +5,8 @@ import pytest
 from botocore.stub import Stubber
 
 from megatron_eks.ops.aws.stacks import Change
-from megatron_eks.ops.cluster.change_guard import judge, refuse_data_loss, show_changes
 from megatron_eks.ops.cluster.node_groups import NodeGroups
+from megatron_eks.ops.cluster.splitting import judge, refuse_data_loss, show_changes
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import NOBODY, console, said
 from tests.ops.aws.templates import cluster_template

@@ -6,7 +6,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from megatron_eks.ops.aws.identity import caller_role
+from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.cluster import init
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import load_project

@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.ops.kube.no_job import NoJob
+from megatron_eks.ops.failure import NoJob
 
 
 @pytest.mark.parametrize(

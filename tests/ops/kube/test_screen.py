@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from megatron_eks.ops.jobs.screen import Screen, cut
-from megatron_eks.ops.jobs.watching import fitted
+from megatron_eks.ops.jobs.watching import Screen, cut, fitted
 
 _CODE = re.compile(r"\x1b\[(\??)(\d*)([A-Za-z])|([^\x1b])", re.DOTALL)
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.ops.cluster.account import deployed, permissions
-from megatron_eks.ops.cluster.account.capacity_facts import offers, quotas, reservation
+from megatron_eks.ops.cluster.account import deployed
+from megatron_eks.ops.cluster.account.capacity_facts import denied, offers, quotas, reservation
 from megatron_eks.ops.cluster.account.facts import Asking, Caller, EksCluster, Facts
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.jobs import job_access
@@ -44,7 +44,7 @@ def read(
     ask.check = "zones offer the types"
     facts.offered = ask("where instance types are offered", lambda: offers(ask, plan)) or {}
     ask.check = "permissions"
-    facts.denied = permissions.denied(ask, plan, facts.caller)
+    facts.denied = denied(ask, plan, facts.caller)
     ask.check = "names"
     stacks = Stacks(ask.client("cloudformation"))
     facts.taken = tuple(ask("whose the names are", lambda: taken(plan, stacks)) or ())

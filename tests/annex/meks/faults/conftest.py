@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from megatron_eks.__main__ import main
-from megatron_eks.ops.jobs import overrides, submit
+from megatron_eks.ops.jobs import rendering, submit
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import load_project
@@ -50,7 +50,7 @@ def send(small, loaded, client):
     def call(way, name, *changes):
         made.add(name)
         directory = f"checkpoint.directory=/shared/checkpoints/{name}"
-        values = overrides.parse([f"name={name}", directory, *changes])
+        values = rendering.parse([f"name={name}", directory, *changes])
         wish = Wish(small, JOB, values, datetime.now(tz=UTC).date())
         told = console()
         options = submit.Options(previews=True, wait_seconds=60)
