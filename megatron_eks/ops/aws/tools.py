@@ -40,12 +40,7 @@ class Tools:
     @property
     def node_groups(self) -> NodeGroups:
         """The node groups of the cluster."""
-        return NodeGroups(
-            self.plan.eks_name,
-            self.aws.client("eks"),
-            self.aws.client("ec2"),
-            self.aws.client("autoscaling"),
-        )
+        return NodeGroups(self.plan.eks_name, self.aws)
 
     def pool(self, name: str) -> PoolPlan:
         """Return a pool of the cluster file."""

@@ -147,26 +147,50 @@ def start_of(pool: PoolPlan, tools: Tools) -> datetime | None:
         text = f"this account has no reservation {reservation} in {tools.aws.region}"
         remedy = f"correct capacity.id of {pool.name}"
         raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=NOT_FOUND)
-    state = str(first.get("State", ""))
-    if state in OVER:
-        text = f"{reservation} is {state}"
+    if first.state in OVER:
+        text = f"{reservation} is {first.state}"
         raise Failure(Code.NO_CAPACITY, text, f"name another in capacity.id of {pool.name}")
-    return utc(first.get("StartDate"))
+    return first.starts
 
 
-def described(number: str, ec2: BaseClient) -> Mapping[str, Any] | None:
+@dataclass(frozen=True)
+class Reservation:
+    """A capacity reservation or Capacity Block."""
+
+    id: str
+    state: str
+    instance_type: str
+    zone: str
+    count: int
+    starts: datetime | None
+    ends: datetime | None
+    is_block: bool = False
+
+
+def described(number: str, ec2: BaseClient) -> Reservation | None:
     """Return what EC2 says of a reservation; None where the account has none of that id."""
     found = if_there(
         ec2.describe_capacity_reservations,
         "InvalidCapacityReservationId",
         CapacityReservationIds=[number],
     )
-    return next(iter(found["CapacityReservations"]), None) if found else None
-
-
-def utc(moment: object) -> datetime | None:
-    """Return a time of AWS's; None where it gives none."""
-    return moment.astimezone(UTC) if isinstance(moment, datetime) else None
+    if not found or not found["CapacityReservations"]:
+        return None
+    each: Mapping[str, Any] = found["CapacityReservations"][0]
+    starts, ends = (
+        time.astimezone(UTC) if (time := each.get(name)) else None
+        for name in ("StartDate", "EndDate")
+    )
+    return Reservation(
+        id=number,
+        state=str(each.get("State", "")),
+        instance_type=str(each.get("InstanceType", "")),
+        zone=str(each.get("AvailabilityZone", "")),
+        count=int(each.get("TotalInstanceCount", 0)),
+        starts=starts,
+        ends=ends,
+        is_block=each.get("ReservationType") == "capacity-block",
+    )
 
 
 def wait_until(moment: datetime, console: Console) -> None:

@@ -18,7 +18,7 @@ from megatron_eks.folders import clusters_in
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.cluster import cluster_file
-from megatron_eks.ops.cluster.capacity import OVER, described, offers_of, utc
+from megatron_eks.ops.cluster.capacity import OVER, described, offers_of
 from megatron_eks.ops.cluster.cluster_file import Answers, render
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
@@ -124,7 +124,10 @@ class _Questions:
         self._public_address = public_address
         self._checked = checked
         # What is known so far; until it is, something that is right.
-        self._zones_there = self._zones()
+        there = aws.client("ec2").describe_availability_zones(
+            Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
+        )
+        self._zones_there = sorted(each["ZoneName"] for each in there["AvailabilityZones"])
         zone, account = self._zones_there[0], aws.account()
         self._known = Answers(
             name=_NAME,
@@ -241,29 +244,22 @@ class _Questions:
             return {"capacity": _capacity(answer)}
         kind = self._known.instance_type
         found = described(answer, self._aws.client("ec2"))
-        if found is None or found["State"] in OVER or found["InstanceType"] != kind:
-            what = f"{answer} is {found['State']}, of {found['InstanceType']}" if found else answer
+        if found is None or found.state in OVER or found.instance_type != kind:
+            what = f"{answer} is {found.state}, of {found.instance_type}" if found else answer
             text = f"{what}: no reservation of {kind} for {self._aws.region}"
             remedy = "name another with --capacity, or another --instance-type"
             raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=USAGE)
-        place, ends_at = found["AvailabilityZone"], utc(found.get("EndDate"))
-        block = found.get("ReservationType") == "capacity-block" and ends_at
-        known = f"id: {answer}" + (f", ends_at: {ends_at:%Y-%m-%dT%H:%M:%SZ}" if block else "")
+        block = found.is_block and found.ends
+        known = f"id: {answer}" + (f", ends_at: {found.ends:%Y-%m-%dT%H:%M:%SZ}" if block else "")
         return {
             "capacity": _capacity("capacity_block" if block else "reservation", known),
-            "max_nodes": found["TotalInstanceCount"],
-            "offers": (place,),
-            **self._of_zone(place),
+            "max_nodes": found.count,
+            "offers": (found.zone,),
+            **self._of_zone(found.zone),
         }
 
     def _of_zone(self, zone: str) -> dict[str, Any]:
         return {"pool_zone": zone, "zones": self._around(zone)}
-
-    def _zones(self) -> list[str]:
-        found = self._aws.client("ec2").describe_availability_zones(
-            Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
-        )
-        return sorted(each["ZoneName"] for each in found["AvailabilityZones"])
 
     def _around(self, first: str) -> tuple[str, ...]:
         """Return the pool's zone and others of the region, in their order."""

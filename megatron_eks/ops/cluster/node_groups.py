@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from botocore.client import BaseClient
-
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.aws.session import if_there
+from megatron_eks.ops.aws.session import Aws, if_there
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
@@ -33,13 +31,8 @@ class NodeGroup:
 class NodeGroups:
     """The node groups of one cluster."""
 
-    def __init__(
-        self, cluster: str, eks: BaseClient, ec2: BaseClient, autoscaling: BaseClient
-    ) -> None:
-        self.cluster = cluster
-        self._eks = eks
-        self._ec2 = ec2
-        self._autoscaling = autoscaling
+    def __init__(self, cluster: str, aws: Aws) -> None:
+        self.cluster, self._aws, self._eks = cluster, aws, aws.client("eks")
 
     def find(self, name: str) -> NodeGroup | None:
         """Return a node group; None where it, or its cluster, does not exist."""
@@ -97,12 +90,16 @@ class NodeGroups:
 
     def instances(self, group: NodeGroup) -> int:
         """Return how many instances it has that are billed, by the tags that EKS gives them."""
-        pages = self._ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": "tag:eks:cluster-name", "Values": [self.cluster]},
-                {"Name": "tag:eks:nodegroup-name", "Values": [group.name]},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
-            ]
+        pages = (
+            self._aws.client("ec2")
+            .get_paginator("describe_instances")
+            .paginate(
+                Filters=[
+                    {"Name": "tag:eks:cluster-name", "Values": [self.cluster]},
+                    {"Name": "tag:eks:nodegroup-name", "Values": [group.name]},
+                    {"Name": "instance-state-name", "Values": ["pending", "running"]},
+                ]
+            )
         )
         return sum(len(each["Instances"]) for page in pages for each in page["Reservations"])
 
@@ -110,7 +107,7 @@ class NodeGroups:
         """Return why launches failed since then, the newest first."""
         reasons = []
         for name in group.scaling_groups:
-            found = self._autoscaling.describe_scaling_activities(
+            found = self._aws.client("autoscaling").describe_scaling_activities(
                 AutoScalingGroupName=name, MaxRecords=20
             )
             reasons += [

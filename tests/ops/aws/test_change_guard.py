@@ -8,7 +8,7 @@ from megatron_eks.ops.aws.stacks import Change
 from megatron_eks.ops.cluster.node_groups import NodeGroups
 from megatron_eks.ops.cluster.splitting import judge, refuse_data_loss, show_changes
 from megatron_eks.ops.failure import Failure
-from tests.ops.aws.fakes import NOBODY, console, said
+from tests.ops.aws.fakes import NOBODY, Clients, console, said
 from tests.ops.aws.templates import cluster_template
 
 OLD = cluster_template()
@@ -30,7 +30,7 @@ def pool_with(nodes):
     instance = {"InstanceId": "i-1"}
     stub.add_response("describe_instances", {"Reservations": [{"Instances": [instance] * nodes}]})
     stub.activate()
-    return NodeGroups("techpulse", eks, ec2, None)
+    return NodeGroups("techpulse", Clients(eks=eks, ec2=ec2))
 
 
 def change(verb, kind, name="Thing", *properties):

@@ -10,8 +10,8 @@ from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.ops.aws.cdk import is_bootstrapped
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import caller_role
-from megatron_eks.ops.cluster.account.facts import Asking, Caller, Denied, Quota, Reservation
-from megatron_eks.ops.cluster.capacity import UNKNOWN_CODE, described, offers_of, quota_of, utc
+from megatron_eks.ops.cluster.account.facts import Asking, Caller, Denied, Quota
+from megatron_eks.ops.cluster.capacity import UNKNOWN_CODE, offers_of, quota_of
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 _STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")
@@ -79,22 +79,6 @@ def _network(ask: Asking, plan: ClusterPlan) -> Iterator[Quota]:
         yield from _quota(ask, Quota(*_ADDRESSES, needed=needed, used=addresses))
 
 
-def reservation(ask: Asking, number: str) -> Reservation | None:
-    """Return a reservation that a pool names; None for one that the account does not have."""
-    each = described(number, ask.client("ec2"))
-    if each is None:
-        return None
-    return Reservation(
-        id=number,
-        state=str(each.get("State", "")),
-        instance_type=str(each.get("InstanceType", "")),
-        zone=str(each.get("AvailabilityZone", "")),
-        count=int(each.get("TotalInstanceCount", 0)),
-        starts=utc(each.get("StartDate")),
-        ends=utc(each.get("EndDate")),
-    )
-
-
 _EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"
 
 
@@ -107,14 +91,14 @@ def denied(ask: Asking, plan: ClusterPlan, caller: Caller) -> tuple[Denied, ...]
         return ()
     found: list[Denied] = []
     for principal, arn in _principals(ask, plan, caller).items():
-        needs = [each for each in NEEDS if each.principal == principal and _applies(each, plan)]
+        needs = [
+            each
+            for each in NEEDS
+            if each.principal == principal and (each.stack is None or each.stack in plan.stacks)
+        ]
         what = "permissions of " + arn.rpartition("/")[2]
         found += ask(what, partial(_refused, ask, arn, needs, plan)) or []
     return tuple(dict.fromkeys(found))
-
-
-def _applies(need: Need, plan: ClusterPlan) -> bool:
-    return need.stack is None or need.stack in plan.stacks
 
 
 def _principals(ask: Asking, plan: ClusterPlan, caller: Caller) -> dict[Principal, str]:
@@ -125,24 +109,18 @@ def _principals(ask: Asking, plan: ClusterPlan, caller: Caller) -> dict[Principa
         # What it makes for CloudFormation may do everything.
         return {**found, "bootstrap": own}
     name = _EXECUTION_ROLE.format(account=caller.account, region=plan.region)
-    arn = ask("CloudFormation's role", lambda: _role(ask, name))
-    return {**found, "cloudformation": arn} if arn else found
-
-
-def _role(ask: Asking, name: str) -> str | None:
-    found = if_there(ask.client("iam").get_role, "NoSuchEntity", RoleName=name)
-    return found and str(found["Role"]["Arn"])
+    look_up = partial(if_there, ask.client("iam").get_role, "NoSuchEntity", RoleName=name)
+    role = ask("CloudFormation's role", look_up)
+    return {**found, "cloudformation": str(role["Role"]["Arn"])} if role else found
 
 
 def _refused(ask: Asking, arn: str, needs: list[Need], plan: ClusterPlan) -> list[Denied]:
-    account = arn.split(":")[4]
-    pool = plan.pools[0].name if plan.pools else "pool"
     names = {
-        "account": account,
+        "account": arn.split(":")[4],
         "eks": plan.eks_name,
         "name": plan.name,
         "partition": PARTITIONS[plan.region],
-        "pool": pool,
+        "pool": plan.pools[0].name if plan.pools else "pool",
         "region": plan.region,
         "repository": plan.images[0].repository,
     }
@@ -154,10 +132,10 @@ def _refused(ask: Asking, arn: str, needs: list[Need], plan: ClusterPlan) -> lis
             .get_paginator("simulate_principal_policy")
             .paginate(PolicySourceArn=arn, ActionNames=list(need.actions), ResourceArns=[resource])
         )
-        for page in pages:
-            for each in page["EvaluationResults"]:
-                if each["EvalDecision"] != "allowed":
-                    explicit = each["EvalDecision"] == "explicitDeny"
-                    action = str(each["EvalActionName"])
-                    found.append(Denied(arn, action, need.what_for, explicit))
+        found += [
+            Denied(arn, str(each["EvalActionName"]), need.what_for, decision == "explicitDeny")
+            for page in pages
+            for each in page["EvaluationResults"]
+            if (decision := each["EvalDecision"]) != "allowed"
+        ]
     return found

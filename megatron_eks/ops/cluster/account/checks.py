@@ -7,8 +7,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.checks import Check, Result, in_aws, judged
 from megatron_eks.ops.cluster.account import deployed_checks, network_checks
-from megatron_eks.ops.cluster.account.facts import Quota, Reservation, Subject
-from megatron_eks.ops.cluster.capacity import OVER
+from megatron_eks.ops.cluster.account.facts import Subject
+from megatron_eks.ops.cluster.capacity import OVER, Reservation
 from megatron_eks.ops.console import duration
 from megatron_eks.plan.cluster.pools import PoolPlan
 
@@ -26,21 +26,9 @@ def _has_network(subject: Subject) -> bool:
     return subject.facts.cluster is not None or subject.plan.network.existing is not None
 
 
-def _has_file_system(subject: Subject) -> bool:
-    return any(not each.preview for each in subject.outputs.file_systems)
-
-
 def _has_images(subject: Subject) -> bool:
     built = any(not each.preview for each in subject.outputs.images.values())
     return built or subject.facts.cluster is not None
-
-
-def _has_access(subject: Subject) -> bool:
-    return subject.outputs.job_role is not None and bool(subject.plan.data_access.buckets)
-
-
-def _has_reservations(subject: Subject) -> bool:
-    return any(pool.capacity.reservation_id for pool in subject.plan.pools)
 
 
 _SHOWN_ACTIONS = 12
@@ -77,22 +65,18 @@ def permissions(subject: Subject) -> Iterator[Finding]:
 def quotas(subject: Subject) -> Iterator[Finding]:
     """Compare what the account may have with what the cluster needs."""
     for quota in subject.facts.quotas:
-        if quota.used + quota.needed > quota.allowed:
-            yield _too_small(quota)
-
-
-def _too_small(quota: Quota) -> Finding:
-    wanted = int(quota.used + quota.needed)
-    used = f", {quota.used:g} are in use" if quota.used else ""
-    vcpus = quota.service == "ec2" and "nstance" in quota.name
-    unit = " vCPUs" if vcpus else ""
-    found = f"{quota.name!r} is {quota.allowed:g}{unit}{used}, and {quota.needed:g} are needed"
-    remedy = (
-        f"aws service-quotas request-service-quota-increase --service-code {quota.service} "
-        f"--quota-code {quota.code} --desired-value {wanted}"
-    )
-    code = Code.INSTANCE_QUOTA if vcpus else Code.NETWORK_QUOTA
-    return in_aws(code, ("service-quotas", quota.code), found, remedy)
+        wanted = quota.used + quota.needed
+        if wanted <= quota.allowed:
+            continue
+        used = f", {quota.used:g} are in use" if quota.used else ""
+        vcpus = quota.service == "ec2" and "nstance" in quota.name
+        unit, code = (" vCPUs", Code.INSTANCE_QUOTA) if vcpus else ("", Code.NETWORK_QUOTA)
+        found = f"{quota.name!r} is {quota.allowed:g}{unit}{used}, and {quota.needed:g} are needed"
+        remedy = (
+            f"aws service-quotas request-service-quota-increase --service-code {quota.service} "
+            f"--quota-code {quota.code} --desired-value {int(wanted)}"
+        )
+        yield in_aws(code, ("service-quotas", quota.code), found, remedy)
 
 
 # EC2 begins to end a block's instances half an hour before its end, EKS scales down ten minutes
@@ -195,15 +179,27 @@ CHECKS: tuple[Check[Subject], ...] = (
     Check("names", lambda subject: subject.facts.taken),
     Check("quotas", quotas),
     Check("zones offer the types", offered),
-    Check("reservations and Capacity Blocks", reservations, _has_reservations),
+    Check(
+        "reservations and Capacity Blocks",
+        reservations,
+        lambda subject: any(pool.capacity.reservation_id for pool in subject.plan.pools),
+    ),
     Check("Kubernetes version supported", deployed_checks.support),
     Check("what the file brings along", network_checks.brought, _brings),
     Check("rules of existing groups", network_checks.rules, _brings),
     Check("free addresses", network_checks.addresses, _has_network),
     Check("default security group", network_checks.default_group, _has_network),
-    Check("file systems", deployed_checks.file_systems, _has_file_system),
+    Check(
+        "file systems",
+        deployed_checks.file_systems,
+        lambda subject: any(not each.preview for each in subject.outputs.file_systems),
+    ),
     Check("images", deployed_checks.images, _has_images),
-    Check("S3 for jobs", deployed_checks.job_access, _has_access),
+    Check(
+        "S3 for jobs",
+        deployed_checks.job_access,
+        lambda subject: bool(subject.outputs.job_role and subject.plan.data_access.buckets),
+    ),
     Check("EKS cluster", deployed_checks.cluster, _has_cluster),
     Check("API endpoint from here", deployed_checks.endpoint, _has_cluster),
     Check("add-ons", deployed_checks.addons, _has_cluster),

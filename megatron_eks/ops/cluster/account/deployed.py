@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any
 
+from botocore.client import BaseClient
+
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.session import Aws, if_there
 from megatron_eks.ops.cluster.account.facts import (
@@ -16,7 +18,6 @@ from megatron_eks.ops.cluster.account.facts import (
     Subnet,
 )
 from megatron_eks.ops.cluster.build_records import is_there
-from megatron_eks.ops.cluster.node_groups import NodeGroup, NodeGroups
 
 _GONE = "ResourceNotFoundException"
 
@@ -56,9 +57,8 @@ def support(ask: Asking, version: str) -> tuple[bool, date | None, tuple[str, st
     return False, None, ("", "")
 
 
-def addon(ask: Asking, cluster_name: str, name: str) -> Addon | None:
+def addon(eks: BaseClient, cluster_name: str, name: str) -> Addon | None:
     """Return an add-on; None where it is not installed."""
-    eks = ask.client("eks")
     found = if_there(eks.describe_addon, _GONE, clusterName=cluster_name, addonName=name)
     if found is None:
         return None
@@ -68,12 +68,6 @@ def addon(ask: Asking, cluster_name: str, name: str) -> Addon | None:
         version=str(each.get("addonVersion", "")),
         issues=_issues(each.get("health", {}).get("issues", ())),
     )
-
-
-def node_group(ask: Asking, cluster_name: str, name: str) -> NodeGroup | None:
-    """Return a node group; None where there is none."""
-    clients = (ask.client(each) for each in ("eks", "ec2", "autoscaling"))
-    return NodeGroups(cluster_name, *clients).find(name)
 
 
 def file_system(ask: Asking, number: str) -> FileSystem | None:
@@ -95,14 +89,14 @@ def file_system(ask: Asking, number: str) -> FileSystem | None:
         dns_name=str(found.get("DNSName", "")),
         mount_name=str(lustre.get("MountName", "")),
         subnets=tuple(found.get("SubnetIds", ())),
-        groups=tuple((groups(ask, own) if own else {}).values()),
+        groups=tuple((groups(ask, group_id=own) if own else {}).values()),
     )
 
 
-def has_image(ask: Asking, uri: str) -> bool:
+def has_image(ecr: BaseClient, uri: str) -> bool:
     """Say whether a registry of ours holds an image, named by its digest."""
     repository, _, digest = uri.partition("@")
-    return is_there(repository.partition(":")[0], digest, ask.client("ecr"))
+    return is_there(repository.partition(":")[0], digest, ecr)
 
 
 def _groups_of(ask: Asking, interfaces: list[str]) -> list[str]:
@@ -140,36 +134,27 @@ def vpc_exists(ask: Asking, vpc: str) -> bool:
     return bool(ask.client("ec2").describe_vpcs(Filters=filters)["Vpcs"])
 
 
-def groups(ask: Asking, wanted: Iterable[str]) -> dict[str, Group]:
-    """Return those of some security groups that exist."""
-    filters = [{"Name": "group-id", "Values": list(wanted)}]
-    found = ask.client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
-    return {each["GroupId"]: _group(each) for each in found}
-
-
-def default_group(ask: Asking, vpc: str) -> Group | None:
-    """Return the group that AWS puts into every VPC."""
+def groups(ask: Asking, **wanted: Iterable[str]) -> dict[str, Group]:
+    """Return the security groups that exist, by filters of EC2 such as `group_id`."""
     filters = [
-        {"Name": "vpc-id", "Values": [vpc]},
-        {"Name": "group-name", "Values": ["default"]},
+        {"Name": name.replace("_", "-"), "Values": list(values)} for name, values in wanted.items()
     ]
     found = ask.client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
-    return _group(found[0]) if found else None
+    return {
+        each["GroupId"]: Group(
+            id=str(each["GroupId"]),
+            vpc=str(each.get("VpcId", "")),
+            ingress=tuple(_rules(each.get("IpPermissions", ()))),
+            egress=tuple(_rules(each.get("IpPermissionsEgress", ()))),
+        )
+        for each in found
+    }
 
 
 def key_state(ask: Asking, arn: str) -> str:
     """Return the state of a key; empty where there is none."""
     found = if_there(ask.client("kms").describe_key, "NotFoundException", KeyId=arn)
     return str(found["KeyMetadata"]["KeyState"]) if found else ""
-
-
-def _group(found: Mapping[str, Any]) -> Group:
-    return Group(
-        id=str(found["GroupId"]),
-        vpc=str(found.get("VpcId", "")),
-        ingress=tuple(_rules(found.get("IpPermissions", ()))),
-        egress=tuple(_rules(found.get("IpPermissionsEgress", ()))),
-    )
 
 
 def _rules(permissions: Iterable[Mapping[str, Any]]) -> Iterator[Rule]:

@@ -13,6 +13,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws, error_code, explained
 from megatron_eks.ops.checks import Unknown
+from megatron_eks.ops.cluster.capacity import Reservation
 from megatron_eks.ops.cluster.node_groups import NodeGroup
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
@@ -50,19 +51,6 @@ class Quota:
     needed: float
     used: float = 0
     allowed: float = 0
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """A capacity reservation or Capacity Block."""
-
-    id: str
-    state: str
-    instance_type: str
-    zone: str
-    count: int
-    starts: datetime | None
-    ends: datetime | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ import base64
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -12,9 +14,11 @@ from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.cluster.account import deployed
-from megatron_eks.ops.cluster.account.capacity_facts import denied, offers, quotas, reservation
+from megatron_eks.ops.cluster.account.capacity_facts import denied, offers, quotas
 from megatron_eks.ops.cluster.account.facts import Asking, Caller, EksCluster, Facts
+from megatron_eks.ops.cluster.capacity import described
 from megatron_eks.ops.cluster.names import taken
+from megatron_eks.ops.cluster.node_groups import NodeGroups
 from megatron_eks.ops.jobs import job_access
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
@@ -52,15 +56,16 @@ def read(
     facts.quotas = quotas(ask, plan, made=cluster is not None)
     ask.check = "reservations and Capacity Blocks"
     named = dict.fromkeys(filter(None, (each.capacity.reservation_id for each in plan.pools)))
-    facts.reservations = _each(ask, "the reservation {}", named, reservation)
+    ec2 = ask.client("ec2")
+    facts.reservations = _each(ask, "the reservation {}", named, partial(described, ec2=ec2))
     _network(ask, plan, facts, cluster)
     _deployed(ask, plan, outputs, facts)
-    facts.cluster = cluster and _reached(cluster, reach)
-    if facts.cluster and facts.cluster.unreachable and facts.cluster.public:
-        try:
+    if cluster and reach and cluster.endpoint:
+        cluster = replace(cluster, unreachable=reach(cluster.endpoint, cluster.certificate))
+    facts.cluster = cluster
+    if cluster and cluster.unreachable and cluster.public:
+        with suppress(OSError):
             facts.own_address = own_address()
-        except OSError:
-            facts.own_address = None
     return facts
 
 
@@ -77,13 +82,17 @@ def _network(ask: Asking, plan: ClusterPlan, facts: Facts, cluster: EksCluster |
         vpc = existing.vpc_id
         facts.vpcs = ask("the VPC", lambda: {vpc: deployed.vpc_exists(ask, vpc)}) or {}
         if (group := existing.node_security_group_id) is not None:
-            found_groups = ask("the nodes' security group", lambda: deployed.groups(ask, [group]))
+            found_groups = ask(
+                "the nodes' security group", lambda: deployed.groups(ask, group_id=[group])
+            )
             facts.groups = found_groups or {}
     used = cluster.vpc if cluster else existing.vpc_id if existing else None
     ask.check = "default security group"
     if used:
-        facts.default_group = ask(
-            "the default security group", lambda: deployed.default_group(ask, used)
+        look = partial(deployed.groups, ask, vpc_id=[used], group_name=["default"])
+        # AWS puts one into every VPC.
+        facts.default_group = next(
+            iter((ask("the default security group", look) or {}).values()), None
         )
     ask.check = "what the file brings along"
     if (key := plan.storage.kms_key_arn) is not None:
@@ -100,11 +109,11 @@ def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) ->
         facts.offers_version, facts.support_ends, facts.event_ttl = found
     ask.check = "file systems"
     known = [each.id for each in outputs.file_systems if not each.preview]
-    facts.file_systems = _each(ask, "the file system {}", known, deployed.file_system)
+    facts.file_systems = _each(ask, "the file system {}", known, partial(deployed.file_system, ask))
     ask.check = "images"
     uris = [each.uri for each in outputs.images.values() if not each.preview]
     ours = [uri for uri in uris if f".dkr.ecr.{plan.region}." in uri]
-    facts.images = _each(ask, "the image {}", ours, deployed.has_image)
+    facts.images = _each(ask, "the image {}", ours, partial(deployed.has_image, ask.client("ecr")))
     ask.check = "S3 for jobs"
     if role := outputs.job_role:
         iam, access = ask.client("iam"), plan.data_access
@@ -116,36 +125,30 @@ def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) ->
             ask,
             "the add-on {}",
             [each.name for each in plan.addons],
-            lambda asking, name: deployed.addon(asking, plan.eks_name, name),
+            partial(deployed.addon, ask.client("eks"), plan.eks_name),
         )
         ask.check = "node groups"
         facts.node_groups = _each(
             ask,
             "the node group {}",
             [each.name for each in plan.pools],
-            lambda asking, name: deployed.node_group(asking, plan.eks_name, name),
+            NodeGroups(plan.eks_name, ask.aws).find,
         )
 
 
 def _each(
-    ask: Asking, what: str, names: Iterable[str], find: Callable[[Asking, str], _Found]
+    ask: Asking, what: str, names: Iterable[str], find: Callable[[str], _Found]
 ) -> Mapping[str, _Found]:
     """Look each of some things up; those that nobody may look up are left out."""
     found: dict[str, _Found] = {}
     for name in names:
 
         def look(name: str = name) -> bool:
-            found[name] = find(ask, name)
+            found[name] = find(name)
             return True
 
         ask(what.format(name), look)
     return found
-
-
-def _reached(cluster: EksCluster, reach: Reach | None) -> EksCluster:
-    if reach is None or not cluster.endpoint:
-        return cluster
-    return replace(cluster, unreachable=reach(cluster.endpoint, cluster.certificate))
 
 
 _SECONDS = 5

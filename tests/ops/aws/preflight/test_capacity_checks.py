@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from megatron_eks.ops.cluster.account.facts import Reservation
+from megatron_eks.ops.cluster.capacity import Reservation
 from tests.ops.aws.preflight.subjects import NOW, changed, project, subject, told
 
 NUMBER = "cr-0123456789abcdef0"
