@@ -61,7 +61,15 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     is_platform = not options.paths
     paths = options.paths or [options.platform]
     wanted = read(paths, access, project, previews=options.previews, rendered=is_platform)
-    changes = _changes(client, wanted, plan.name)
+    new_namespaces = {
+        each["metadata"]["name"]
+        for each in wanted
+        if each["kind"] == "Namespace"
+        and client.find("v1", "Namespace", each["metadata"]["name"]) is None
+    }
+    with ThreadPoolExecutor(_DRY_RUNS) as pool:
+        asked = pool.map(lambda each: _change(client, each, new_namespaces, plan.name), wanted)
+        changes = list(asked)
     if is_platform:
         changes += _leftovers(client, plan.name, wanted)
     show(changes, console)
@@ -102,7 +110,10 @@ def read(
 def _note(acting: Sequence[Change], project: Project, console: Console) -> None:
     """Say what the answer to the question decides besides the changes shown."""
     plan = project.cluster
-    if plan.storage.existing and any(_is_set_up(each) for each in acting):
+    labels = [
+        each.manifest["metadata"].get("labels") or {} for each in acting if each.verb != "remove"
+    ]
+    if plan.storage.existing and any(each.get("app") == SET_UP for each in labels):
         directories = plan.platform.shared_directories
         console.say(f"on {project.outputs.lustre.id}, which exists, the Job {directories}")
     nameless = [str(each.key) for each in acting if each.nameless]
@@ -111,11 +122,6 @@ def _note(acting: Sequence[Change], project: Project, console: Console) -> None:
             f"{len(nameless)} of these objects carry no cluster's name: an older release or "
             f"somebody else made them; they become {plan.name}'s: {_some(nameless)}"
         )
-
-
-def _is_set_up(change: Change) -> bool:
-    labels = change.manifest["metadata"].get("labels") or {}
-    return change.verb != "remove" and labels.get("app") == SET_UP
 
 
 def refuse_unfit(
@@ -159,19 +165,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if names[3:] else "")
 
 
-def _changes(client: Client, wanted: Sequence[Object], cluster: str) -> list[Change]:
-    """Ask the server what it would make of each object."""
-    new_namespaces = {
-        each["metadata"]["name"]
-        for each in wanted
-        if each["kind"] == "Namespace"
-        and client.find("v1", "Namespace", each["metadata"]["name"]) is None
-    }
-    with ThreadPoolExecutor(_DRY_RUNS) as pool:
-        return list(pool.map(lambda each: _change(client, each, new_namespaces, cluster), wanted))
-
-
 def _change(client: Client, manifest: Object, new_namespaces: set[str], cluster: str) -> Change:
+    """Ask the server what it would make of an object."""
     found = key(manifest)
     if found.namespace in new_namespaces:
         return Change("create", found, manifest)

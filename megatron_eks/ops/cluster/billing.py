@@ -1,10 +1,9 @@
 """How `meks cost` asks the API server and EC2, each as far as it answers."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.cluster import cost
@@ -19,6 +18,7 @@ from megatron_eks.project import Project
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
+_NODE_GROUP = "eks:nodegroup-name"
 _BILLED = ["pending", "running", "shutting-down"]
 _CAPACITY: dict[str, CapacityKind] = {"spot": "spot", "capacity-block": "capacity_block"}
 
@@ -46,12 +46,12 @@ def run(reach: Reach, job: str | None, output: str) -> int:
         no_instances = "this is a cluster of `meks local up`: nobody is billed for it"
     if isinstance(no_holdings, Failure) and (job or isinstance(no_instances, Failure)):
         raise no_holdings
-    notes = [_note(each) for each in (no_holdings, no_instances) if each]
+    notes = [
+        why if isinstance(why, str) else f"{why.found} [{why.finding}] - {why.remedy}"
+        for why in (no_holdings, no_instances)
+        if why
+    ]
     return cost.run(project, held, instances, notes, output=output, console=console)
-
-
-def _note(why: Failure | str) -> str:
-    return why if isinstance(why, str) else f"{why.found} [{why.finding}] - {why.remedy}"
 
 
 def _holdings(
@@ -95,19 +95,16 @@ def instances(cluster: str, ec2: "BaseClient") -> list[Instance]:
         ]
     )
     return [
-        _instance(each)
+        Instance(
+            instance_id=each["InstanceId"],
+            instance_type=each["InstanceType"],
+            node_group=next(
+                (tag["Value"] for tag in each["Tags"] if tag["Key"] == _NODE_GROUP), ""
+            ),
+            capacity=_CAPACITY.get(each.get("InstanceLifecycle", ""), "on_demand"),
+            since=each["LaunchTime"].astimezone(UTC),
+        )
         for page in pages
         for reservation in page["Reservations"]
         for each in reservation["Instances"]
     ]
-
-
-def _instance(told: Mapping[str, Any]) -> Instance:
-    tags = {tag["Key"]: tag["Value"] for tag in told.get("Tags", ())}
-    return Instance(
-        instance_id=told["InstanceId"],
-        instance_type=told["InstanceType"],
-        node_group=tags.get("eks:nodegroup-name", ""),
-        capacity=_CAPACITY.get(told.get("InstanceLifecycle", ""), "on_demand"),
-        since=told["LaunchTime"].astimezone(UTC),
-    )

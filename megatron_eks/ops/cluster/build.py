@@ -35,8 +35,9 @@ _PASSING_PHASES = {"QUEUED", "PROVISIONING", "SUBMITTED"}
 _OTHERWISE = "run meks build again; if it fails again, look at the build in the console"
 
 
-# A build as CodeBuild describes it.
+# A build as CodeBuild describes it; why one failed, and whether another try may go better.
 _Build = Mapping[str, Any]
+_Ended = tuple[Failure | None, bool]
 
 
 @dataclass(frozen=True)
@@ -160,15 +161,6 @@ def ended(
     return 0
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """A build that failed."""
-
-    failure: Failure
-    passes: bool
-    """Another try may go better."""
-
-
 class Builds:
     """CodeBuild, and the logs of what it does."""
 
@@ -202,17 +194,15 @@ class Builds:
     ) -> Failure | None:
         """Follow a build, and start it again where that may help; return why the last failed."""
         for left in range(retries, -1, -1):
-            failed = self.follow(image, build_id)
-            if failed is None:
-                return None
-            if not left or not failed.passes:
-                return failed.failure
-            self.console.say(f"{failed.failure}; trying again, {left} tries are left")
+            failure, passes = self.follow(image, build_id)
+            if failure is None or not left or not passes:
+                return failure
+            self.console.say(f"{failure}; trying again, {left} tries are left")
             build_id = self.start(project, variables)
         raise AssertionError
 
-    def follow(self, image: ImagePlan, build_id: str) -> _Ended | None:
-        """Tell how a build goes until it ends; return why it failed."""
+    def follow(self, image: ImagePlan, build_id: str) -> _Ended:
+        """Tell how a build goes until it ends; return why it failed, and whether that passes."""
         said: set[str] = set()
         token = ""
         began = self.console.clock.now()
@@ -233,11 +223,12 @@ class Builds:
             if (self.console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
                 found = f"build {build.get('buildNumber', 0)} of {image.name} does not end"
                 remedy = "look at it in the CodeBuild console"
-                return _Ended(Failure(Code.WAITED_TOO_LONG, found, remedy), passes=False)
+                return Failure(Code.WAITED_TOO_LONG, found, remedy), False
             self.console.clock.sleep(_POLL_SECONDS)
         took = duration((self.console.clock.now() - began).total_seconds())
         self.console.say(f"{image.name}: {build['buildStatus']} after {took}")
-        return None if build["buildStatus"] == "SUCCEEDED" else _failure(image, build, tail)
+        done = build["buildStatus"] == "SUCCEEDED"
+        return (None, False) if done else _failure(image, build, tail)
 
     def _describe(self, ids: Sequence[str]) -> list[_Build]:
         found: list[_Build] = self._codebuild.batch_get_builds(ids=list(ids))["builds"]
@@ -264,7 +255,10 @@ class Builds:
                 if error_code(error) == "ResourceNotFoundException":
                     return lines, token
                 raise
-            lines += [_plain(event["message"]) for event in page["events"]]
+            lines += [
+                "".join(char for char in event["message"] if char.isprintable() or char == "\t")
+                for event in page["events"]
+            ]
             # The same token again is the end of what there is.
             if page["nextForwardToken"] == token or not page["events"]:
                 return lines, page["nextForwardToken"]
@@ -292,8 +286,4 @@ def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
         cause.remedy if cause else _REMEDIES.get(name, _OTHERWISE),
         where=f"build {build.get('buildNumber', 0)} of {image.name}",
     )
-    return _Ended(failure, name in _PASSING_PHASES or (cause is not None and cause.passes))
-
-
-def _plain(line: str) -> str:
-    return "".join(char for char in line.rstrip("\n") if char.isprintable() or char == "\t")
+    return failure, name in _PASSING_PHASES or (cause is not None and cause.passes)

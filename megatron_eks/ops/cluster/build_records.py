@@ -97,7 +97,12 @@ class Records:
                     self._note(f"{found}: it ran with another {', '.join(overridden)}")
                 continue
             if source.get("type") == "GITHUB":
-                is_same = tag == image.tag and self._is_of_this_checkout(build, image)
+                commit = str(build.get("resolvedSourceVersion", ""))
+                try:
+                    is_same = tag == image.tag and same_source(commit, image.name)
+                except Failure as failure:
+                    is_same = False
+                    self._note(f"a build of {image.repository} is not compared: {failure}")
                 if not is_same:
                     # A commit that nobody here has looked at may have made it.
                     continue
@@ -124,7 +129,15 @@ class Records:
 
     def _builds(self, project: str) -> "Iterator[tuple[_Described, _Described]]":
         """Yield all builds, oldest first, each beside the project as it is deployed."""
-        ids = self._ids(project)
+        pages = self._codebuild.get_paginator("list_builds_for_project")
+        ids = if_there(
+            lambda: [
+                str(each)
+                for page in pages.paginate(projectName=project, sortOrder="ASCENDING")
+                for each in page.get("ids", ())
+            ],
+            "ResourceNotFoundException",
+        )
         if not ids:
             return
         (deployed,) = self._codebuild.batch_get_projects(names=[project])["projects"]
@@ -134,25 +147,6 @@ class Records:
             for number in ids[start : start + _BATCH]:
                 if number in described:
                     yield described[number], deployed
-
-    def _ids(self, project: str) -> list[str]:
-        pages = self._codebuild.get_paginator("list_builds_for_project")
-        found = if_there(
-            lambda: [
-                str(each)
-                for page in pages.paginate(projectName=project, sortOrder="ASCENDING")
-                for each in page.get("ids", ())
-            ],
-            "ResourceNotFoundException",
-        )
-        return found or []
-
-    def _is_of_this_checkout(self, build: "_Described", image: "ImagePlan") -> bool:
-        try:
-            return same_source(str(build.get("resolvedSourceVersion", "")), image.name)
-        except Failure as failure:
-            self._note(f"a build of {image.repository} is not compared: {failure}")
-            return False
 
     def _note(self, text: str) -> None:
         if text not in self._noted:

@@ -14,7 +14,7 @@ from megatron_eks.ops.cluster import retained
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.ops.kube import jobs
-from megatron_eks.ops.output import count, table
+from megatron_eks.ops.output import count, table, usd
 from megatron_eks.plan.cost import stack_costs
 
 _POLL_SECONDS = 10
@@ -79,7 +79,9 @@ def _goes(present: list[str], wish: Wish, tools: Tools) -> list[str]:
         goes.append("Storage")
     elif "Network" in present:
         # An earlier run may have left file systems without their stack.
-        found = retained.file_systems(tools, _vpc(tools))
+        resources = tools.stacks.resources(tools.plan.stack("Network"))
+        vpc = next((physical for _, kind, physical in resources if kind == "AWS::EC2::VPC"), "")
+        found = retained.file_systems(tools, vpc)
         if found:
             tools.console.say(f"note: {', '.join(found)} stands in the VPC, which therefore stays")
             return goes
@@ -190,8 +192,8 @@ def _remains(parts: list[str], tools: Tools) -> int:
     for part in parts:
         prices = stack_costs(plan).get(part, ())
         for price in prices:
-            month = "unknown" if price.total is None else f"{price.total * HOURS_PER_MONTH:,.2f}"
-            rows.append((plan.stack(part), price.item, month))
+            month = None if price.total is None else price.total * HOURS_PER_MONTH
+            rows.append((plan.stack(part), price.item, usd(month)))
         if part == "Storage":
             rows.append((plan.stack(part), "bucket", "by use"))
         if part == "Images" or (part == "Storage" and plan.storage.kms_key_arn is None):
@@ -213,8 +215,3 @@ def _remains(parts: list[str], tools: Tools) -> int:
         tools.console.say("images go with --delete-images")
     tools.console.say("meks deploy makes the rest again, with what is kept")
     return DONE
-
-
-def _vpc(tools: Tools) -> str:
-    resources = tools.stacks.resources(tools.plan.stack("Network"))
-    return next((physical for _, kind, physical in resources if kind == "AWS::EC2::VPC"), "")

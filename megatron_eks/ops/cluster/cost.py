@@ -194,16 +194,13 @@ def _nodes(
 def _job(held: JobHoldings, project: Project) -> JobCostNow:
     seconds, measured = None, False
     if (newest := held.newest) is not None:
+        job = next((each for each in project.jobs if each.name == held.name), None)
+        speed = job.training.speed if job and job.training else None
         measured = newest.seconds is not None
-        pace = newest.seconds if measured else _predicted(held.name, project)
+        predicted = speed.step_seconds if speed else None
+        pace = newest.seconds if measured else predicted
         seconds = None if pace is None else pace * max(0, newest.steps - newest.step)
     return JobCostNow(held, job_spending(held.ranks), seconds, measured)
-
-
-def _predicted(name: str, project: Project) -> float | None:
-    job = next((each for each in project.jobs if each.name == name), None)
-    speed = job.training.speed if job and job.training else None
-    return speed.step_seconds if speed else None
 
 
 def _notes(project: Project, nodes: Iterable[RunningNode]) -> Iterator[str]:
@@ -241,7 +238,9 @@ def _lines(found: CostNow) -> Iterator[str]:
         (each.item, f"{each.count:g}", usd(each.usd_per_hour, 5), usd(each.total), "", "")
         for each in found.standing
     ]
-    rows.append(("Sum", "", "", _sum(found), "", ""))
+    whole = found.usd_per_hour
+    known = f"> {found.known_usd_per_hour:,.2f}" if whole is None else usd(whole)
+    rows.append(("Sum", "", "", known, "", ""))
     header = ("BILLED NOW", "COUNT", "USD EACH", "USD/HOUR", "SINCE", "SO FAR")
     yield from table(header, rows, right=(1, 2, 3, 4, 5))
     if found.jobs:
@@ -259,11 +258,6 @@ def _kind(each: NodeCost) -> str:
     return f"{kind}{f', {each.not_joined} not joined' if each.not_joined else ''}"
 
 
-def _sum(found: CostNow) -> str:
-    known = found.usd_per_hour
-    return usd(known) if known is not None else f"> {found.known_usd_per_hour:,.2f}"
-
-
 def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
     rows = [
         (
@@ -272,15 +266,12 @@ def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:
             f"{each.spending.node_hours:,.1f}",
             usd(each.spending.usd_per_hour),
             usd(each.spending.usd_so_far),
-            "" if each.seconds_left is None else f"{_about(each)}{duration(each.seconds_left)}",
-            "" if each.usd_left is None else f"{_about(each)}{usd(each.usd_left)}",
+            "" if each.seconds_left is None else f"{about}{duration(each.seconds_left)}",
+            "" if each.usd_left is None else f"{about}{usd(each.usd_left)}",
         )
         for each in jobs
+        for about in ["" if each.measured else "~"]
     ]
     header = ("JOB", "PHASE", "NODE-HOURS", "USD/HOUR", "SO FAR", "LEFT", "USD LEFT")
     yield from table(header, rows, right=(2, 3, 4, 5, 6))
     yield "Of GPU nodes that ranks hold; LEFT at the pace of the last step, ~ as predicted."
-
-
-def _about(job: JobCostNow) -> str:
-    return "" if job.measured else "~"

@@ -9,7 +9,6 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
-from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools, check_administrators
 from megatron_eks.ops.cluster import outputs, retained
 from megatron_eks.ops.cluster.names import taken
@@ -66,7 +65,14 @@ def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
         cdk.synth()
         complete = all(deployment.deploy(name) for name in names)
     except KeyboardInterrupt:
-        _say_how_to_come_back(deployment.executing, tools)
+        after = "\nnothing is under way; `meks deploy` goes on where this ended"
+        if stack := deployment.executing:
+            after = (
+                f"\nAWS goes on with {stack}. `meks deploy` waits for it and does the rest.\n"
+                f"To take an update back: aws cloudformation cancel-update-stack "
+                f"--region {tools.aws.region} --stack-name {stack}"
+            )
+        tools.console.say(after)
         return INTERRUPTED
     except Failure as failure:
         if resized := _resized(sizes, tools):
@@ -97,8 +103,12 @@ class Deployment:
 
     def deploy(self, name: str) -> bool:
         """Deploy one stack in as many steps as it takes; False where the user declines."""
-        present = self._settled(name)
-        if present is None:
+        present = self._stacks.find(name)
+        if present is not None and present.busy:
+            self._tools.console.say(f"{name} is {present.status}: waiting for that first")
+            present = following.follow(self._stacks, name, self._tools.console)
+        # The CDK removes by itself what is left of a stack whose creation failed.
+        if present is None or not present.made:
             return self._step(name, None)
         if present.status == "DELETE_FAILED":
             found = "it was to be deleted, and that did not come to its end"
@@ -116,15 +126,6 @@ class Deployment:
         for note in verdict.notes:
             self._tools.console.say(note)
         return True
-
-    def _settled(self, name: str) -> Stack | None:
-        """Return a stack at rest; None where there is none yet."""
-        stack = self._stacks.find(name)
-        if stack is not None and stack.busy:
-            self._tools.console.say(f"{name} is {stack.status}: waiting for that first")
-            stack = following.follow(self._stacks, name, self._tools.console)
-        # The CDK removes by itself what is left of a stack whose creation failed.
-        return stack if stack is not None and stack.made else None
 
     def _step(self, name: str, verdict: Verdict | None, step: int = 1, of: int = 1) -> bool:
         console, stacks = self._tools.console, self._stacks
@@ -268,14 +269,3 @@ def _resized(before: Mapping[str, int], tools: Tools) -> Failure | None:
         "; ".join(f"{name} wanted {old} nodes before and {new} now" for name, old, new in changed),
         "run: " + "; ".join(f"meks scale {name} {old}" for name, old, _ in changed),
     )
-
-
-def _say_how_to_come_back(executing: str, tools: Tools) -> None:
-    if executing:
-        tools.console.say(
-            f"\nAWS goes on with {executing}. `meks deploy` waits for it and does the rest.\n"
-            f"To take an update back: aws cloudformation cancel-update-stack "
-            f"--region {tools.aws.region} --stack-name {executing}"
-        )
-    else:
-        tools.console.say("\nnothing is under way; `meks deploy` goes on where this ended")

@@ -186,7 +186,13 @@ class Verdict:
 
     def refuse(self, changes: Sequence[Change]) -> None:
         """Raise Failure if pools in use would lose their nodes."""
-        reasons = {change.logical_id: _keys(change) for change in self.renewals}
+        reasons = {
+            change.logical_id: "; ".join(
+                [f"launch template: {', '.join(change.template)}"] * bool(change.template)
+                + [*change.version]
+            )
+            for change in self.renewals
+        }
         for change in changes:
             if change.logical_id in self.in_use and change.verb in {"remove", "replace"}:
                 reasons[change.logical_id] = f"node group: {change.verb}"
@@ -278,8 +284,3 @@ def show_changes(title: str, changes: Sequence[Change], console: Console) -> Non
             console.say(f"  {verb:11} {change.logical_id} ({kind})")
             if change.properties:
                 console.say(f"  {'':11}   {', '.join(change.properties)}")
-
-
-def _keys(change: NodeGroupChange) -> str:
-    template = [f"launch template: {', '.join(change.template)}"] if change.template else []
-    return "; ".join([*template, *change.version])
