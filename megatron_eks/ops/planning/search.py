@@ -14,11 +14,10 @@ from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.planning.figures import can_draw, drawn, png
-from megatron_eks.plan.jobs.memory import fits
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import TIE, Candidate, as_job, evaluate, search
-from megatron_eks.plan.jobs.training import changed
+from megatron_eks.plan.jobs.training import changed, fits
 from megatron_eks.project import check_files, job_files
 
 if TYPE_CHECKING:

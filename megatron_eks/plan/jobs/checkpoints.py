@@ -18,10 +18,9 @@ from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 from megatron_eks.plan.cluster.lustre import LustrePlan, size_for
 from megatron_eks.plan.cluster.storage import plan_storage
-from megatron_eks.plan.jobs.memory import gib
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool, job_gpus
-from megatron_eks.plan.jobs.training import changed, checkpoint_bytes, job_speed, steps
+from megatron_eks.plan.jobs.training import changed, checkpoint_bytes, gib, job_speed, steps
 from megatron_eks.predict.goodput import Saving, goodput
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters

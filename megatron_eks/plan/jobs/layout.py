@@ -14,7 +14,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.config.training import MegatronTraining, Parallelism
-from megatron_eks.plan.jobs.models import counted_layers, divisors
+from megatron_eks.plan.jobs.models import counted_layers, divisors, listed_divisors
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.training import check_elastic, copies
 
@@ -22,8 +22,8 @@ from megatron_eks.plan.jobs.training import check_elastic, copies
 _HEAD_STEP, _LARGEST_HEAD = 8, 256
 
 
-# Above this a pipeline wastes more than interleaving or a larger batch would cost.
-_MOST_IDLE = 1 / 3
+MOST_IDLE = 1 / 3
+"""Above this a pipeline wastes more than interleaving or a larger batch would cost."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,14 @@ def _world(sizes: Sizes) -> Iterator[Finding]:
         yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
     elif per_node % tensor:
         found = f"tensor parallel size {tensor} does not divide the {per_node} GPUs of a node"
-        remedy = f"use one of {divisors(per_node)}, so that no group spans nodes"
+        remedy = f"use one of {listed_divisors(per_node)}, so that no group spans nodes"
         yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, (*path, "tensor"), found, remedy)
     world = sizes.gpus
     data = copies(parallelism, world)
     if data is None:
         product = f"tensor {tensor} x pipeline {parallelism.pipeline} x context "
         product += f"{parallelism.context} = {parallelism.model_gpus}"
-        remedy = f"choose sizes whose product is one of {divisors(world)}"
+        remedy = f"choose sizes whose product is one of {listed_divisors(world)}"
         found = f"{product} does not divide {world} GPUs"
         yield Finding(Code.LAYOUT_WORLD, path, found, remedy)
         return
@@ -102,18 +102,18 @@ def _world(sizes: Sizes) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
 
 
+def splits(model: ModelShape, tensor: int) -> bool:
+    """Tell whether so many ranks can share a layer."""
+    groups = model.num_query_groups
+    whole = not model.num_attention_heads % tensor and not model.ffn_hidden_size % tensor
+    return whole and not (groups % tensor and tensor % groups)
+
+
 def _tensor_sizes(sizes: Sizes, model: ModelShape) -> list[int]:
     """Return the tensor parallel sizes that a node, the job's GPUs and the model all take."""
-    per_node, groups = sizes.per_node, model.num_query_groups
     rest = sizes.parallelism.model_gpus // sizes.parallelism.tensor
-    whole = (per_node, model.num_attention_heads, model.ffn_hidden_size)
-    return [
-        size
-        for size in range(1, per_node + 1)
-        if not any(each % size for each in whole)
-        and not (groups % size and size % groups)
-        and not sizes.gpus % (size * rest)
-    ]
+    fitting = (each for each in divisors(sizes.per_node) if splits(model, each))
+    return [size for size in fitting if not sizes.gpus % (size * rest)]
 
 
 def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
@@ -123,16 +123,18 @@ def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     fits = f"use {fitting}" if fitting == "1" else f"use one of {fitting}"
     if model.num_attention_heads % tensor:
         found = f"{tensor} does not divide {model.num_attention_heads} attention heads"
-        remedy = fits if fitting else f"use one of {divisors(model.num_attention_heads)}"
+        remedy = fits if fitting else f"use one of {listed_divisors(model.num_attention_heads)}"
         yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
     groups = model.num_query_groups
     if groups % tensor and tensor % groups:
         found = f"{tensor} is neither a divisor nor a multiple of {groups} query groups"
-        remedy = fits if fitting else f"use one of {divisors(groups)}, or a multiple of {groups}"
+        remedy = (
+            fits if fitting else f"use one of {listed_divisors(groups)}, or a multiple of {groups}"
+        )
         yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
     if model.num_attention_heads % groups:
         found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
-        remedy = f"use one of {divisors(model.num_attention_heads)}"
+        remedy = f"use one of {listed_divisors(model.num_attention_heads)}"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
     if model.multi_latent_attention and model.qk_pos_emb_head_dim % 2:
         # RotaryEmbedding turns channels in pairs.
@@ -167,7 +169,7 @@ def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     if counted is not None and counted % pipeline:
         ends = ", embedding and loss among them" if counted > model.num_layers else ""
         found = f"{pipeline} does not divide {counted} layers{ends}"
-        remedy = f"use one of {divisors(counted)}{_uneven(sizes, counted)}"
+        remedy = f"use one of {listed_divisors(counted)}{_uneven(sizes, counted)}"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
     # Where embedding and loss count, a stage at an end may have no other layer.
@@ -185,7 +187,7 @@ def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_LAYERS, path, found, "remove it, or raise parallelism.pipeline")
     elif counted is not None and layers % chunks:
         found = f"{chunks} chunks do not divide the {layers} layers of a stage"
-        yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {divisors(layers)}")
+        yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {listed_divisors(layers)}")
     else:
         yield from _interleaving(sizes)
 
@@ -214,7 +216,7 @@ def _idle_stages(sizes: Sizes) -> Iterator[Finding]:
     batches = _microbatches(sizes)
     waits = (stages - 1) / chunks
     idle = waits / (waits + batches) if batches else 0
-    if idle > _MOST_IDLE:
+    if idle > MOST_IDLE:
         found = f"{batches} microbatches for {stages} stages: each waits {idle:.0%} of a step"
         remedy = (
             f"use fewer stages, virtual_pipeline, or a global_batch_size of {4 * stages} "
@@ -259,7 +261,7 @@ def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_EXPERTS, ("model", "moe_router_topk"), found, remedy)
     if experts % expert:
         found = f"{expert} does not divide {experts} experts"
-        remedy = f"use one of {divisors(experts)}"
+        remedy = f"use one of {listed_divisors(experts)}"
         yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
     if parallelism.tensor > 1 and not parallelism.sequence_parallel:
         found = "experts with tensor parallelism need sequence parallelism"
@@ -278,7 +280,7 @@ def _experts(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     if world % inner:
         product = f"expert {expert} x expert tensor {expert_tensor} x pipeline"
         found = f"{product} {parallelism.pipeline} = {inner} does not divide {world} GPUs"
-        remedy = f"choose sizes whose product is one of {divisors(world)}"
+        remedy = f"choose sizes whose product is one of {listed_divisors(world)}"
         yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
 
 

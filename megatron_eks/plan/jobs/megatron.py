@@ -15,7 +15,7 @@ from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_sav
 from megatron_eks.plan.jobs.corpora import check_amount
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.layout import check_layout
-from megatron_eks.plan.jobs.megatron_memory import check_expert_placement, check_memory
+from megatron_eks.plan.jobs.memory import check_expert_placement, check_memory
 from megatron_eks.plan.jobs.models import (
     check_model,
     check_positions,

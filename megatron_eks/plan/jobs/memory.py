@@ -1,20 +1,34 @@
-"""Whether the ranks of a run have room in their GPUs and hosts."""
+"""Whether the ranks of a run have room in their GPUs and hosts, and what would make it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
+from megatron_eks.catalog.megatron_conflicts import TABLE
+from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.config.cluster import GpuPool
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.job import Elastic, MegatronRun, TorchRun
-from megatron_eks.plan.jobs.resources import gpus_per_node, job_memory_mib
-from megatron_eks.plan.jobs.training import changed, job_memory, sharded_memory
+from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.config.job import Elastic, MegatronBridgeJob, MegatronJob, MegatronRun, TorchRun
+from megatron_eks.config.scalars import as_text
+from megatron_eks.plan.jobs.checkpoints import check_disk
+from megatron_eks.plan.jobs.layout import check_layout
+from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_memory_mib
+from megatron_eks.plan.jobs.search import as_job, search
+from megatron_eks.plan.jobs.training import (
+    TIGHT,
+    at_fewest_nodes,
+    changed,
+    checkpoint_bytes,
+    fits,
+    gib,
+    job_memory,
+    job_speed,
+    sharded_memory,
+)
 from megatron_eks.predict.memory import GIB, MemoryEstimate
-
-# Above this share of a GPU's memory, fragmentation decides whether a run survives.
-TIGHT = 0.92
-
 
 # A process of torch with CUDA, NCCL and its libraries, and one that loads data: both in memory.
 _RANK_BYTES, _WORKER_BYTES = 3 * GIB, GIB // 2
@@ -74,11 +88,6 @@ def verdict(
         yield warning(Code.FITS_TIGHTLY, path, found, remedy())
 
 
-def fits(memory: MemoryEstimate) -> bool:
-    """Tell whether a rank fits with room to spare."""
-    return memory.per_gpu_bytes <= memory.capacity_bytes * TIGHT
-
-
 def _breakdown(memory: MemoryEstimate) -> str:
     worst = memory.fullest
     return (
@@ -87,11 +96,6 @@ def _breakdown(memory: MemoryEstimate) -> str:
         f"activations {gib(worst.activations_bytes)}, logits {gib(worst.logits_bytes)}, "
         f"workspace {gib(worst.workspace_bytes)}"
     )
-
-
-def gib(count: int) -> str:
-    """Write bytes in GiB."""
-    return f"{count / GIB:.1f}"
 
 
 # What takes less memory, cheapest in speed first.
@@ -156,3 +160,123 @@ def _nodes(job: TorchRun, nodes: int) -> str:
 
 def _less(needed: int, option: MemoryEstimate) -> str:
     return f"{gib(needed - option.per_gpu_bytes)} less"
+
+
+# The order of layouts hardly depends on a peak that nobody has published.
+_ANY_PEAK = 100.0
+# What Megatron takes for a key that is not given.
+_UNSAID = {"recompute_method": "uniform", "recompute_layers": 1, "virtual_pipeline": 1}
+
+
+def check_memory(
+    job: MegatronRun, model: ModelShape, instance: InstanceType, cluster: ClusterConfig
+) -> Iterator[Finding]:
+    """Yield whether the ranks of a layout that adds up have room."""
+    smallest = at_fewest_nodes(job)
+    memory = job_memory(smallest, model, instance)
+    pool = gpu_pool(job, cluster)
+    remedy = partial(_other_layout, smallest, instance, model, pool.max_nodes if pool else None)
+    uncounted = _uncounted(job)
+    for problem in verdict(memory, instance, ("parallelism",), remedy, job.runtime.elastic):
+        if uncounted and problem.level is Level.ERROR:
+            found = f"{problem.found}; not counted: {', '.join(uncounted)}"
+            yield warning(Code.FITS_TIGHTLY, problem.path, found, "try it on one step first")
+        else:
+            yield problem
+    offloaded = max(stage.host_bytes for stage in memory.stages) * gpus_per_node(job, instance)
+    staged = checkpoint_bytes(job, model) // smallest.nodes
+    # What an offloaded optimizer has is on the host already: 12 of its 16 bytes are saved.
+    yield from check_host(job, instance, max(0, staged - offloaded * 12 // 16), offloaded)
+    yield from check_disk(job, model, cluster)
+
+
+# Settings that change what a GPU holds, and that `megatron_eks/predict` does not follow; by their
+# names in Megatron-LM and, in overrides, in Megatron-Bridge.
+_UNCOUNTED = frozenset(TABLE["uncounted"].split())
+_UNCOUNTED_OF_BRIDGE = _UNCOUNTED | {*TABLE["uncounted_of_bridge"].split()}
+
+
+def _uncounted(job: MegatronRun) -> list[str]:
+    """Return options that move memory in a way that is not planned."""
+    if isinstance(job, MegatronBridgeJob):
+        names = ((name, name.rpartition(".")[2]) for name in job.overrides)
+        return [name for name, setting in names if setting in _UNCOUNTED_OF_BRIDGE]
+    words = (word.partition("=")[0] for word in job.extra_args if word.startswith("--"))
+    return [word for word in words if OPTIONS.get(word) in _UNCOUNTED]
+
+
+def _other_layout(
+    job: MegatronRun, instance: InstanceType, model: ModelShape, most_nodes: int | None
+) -> str:
+    """Name the layout that fits with the fewest changes, and of those the fastest.
+
+    If none does on these nodes, on the fewest more of them.
+    """
+    needed = job_memory(job, model, instance).per_gpu_bytes
+    if instance.gpu.tflops_bf16 is None:
+        instance = replace(instance, gpu=replace(instance.gpu, tflops_bf16=_ANY_PEAK))
+    for nodes in (job.nodes << power for power in range(_DOUBLINGS)):
+        larger = job.model_copy(update={"nodes": nodes})
+        found = search(larger, model, instance)
+        options = [(_differences(job, as_job(larger, each)), each) for each in found]
+        for words, each in sorted(options, key=lambda option: len(option[0])):
+            if any(check_layout(as_job(larger, each), model, instance)):
+                continue
+            less = f" ({gib(needed - each.memory.per_gpu_bytes)} less)"
+            if nodes == job.nodes:
+                return f"use {' and '.join(words)}{less}; meks plan --search lists other layouts"
+            key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
+            more = most_nodes is not None and nodes > most_nodes
+            raised = f", for which the pool needs max_nodes: {nodes}" if more else ""
+            changes = " and ".join([f"{key}: {nodes}", *words])
+            return f"use {changes}{less}{raised}; or a larger type"
+    return "use a type with more memory, or a smaller model"
+
+
+def _differences(job: MegatronRun, option: MegatronRun) -> list[str]:
+    """Write what another layout changes in the job file."""
+    words = []
+    for block in ("parallelism", "training"):
+        for key, value in getattr(option, block):
+            before = getattr(getattr(job, block), key)
+            # Selective recomputation saves nothing with flash attention, and so is as good as none.
+            same = (value or _UNSAID.get(key)) == (before or _UNSAID.get(key))
+            if not same and {value, before} != {"none", "selective"}:
+                words.append(f"{block}.{key}: {'null' if value is None else str(value).lower()}")
+    if option.extra_args != job.extra_args:
+        words.append(f"extra_args: [{', '.join(map(as_text, option.extra_args))}]")
+    return words
+
+
+_HIDES_IT = "--overlap-moe-expert-parallel-comm"
+
+
+def check_expert_placement(
+    job: MegatronRun, model: ModelShape, instance: InstanceType
+) -> Iterator[Finding]:
+    """Warn of experts that leave a node only because each of them is divided too.
+
+    Megatron-LM, megatron/core/transformer/moe/README.md, guideline 2: keep both inside NVLink.
+    Experts follow tensor parallelism unless the job says otherwise, and their ranks stand side by
+    side: megatron/core/parallel_state.py, order tp-cp-ep-dp-pp.
+    """
+    expert, divided = job.parallelism.expert, job.parallelism.expert_tensor
+    each = divided or job.parallelism.tensor
+    node = gpus_per_node(job, instance)
+    hidden = isinstance(job, MegatronJob) and _HIDES_IT in job.extra_args
+    if each == 1 or not 1 < expert <= node < expert * each or hidden:
+        return
+    whole = changed(job, "parallelism", expert_tensor=1)
+    if not fits(job_memory(whole, model, instance)):
+        return
+    own, other = job_speed(job, model, instance), job_speed(whole, model, instance)
+    if own and other and other.step_seconds >= own.step_seconds:
+        return  # what the plan itself predicts to be slower is no advice
+    follows = "" if divided else ", as parallelism.tensor"
+    found = (
+        f"{expert} ranks for experts, each divided over {each}{follows}: {expert * each} ranks "
+        f"exchange tokens between nodes of {node} GPUs"
+    )
+    remedy = f"set parallelism.expert_tensor: 1, and the {expert} stay on one node's NVLink"
+    path = ("parallelism", "expert_tensor" if divided else "expert")
+    yield warning(Code.EXPERTS_ACROSS_NODES, path, found, remedy)

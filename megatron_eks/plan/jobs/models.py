@@ -209,8 +209,15 @@ def divided_layers(arguments: Sequence[str], model: ModelShape) -> int | None:
     return None if ends - _ENDS else model.num_layers + len(ends)
 
 
-def divisors(number: int) -> str:
+def divisors(number: int) -> list[int]:
+    """Return what divides a number, the least first."""
+    return [value for value in range(1, number + 1) if number % value == 0]
+
+
+def listed_divisors(number: int) -> str:
     """List the divisors of a number."""
-    if number > _MOST_LISTED:
-        return f"its divisors: {number}"
-    return ", ".join(str(value) for value in range(1, number + 1) if number % value == 0)
+    return (
+        f"its divisors: {number}"
+        if number > _MOST_LISTED
+        else ", ".join(map(str, divisors(number)))
+    )

@@ -11,14 +11,14 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.errors import has_errors
 from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.plan.jobs.arguments import options_among
-from megatron_eks.plan.jobs.layout import check_layout
-from megatron_eks.plan.jobs.memory import TIGHT
-from megatron_eks.plan.jobs.models import BY_HAND
+from megatron_eks.plan.jobs.layout import MOST_IDLE, check_layout, splits
+from megatron_eks.plan.jobs.models import BY_HAND, divisors
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.training import (
     arguments,
     capacity_bytes,
     changed,
+    fits,
     hardware,
     job_layout,
     megatron_batch,
@@ -32,8 +32,6 @@ from megatron_eks.predict.throughput import Speed, megatron_speed
 # Layouts whose times differ by less are as fast as far as the model can tell: it is off by 3 % in
 # the median where it was fitted. Of them the simpler one comes first.
 TIE = 0.03
-# A pipeline that waits for more of a step is warned about (plan/jobs/layout.py).
-_MOST_IDLE = 1 / 3
 # Selective recomputation is left out: with flash attention it costs time and saves nothing.
 _RECOMPUTE: tuple[Recompute, ...] = ("none", "full")
 # What takes longer than so many times the best so far is of no interest.
@@ -167,7 +165,7 @@ class _Space:
                 update={"micro_batch_size": 1, "recompute": "full", "recompute_layers": None}
             )
             batch = megatron_batch(training, model, layout, words)
-            if not _fits(model, layout, batch, capacity, states):
+            if not fits(estimate(model, layout, batch, capacity, states, ends=True)):
                 continue
             for virtual in virtuals:
                 shape = replace(layout, virtual_pipeline=virtual)
@@ -178,7 +176,7 @@ class _Space:
         job, model = self.job, self.model
         gpus, node = job_gpus(job, self.instance), gpus_per_node(job, self.instance)
         length, batch = job.training.sequence_length, job.training.global_batch_size
-        tensors = [size for size in divisors(node) if _splits(model, size)]
+        tensors = [size for size in divisors(node) if splits(model, size)]
         experts = divisors(model.num_experts) if model.num_experts else [1]
         for tensor, context, pipeline in product(tensors, divisors(gpus), divisors(gpus)):
             inner = tensor * pipeline * context
@@ -253,7 +251,7 @@ class _Space:
             if layout.virtual_pipeline > 1 and batches % layout.pipeline:
                 continue
             waits = (layout.pipeline - 1) / layout.virtual_pipeline
-            if waits > (waits + batches) * _MOST_IDLE:
+            if waits > (waits + batches) * MOST_IDLE:
                 continue
             option = replace(
                 batch,
@@ -267,25 +265,8 @@ class _Space:
             if speed.step_seconds > _SLOW * self.best[0]:
                 continue
             memory = estimate(self.model, layout, option, capacity, states, ends=True)
-            if memory.per_gpu_bytes > capacity * TIGHT:
+            if not fits(memory):
                 continue
             most = size
             self.best[0] = min(self.best[0], speed.step_seconds)
             yield Candidate(layout, option, memory, speed, extra)
-
-
-def _fits(model: ModelShape, layout: Layout, batch: Batch, capacity: int, states: States) -> bool:
-    found = estimate(model, layout, batch, capacity, states, ends=True)
-    return found.per_gpu_bytes <= capacity * TIGHT
-
-
-def _splits(model: ModelShape, tensor: int) -> bool:
-    """Tell whether so many ranks can share a layer."""
-    groups = model.num_query_groups
-    whole = not model.num_attention_heads % tensor and not model.ffn_hidden_size % tensor
-    return whole and not (groups % tensor and tensor % groups)
-
-
-def divisors(number: int) -> list[int]:
-    """Return what divides a number, the least first."""
-    return [value for value in range(1, number + 1) if number % value == 0]

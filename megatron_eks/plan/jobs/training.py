@@ -14,7 +14,7 @@ from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
-from megatron_eks.predict.memory import MemoryEstimate, tensor_capacity_bytes
+from megatron_eks.predict.memory import GIB, MemoryEstimate, tensor_capacity_bytes
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.settings import (
     megatron_fsdp,
@@ -213,3 +213,17 @@ def check_elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
             continue
         yield Finding(Code.RENDEZVOUS, path, found, remedy)
         return
+
+
+# Above this share of a GPU's memory, fragmentation decides whether a run survives.
+TIGHT = 0.92
+
+
+def fits(memory: MemoryEstimate) -> bool:
+    """Tell whether a rank fits with room to spare."""
+    return memory.per_gpu_bytes <= memory.capacity_bytes * TIGHT
+
+
+def gib(count: int) -> str:
+    """Write bytes in GiB."""
+    return f"{count / GIB:.1f}"

@@ -12,9 +12,9 @@ from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs.layout import check_layout
-from megatron_eks.plan.jobs.memory import fits
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.search import REDUCED, TIE, as_job, evaluate, search
+from megatron_eks.plan.jobs.training import fits
 
 JOB = Path("jobs/megatron-cpt-techpulse.yaml").read_text()
 
