@@ -62,7 +62,6 @@ _TAGS = {
     "aws:RequestTag/kubernetes-namespace": "Namespace",
     "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
 }
-_CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
 _need = partial(Need, Rule.POLICY)
 
 
@@ -169,8 +168,7 @@ def rights(templates: Templates) -> Iterator[Finding]:
             row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
             yield from report(Rule.NODE_ROLE, row, level=level)
         policies = _policies(role, templates) or [role["Policies"]]
-        wanted = [*_of_builds(templates, user)]
-        wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
+        wanted = [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
             on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/data/*")]
@@ -178,16 +176,6 @@ def rights(templates: Templates) -> Iterator[Finding]:
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
         for need in wanted:
             yield from needs(templates, policies, need)
-
-
-def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
-    source = user["Source"]
-    name = source["Location"].text.removeprefix("https://github.com/").removesuffix(".git")
-    for arn in texts(templates, source["Auth"]["Resource"]):
-        for kind in ("codeconnections", "codestar-connections"):
-            actions = tuple(f"{kind}:{action}" for action in _CONNECT)
-            test = ("StringEqualsIfExists", f"{kind}:FullRepositoryId", name)
-            yield _need("it gets no source", actions, (arn,), when=(test,))
 
 
 def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:
