@@ -8,9 +8,19 @@ from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import HTTPS, is_wide, rules
-from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
-from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
+from megatron_eks.guards.templates import (
+    Need,
+    Resource,
+    Templates,
+    allows,
+    constants,
+    is_everybody,
+    needs,
+    statements,
+    template_guard,
+    texts,
+)
 from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"

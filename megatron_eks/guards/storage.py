@@ -7,8 +7,15 @@ from megatron_eks.catalog import pins
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, ANYBODY, NODES, SIDES, name_of, rules
-from megatron_eks.guards.statements import Need, listed, needs
-from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
+from megatron_eks.guards.templates import (
+    Need,
+    Resource,
+    Templates,
+    constants,
+    listed,
+    needs,
+    template_guard,
+)
 from megatron_eks.guards.values import NO, YES, Value, report, written
 
 _THROUGHPUTS = (125, 250, 500, 1000)
