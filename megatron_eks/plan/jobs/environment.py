@@ -7,13 +7,12 @@ from posixpath import normpath
 from megatron_eks.catalog.allocator import ALLOCATOR, options
 from megatron_eks.catalog.environment import (
     FOLDERS,
-    REMOVE,
     Policy,
     advised_against,
     allowed,
     refused,
 )
-from megatron_eks.catalog.environment_values import is_subsystem, off_efa
+from megatron_eks.catalog.environment_values import off_efa
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import GpuJob, Job, NcclTestJob
@@ -119,75 +118,34 @@ def unfilled(value: str, before: Collection[str]) -> Policy | None:
 
 
 _SEGMENTS = "expandable_segments:True"
-_BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
+_BUFFER = "TORCH_NCCL_TRACE_BUFFER_SIZE"
 PLANNED = {
     **collectives(""),
-    **dict.fromkeys(_BUFFERS, collectives("")["TORCH_NCCL_TRACE_BUFFER_SIZE"]),
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "TORCH_FR_BUFFER_SIZE": collectives("")[_BUFFER],
     "TORCH_FR_DUMP_ON_TIMEOUT": "1",
 }
 """What the plan sets, by every name that the programs know it by."""
 
 # Subsystems in which NCCL and its EFA plugin name their network.
 _READ = frozenset({"INIT", "NET"})
-# NCCL user guide, "NCCL_DEBUG"; NCCL compares without regard to case.
-_QUIET = frozenset({"ABORT", "VERSION", "WARN"})
 
 
-def beside_plan(job: Job, name: str, value: str, instance: InstanceType | None) -> Policy | None:
-    """Judge what the plan sets too, where the job file's value breaks nothing."""
+def beside_plan(job: Job, name: str, value: str) -> Policy | None:
+    """Judge what the plan sets too; None where its reason to set it speaks against the value."""
     if not isinstance(job, GpuJob):
         return None
     if PLANNED.get(name) == value or (name in ALLOCATOR and options(value) == options(_SEGMENTS)):
         return advised_against("the plan sets it to this already")
-    if name in ALLOCATOR:
-        return _allocator(name, value)
-    if name in _BUFFERS and value.isdigit() and int(value) > 0:
-        return advised_against(
-            f"the plan sets it to {PLANNED[name]}, which shows what ranks did last"
-        )
-    logs = {"NCCL_DEBUG": _log_level, "NCCL_DEBUG_SUBSYS": _subsystems}.get(name)
-    return logs(job, value, instance) if logs else None
-
-
-def _allocator(name: str, value: str) -> Policy:
-    """Judge options of torch's allocator, which take the place of those of the plan.
-
-    c10/core/AllocatorConfig.h: of the two names 2.9 asks for the new one first, 2.15 for the old.
-    """
-    given = options(value)
-    if name != "PYTORCH_ALLOC_CONF":
-        reason = "the plan sets PYTORCH_ALLOC_CONF, and which of the two counts depends on torch"
-        return advised_against(reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
-    if given.get("expandable_segments") == "True":
-        return allowed("it keeps what the plan sets")
-    reason = f"it takes the place of the plan's {_SEGMENTS}, without which memory fragments"
-    instead = f"add {_SEGMENTS}, unless something needs it off"
-    return advised_against(reason, instead)
-
-
-def _log_level(job: GpuJob, value: str, instance: InstanceType | None) -> Policy:
-    """Judge how much NCCL logs: it goes to a file, and not among a job's own lines."""
     # NCCL, `src/debug.cc`: levels in any case. A test of the network is where TRACE is looked at.
-    if value.upper() == "INFO" or (value.upper() == "TRACE" and isinstance(job, NcclTestJob)):
-        return allowed("it keeps what the start-up guard reads")
-    if value.upper() == "TRACE":
-        return advised_against("INFO says all that the start-up guard reads")
-    says = f"at {value} NCCL's log does not say which network it uses"
-    if value.upper() not in _QUIET:
-        says = f"NCCL knows no level {value!r}, and then logs nothing"
-    return advised_against(f"{says}{_unwatched(job, instance)}")
-
-
-def _subsystems(job: GpuJob, value: str, instance: InstanceType | None) -> Policy:
-    """Judge of what NCCL logs: it goes by this value in place of the plan's."""
-    missing = _READ - _logged(value)
-    if not missing:
-        return allowed("it keeps what the start-up guard reads")
-    left_out = " and ".join(sorted(missing))
-    reason = f"{value!r} leaves out {left_out}, where NCCL says whether it uses EFA"
-    instead = REMOVE if value.startswith("^") or not value else f"write {_with_read(value)}"
-    return advised_against(f"{reason}{_unwatched(job, instance)}", instead)
+    levels = {"INFO", "TRACE"} if isinstance(job, NcclTestJob) else {"INFO"}
+    keeps = {
+        "NCCL_DEBUG": value.upper() in levels,
+        "NCCL_DEBUG_SUBSYS": _logged(value) == _READ,
+        # Of torch's options these take the place of the plan's.
+        "PYTORCH_ALLOC_CONF": options(value).get("expandable_segments") == "True",
+    }
+    return allowed("it keeps what the plan sets") if keeps.get(name) else None
 
 
 def _logged(value: str) -> frozenset[str]:
@@ -211,17 +169,3 @@ def shows_efa(env: Mapping[str, str]) -> bool:
     said = level in {"INFO", "TRACE"} and _logged(env.get("NCCL_DEBUG_SUBSYS", "ALL")) == _READ
     log = env.get("NCCL_DEBUG_FILE", NCCL_LOG) == NCCL_LOG
     return said and log and not off_efa(env) and env.get("FI_EFA_IFACE", "all") == "all"
-
-
-def _unwatched(job: GpuJob, instance: InstanceType | None) -> str:
-    """Say what is given up: of several nodes that have EFA the guard reads NCCL's log."""
-    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
-    efa = instance is None or instance.efa_interfaces > 0
-    return ", and the start-up guard does not look for EFA" if guarded and efa else ""
-
-
-def _with_read(value: str) -> str:
-    """Add what the guard reads to a list of subsystems."""
-    names = [name.strip() for name in value.split(",")]
-    others = [each for each in names if each.upper() not in _READ and is_subsystem(each)]
-    return ",".join((*sorted(_READ), *others))

@@ -104,7 +104,7 @@ def check_variables(
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
             policy = advised_against(reason)
         if policy.verdict is Verdict.SET:
-            policy = beside_plan(job, name, value, instance) or policy
+            policy = beside_plan(job, name, value) or policy
         if policy.verdict is Verdict.ALLOWED:
             before = {each for each in (*job.runtime.env, *PLANNED) if each < name}
             policy = unfilled(value, before) or policy
