@@ -123,6 +123,17 @@ def main(argv: Sequence[str]) -> int:
     if code:
         copy.tell(reason)
     record.finish()
+    return exit_code(code)
+
+
+def forward_signals(process: "subprocess.Popen[bytes]") -> None:
+    """Send on what asks this process to end."""
+    for number in _FORWARDED:
+        signal.signal(number, lambda received, _: process.send_signal(received))
+
+
+def exit_code(code: int) -> int:
+    """Return the exit code of a program as a shell has it: above 128 it is a signal's."""
     return _BY_SIGNAL - code if code < 0 else code
 
 
@@ -144,8 +155,7 @@ def _run(command: Sequence[str], copy: Copy) -> int:
         _write_all(2, message)
         copy.say(message)
         return _NO_PROGRAM
-    for number in _FORWARDED:
-        signal.signal(number, lambda received, _: process.send_signal(received))
+    forward_signals(process)
     assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 -- pipes
     ended, tell = os.pipe()
 

@@ -14,7 +14,6 @@ import argparse
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -27,14 +26,12 @@ from megatron_eks.programs import image_check, program, s3_store
 from megatron_eks.programs.checkpoint import own_checkpoints
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Finding, Report, error, usage_error
-from megatron_eks.programs.record import rank_of
+from megatron_eks.programs.record import exit_code, forward_signals, rank_of
 from megatron_eks.programs.start import companions, preconditions
 from megatron_eks.programs.start.companion import Companion
 
-_BY_SIGNAL = 128
 _ELSEWHERE = ".s3"
 """At the end of a file's name: it says where in S3 the archive is, whose name is its SHA-256."""
-_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @guarded()
@@ -124,10 +121,8 @@ def _unpack(archive: Path, directory: Path) -> Iterator[Finding]:
 
 def _run(command: Sequence[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 -- what the job file says
-    for number in _FORWARDED:
-        signal.signal(number, lambda received, _: process.send_signal(received))
-    code = process.wait()
-    return _BY_SIGNAL - code if code < 0 else code
+    forward_signals(process)
+    return exit_code(process.wait())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -79,7 +79,6 @@ def check(values: Values, environment: Mapping[str, str], report: Report, deadli
     report.collect(preconditions.check_base(pretrained, *how, deadline))
     if save is not None and save.is_dir():
         report.collect(preconditions.note_imported(save))
-    if save is not None and save.is_dir():
         report.collect(preconditions.check_space(save, pretrained, ckpt_format))
 
 

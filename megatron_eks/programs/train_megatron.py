@@ -97,11 +97,12 @@ class Start:
             own = self.load == self.save
             report.collect(preconditions.resume(self.load, *how, own=own, deadline=deadline))
         report.collect(preconditions.check_base(self.pretrained, *how, deadline))
-        if self.save is not None and self.save.is_dir():
+        if self.save is None:
+            return
+        if self.save.is_dir():
             report.collect(preconditions.note_imported(self.save))
-        if self.save is not None and self.s3_uri is not None:
-            report.collect(companions.check_copies(self.save, self.s3_uri))
-        if self.save is not None and self.save.is_dir():
+        report.collect(companions.check_copies(self.save, self.s3_uri))
+        if self.save.is_dir():
             report.collect(preconditions.check_space(self.save, self.pretrained, self.ckpt_format))
 
     def start_companions(self, report: Report) -> None:

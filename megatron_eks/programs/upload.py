@@ -40,16 +40,20 @@ def main(argv: Sequence[str], report: Report) -> None:
     sizes = {key: status.st_size for key, (_, status) in files.items()}
     there = {each.key: each.size for each in store.objects("")}
     report.facts.update(uri=store.uri, files=len(files), bytes=sum(sizes.values()))
-    report.facts.update(sent=0, present=0, bytes_sent=0)
+    sent: list[str] = []
+    present: list[str] = []
     progress = TransferProgress(sum(sizes.values()), 0)
-    for key, (path, status) in files.items():
-        # The checksum of what is there already is asked for only where its size is right.
-        present = there.get(key) == sizes[key] and is_there(store, key, path)
-        if not present:
-            _send(store, key, path, status, progress)
-            report.facts["bytes_sent"] = _number(report, "bytes_sent") + sizes[key]
-        fact = "present" if present else "sent"
-        report.facts[fact] = _number(report, fact) + 1
+    try:
+        for key, (path, status) in files.items():
+            # The checksum of what is there already is asked for only where its size is right.
+            if there.get(key) == sizes[key] and is_there(store, key, path):
+                present.append(key)
+            else:
+                _send(store, key, path, status, progress)
+                sent.append(key)
+    finally:
+        report.facts.update(sent=len(sent), present=len(present))
+        report.facts.update(bytes_sent=sum(map(sizes.__getitem__, sent)))
     progress.close()
 
 
@@ -133,11 +137,6 @@ def _send(
         text, remedy = "it changed while it was sent", "send it again when nobody writes to it"
         raise StopError(program.EXIT_CHECK_FAILED, path, text, remedy)
     progress.say(f"{key}: {before.st_size:,} bytes")
-
-
-def _number(report: Report, fact: str) -> int:
-    found = report.facts[fact]
-    return found if isinstance(found, int) else 0
 
 
 if __name__ == "__main__":

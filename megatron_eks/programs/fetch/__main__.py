@@ -27,21 +27,16 @@ from pathlib import Path
 
 from megatron_eks.programs import inside, program
 from megatron_eks.programs.checkpoint import manifests
-from megatron_eks.programs.fetch import hub as fetch_hub
-from megatron_eks.programs.fetch import s3 as fetch_s3
-from megatron_eks.programs.fetch.files import (
-    MARKER,
-    Fetched,
-    RemoteFile,
-    Source,
-    check_names,
-    read_marker,
-    write_marker,
-)
+from megatron_eks.programs.fetch import files as fetch_files
+from megatron_eks.programs.fetch.files import MARKER, Fetched, RemoteFile
+from megatron_eks.programs.fetch.hub import HubSource, read_token
+from megatron_eks.programs.fetch.s3 import S3Source
 from megatron_eks.programs.program import Report, StopError
 
 _SPARE_BYTES = 2**30
 _ATTEMPTS = 3
+
+Source = HubSource | S3Source
 
 
 def present(directory: Path, wanted: Fetched) -> Fetched | None:
@@ -51,7 +46,7 @@ def present(directory: Path, wanted: Fetched) -> Fetched | None:
     """
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return None
-    held, remedy = read_marker(directory), "name another directory, or move it away"
+    held, remedy = fetch_files.read_marker(directory), "name another directory, or move it away"
     if held is None:
         found = f"it is there and has no {MARKER}, so nothing says that it is whole"
         raise _stop(directory, found, remedy)
@@ -73,7 +68,7 @@ def _stop(subject: object, found: str, remedy: str) -> StopError:
 
 def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
     """Fetch all files beside the directory, compare them, and make it appear."""
-    check_names(source.files)
+    fetch_files.check_names(source.files)
     start = f".fetch-{directory.name}-"
     staging = directory.with_name(f"{start}{source.revision[:12]}")
     for link in inside.links(staging):
@@ -135,9 +130,9 @@ def main(argv: Sequence[str], report: Report) -> None:
 
 def _source(options: argparse.Namespace, kind: str, name: str) -> Source:
     if kind == "s3":
-        return fetch_s3.S3Source(name)
-    token = fetch_hub.read_token(options.token_file) if options.token_file else None
-    return fetch_hub.HubSource(name, options.revision, token, tokenizer_only=kind == "tokenizer")
+        return S3Source(name)
+    token = read_token(options.token_file) if options.token_file else None
+    return HubSource(name, options.revision, token, tokenizer_only=kind == "tokenizer")
 
 
 def _check_space(missing: Sequence[RemoteFile], staging: Path) -> None:
@@ -159,7 +154,7 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
                 path.rmdir()
         elif path not in wanted:
             path.unlink()
-    write_marker(fetched, staging, directory)
+    fetch_files.write_marker(fetched, staging, directory)
     manifests.sync_to_disk(staging)
     if directory.exists():
         directory.rmdir()

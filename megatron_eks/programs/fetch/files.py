@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import manifests
@@ -41,19 +40,6 @@ class RemoteFile:
             start = hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
             return _digest(path, start) == self.git_blob
         return True
-
-
-class Source(Protocol):
-    """A place to fetch from."""
-
-    kind: str
-    name: str
-    revision: str
-    """Stands for this content and no other, its beginning too; it has no hyphen."""
-    files: list[RemoteFile]
-
-    def download(self, file: RemoteFile, directory: Path) -> None:
-        """Fetch one file below a directory; raises StopError."""
 
 
 @dataclass(frozen=True)

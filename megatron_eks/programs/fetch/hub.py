@@ -131,29 +131,21 @@ class HubSource:
         from huggingface_hub import errors  # noqa: PLC0415 -- as in __init__
 
         page = f"{self._hub.constants.ENDPOINT}/{self.name}"
+        code, found, remedy = program.EXIT_NOT_FOUND, "no such revision", f"see {page}/commits/main"
         if isinstance(problem, errors.GatedRepoError):
             have = "the token's account has no access" if self._token else "it needs a token"
-            return StopError(
-                program.EXIT_FAILED,
-                self.name,
-                f"the model is gated, and {have}",
+            code, found = program.EXIT_FAILED, f"the model is gated, and {have}"
+            remedy = (
                 f"accept the licence at {page}, then give a read token of that account with "
-                "--token-file (in the cluster: the Secret that the job's token_secret names)",
+                "--token-file (in the cluster: the Secret that the job's token_secret names)"
             )
-        if isinstance(problem, errors.RevisionNotFoundError):
-            return StopError(
-                program.EXIT_NOT_FOUND, self.name, "no such revision", f"see {page}/commits/main"
-            )
-        if isinstance(problem, errors.RepositoryNotFoundError | errors.HFValidationError):
-            return StopError(
-                program.EXIT_NOT_FOUND,
-                self.name,
-                "no such model, or a private one",
-                "correct the name, or give a token that may read it with --token-file",
-            )
-        return StopError(
-            program.EXIT_FAILED, self.name, f"HTTP {status}", f"see whether {page} can be opened"
-        )
+        elif isinstance(problem, errors.RepositoryNotFoundError | errors.HFValidationError):
+            found = "no such model, or a private one"
+            remedy = "correct the name, or give a token that may read it with --token-file"
+        elif not isinstance(problem, errors.RevisionNotFoundError):
+            code, found = program.EXIT_FAILED, f"HTTP {status}"
+            remedy = f"see whether {page} can be opened"
+        return StopError(code, self.name, found, remedy)
 
 
 def _remote_file(stated: Any) -> RemoteFile:  # noqa: ANN401 -- huggingface_hub is not here to check

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from megatron_eks.programs.prepare.job import PrepareError, failure, usage
 
@@ -17,32 +17,25 @@ PACKED = {".gz": "gzip", ".zst": "zstd"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
-class Source(Protocol):
+@dataclass(frozen=True)
+class Source:
     """One input, as it is stored."""
 
-    @property
-    def name(self) -> str:
-        """The name that findings use."""
-
-    @property
-    def size(self) -> int:
-        """Bytes as stored, compressed or not."""
-
-    @property
-    def identity(self) -> str:
-        """What changes when the content does: an entity tag, or the time of the last change."""
+    name: str
+    """The name that findings use."""
+    size: int
+    """Bytes as stored, compressed or not."""
+    identity: str
+    """What changes when the content does: an entity tag, or the time of the last change."""
 
     def raw(self, start: int, end: int) -> Iterator[bytes]:
         """Read the stored bytes of a range, a chunk at a time."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class LocalFile:
+class LocalFile(Source):
     """A file that this machine can open."""
-
-    name: str
-    size: int
-    identity: str
 
     @classmethod
     def at(cls, path: str) -> "LocalFile":
@@ -137,21 +130,6 @@ def _find_s3(word: str) -> list[Source]:
 _PIECE_BYTES = {"gzip": 64 << 10, "zstd": 4 << 10}
 
 
-class _Unpacker(Protocol):
-    """What zlib and zstandard have in common."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the end of the member or frame was seen."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """What came after that end."""
-
-    def decompress(self, data: bytes, /) -> bytes:
-        """Unpack what can be unpacked so far."""
-
-
 Watch = Callable[[bytes], None]
 
 
@@ -179,7 +157,7 @@ def _watched(chunks: Iterator[bytes], watch: Watch) -> Iterator[bytes]:
 
 def _members(source: Source, packing: str, watch: Watch) -> Iterator[bytes]:
     """Unpack member after member, as `gzip -d` and `zstd -d` do."""
-    unpacker: _Unpacker | None = None
+    unpacker: Any = None
     done = 0
     for chunk in _watched(source.raw(0, source.size), watch):
         for place in range(0, len(chunk), _PIECE_BYTES[packing]):
@@ -212,10 +190,9 @@ def _broken(source: Source, packing: str, done: int, what: str) -> Exception:
     )
 
 
-def _unpacker(packing: str) -> _Unpacker:
+def _unpacker(packing: str) -> Any:  # noqa: ANN401 -- zlib's and zstandard's, which are alike
     if packing == "gzip":
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     import zstandard  # noqa: PLC0415 -- only this kind of input needs it
 
-    unpacker: _Unpacker = zstandard.ZstdDecompressor().decompressobj()
-    return unpacker
+    return zstandard.ZstdDecompressor().decompressobj()

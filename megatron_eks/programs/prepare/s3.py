@@ -11,7 +11,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from megatron_eks.programs import s3_store
-from megatron_eks.programs.prepare.inputs import CHUNK_BYTES, has_line_name
+from megatron_eks.programs.prepare.inputs import CHUNK_BYTES, Source, has_line_name
 from megatron_eks.programs.prepare.job import failure, usage
 from megatron_eks.programs.program import StopError
 
@@ -28,12 +28,8 @@ def client() -> Any:  # noqa: ANN401 -- boto3 makes its classes at run time
 
 
 @dataclass(frozen=True)
-class S3Object:
+class S3Object(Source):
     """One object, at the version that was found first."""
-
-    name: str
-    size: int
-    identity: str
 
     def raw(self, start: int, end: int) -> Iterator[bytes]:
         """Read the stored bytes of a range; a cut stream goes on where it was cut."""

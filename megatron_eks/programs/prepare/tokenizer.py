@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,13 +40,6 @@ SAMPLES = (
     "\u0661\u0662\u0663 \u00bd\u00b2 \u2167 1.5e-3 0x1F x==y!=z {[()]} <|x|> </s> <s>",
     "a" * 300 + " " * 300 + "\n" * 50 + "0" * 50,
 )
-
-
-class Encoder(Protocol):
-    """Texts to token numbers, without BOS or EOD."""
-
-    def encode(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the tokens of each text."""
 
 
 class HuggingFace:
@@ -90,6 +83,10 @@ class Gigatoken:
         import gigatoken  # noqa: PLC0415 -- not every image has it
 
         self._encode: Any = gigatoken.Tokenizer.from_json(self._data).backend.encode
+
+
+Encoder = HuggingFace | Gigatoken
+"""Texts to token numbers, without BOS or EOD."""
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,14 @@ class _Moving:
                 return None
 
 
-def check_copies(save: Path, uri: str) -> Iterator[Finding]:
+def check_copies(save: Path, uri: str | None) -> Iterator[Finding]:
     """Ask S3 for what copies need, before GPUs work: list, write, read and remove below the URI.
 
     What surely loses the copies is an error where nothing has been saved yet; a run that has begun
     goes on. S3 that does not answer may do so later.
     """
+    if uri is None:
+        return
     found = _ask(save, uri)
     if found is not None and found.level == "error" and not found.usage:
         time.sleep(_SPREAD_SECONDS)

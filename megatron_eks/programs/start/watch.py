@@ -29,7 +29,7 @@ from pathlib import Path
 from megatron_eks.programs import program
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Finding, Report, error, warning
-from megatron_eks.programs.start import gang, nccl_log
+from megatron_eks.programs.start import gang, guard, nccl_log
 from megatron_eks.programs.start.rank_processes import Progress, Rank, cpu_seconds, end, started
 
 EXIT_NETWORK = 6
@@ -216,11 +216,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rank", type=int, required=True, help="process to watch, and to end with")
     parser.add_argument("--node", type=int, required=True, help="this node's number, from 0")
     parser.add_argument("--nodes", type=int, required=True, help="nodes of the gang")
-    parser.add_argument("--heartbeats", type=Path, help="directory on shared storage")
     parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
-    parser.add_argument("--expect-efa", type=int, default=0, help="EFA interfaces of the pod")
-    parser.add_argument("--expect-gpu-direct", action="store_true", help="see train_megatron")
-    parser.add_argument("--watch", choices=("stop", "warn"), default="stop", help="what to do")
+    guard.add_options(parser)
     parser.add_argument(
         "--start-seconds", type=float, default=600.0, help="in which NCCL has to choose a network"
     )

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,21 +23,7 @@ _LOOK_SECONDS = 0.05
 # A read from the network may hang.
 _PATIENCE_SECONDS = 30
 
-
-class Samples(Protocol):
-    """Samples of a job by number, and what has to be kept to go on with them."""
-
-    def sample(self, number: int) -> Tensor:
-        """Return sequence length + 1 tokens."""
-
-    def validation(self, most: int) -> list[Tensor]:
-        """Return held-out sequences."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up what a checkpoint kept."""
+Samples = IndexedSamples | TextSamples
 
 
 @dataclass(frozen=True)

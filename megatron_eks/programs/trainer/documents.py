@@ -90,7 +90,11 @@ class Stream:
             return None
 
 
-def open_documents(dataset: str, configuration: str | None) -> "JsonLines | Stream":
+Documents = JsonLines | Stream
+"""Can be read from any place."""
+
+
+def open_documents(dataset: str, configuration: str | None) -> Documents:
     """Open what a configuration names, by its form."""
     if dataset.endswith(JSONL):
         return JsonLines(Path(dataset))

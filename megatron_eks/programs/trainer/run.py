@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import nn
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.printable import guarded
-from megatron_eks.programs.program import EXIT_CHECK_FAILED, Finding, Report, error
+from megatron_eks.programs.program import EXIT_CHECK_FAILED, Report, error
 from megatron_eks.programs.start import companions, guard
 from megatron_eks.programs.trainer.batches import Batches, open_samples
 from megatron_eks.programs.trainer.checkpoint import (
@@ -27,7 +27,7 @@ from megatron_eks.programs.trainer.checkpoint import (
     LostCheckpointsError,
     NotSavedError,
 )
-from megatron_eks.programs.trainer.config import Checkpoint, Config, Training, read_config
+from megatron_eks.programs.trainer.config import Config, Training, read_config
 from megatron_eks.programs.trainer.documents import BadDocumentError
 from megatron_eks.programs.trainer.loop import Loop, NotFiniteError
 from megatron_eks.programs.trainer.metrics import Metrics
@@ -53,29 +53,27 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     report = Report()
     config = read_config(options.config, report.findings)
-    model = None
-    if config is not None:
-        pretrained = config.checkpoint.pretrained is not None
-        model = read_model(config.model, base_weights=pretrained, findings=report.findings)
-    decoder = None
-    if config is not None:
-        minutes = options.distributed_timeout_minutes or config.timeout_minutes
-        # What a blocked rank shows of itself before the watcher ends it.
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-        report.collect(guard.start(options, os.environ, minutes))
-    if config is not None and model is not None:
-        report.collect(check_all(config, model, options.device))
-        if os.environ["RANK"] == "0":
-            report.collect(_check_copies(config.checkpoint))
-        with torch.device("meta"):
-            recompute = config.training.activation_checkpointing
-            decoder = Decoder(model.shape, recompute=recompute)
-        if config.checkpoint.pretrained is not None:
-            base = Path(config.checkpoint.pretrained)
-            report.collect(check_pretrained(decoder, model.shape, base))
-    if report.exit_code or config is None or model is None or decoder is None:
+    if config is None:
         return _refuse(program, report)
-    saves, beside = config.checkpoint, companions.Beside()
+    saves = config.checkpoint
+    based = saves.pretrained is not None
+    model = read_model(config.model, base_weights=based, findings=report.findings)
+    # What a blocked rank shows of itself before the watcher ends it.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    minutes = options.distributed_timeout_minutes or config.timeout_minutes
+    report.collect(guard.start(options, os.environ, minutes))
+    if model is None:
+        return _refuse(program, report)
+    report.collect(check_all(config, model, options.device))
+    if os.environ["RANK"] == "0":
+        report.collect(companions.check_copies(Path(saves.directory), saves.s3_uri))
+    with torch.device("meta"):
+        decoder = Decoder(model.shape, recompute=config.training.activation_checkpointing)
+    if saves.pretrained is not None:
+        report.collect(check_pretrained(decoder, model.shape, Path(saves.pretrained)))
+    if report.exit_code:
+        return _refuse(program, report)
+    beside = companions.Beside()
     if os.environ["RANK"] == "0":
         wishes = Path(saves.directory), saves.s3_uri, saves.keep_last
         beside = companions.start(*wishes, "", report)
@@ -204,11 +202,6 @@ class _Rank:
         report.write_findings()
         if self.rank == 0:
             report.write_summary({"program": self.program, "status": "failed"})
-
-
-def _check_copies(checkpoint: Checkpoint) -> Iterator[Finding]:
-    if checkpoint.s3_uri is not None:
-        yield from companions.check_copies(Path(checkpoint.directory), checkpoint.s3_uri)
 
 
 def _refuse(program: str, report: Report) -> int:

@@ -8,29 +8,17 @@ samples come from, which for most numbers of ranks is its share of the whole.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from megatron_eks.programs.trainer.documents import Documents
 from megatron_eks.programs.trainer.tokenizer import Tokenizer
 
 STREAMS = 64
 # Without a validation split of its own, the last of so many documents is held out.
 _HELD_OUT = 20
-
-
-class Documents(Protocol):
-    """A source of texts that can be read from any place."""
-
-    def read(self, start: int) -> Iterator[Any]:
-        """Yield raw documents."""
-
-    def text(self, raw: Any, place: int) -> str:  # noqa: ANN401 -- each source has its own
-        """Return a raw document's text."""
-
-    def held_out(self) -> "Documents | None":
-        """Return the validation split, if there is one."""
 
 
 @dataclass
@@ -95,7 +83,8 @@ class TextSamples:
         """Return at most so many sequences of held-out documents."""
         source = self._held_out or self._documents
         tokens: list[int] = []
-        for place, raw in enumerate(source.read(0)):
+        every: Iterator[Any] = source.read(0)
+        for place, raw in enumerate(every):
             if self._held_out is None and not _is_held_out(place):
                 continue
             tokens += self._tokenizer.encode(source.text(raw, place))
