@@ -100,11 +100,9 @@ def check_plugin(system: System, facts: dict[str, object]) -> Iterator[Finding]:
             "install aws-ofi-nccl (AWS's EFA installer) and put its directory in LD_LIBRARY_PATH",
         )
     elif "ofi" not in plugin.name and plugin.name != efa_system.PLUGIN:
-        yield error(
-            "NCCL_NET_PLUGIN",
-            f"{wanted!r} makes NCCL load {plugin}, which knows no EFA",
-            "set it to 'ofi', or unset it",
-        )
+        found = f"{wanted!r} makes NCCL load {plugin}, which knows no EFA"
+        remedy = "set it to 'ofi', or unset it"
+        yield error("NCCL_NET_PLUGIN", found, remedy)
     network = system.environment.get("NCCL_NET", "")
     if network == "Socket":
         yield error("NCCL_NET", "'Socket' makes NCCL use TCP", "remove it")

@@ -199,11 +199,10 @@ class Store:
             remove = partial(self._client.delete_objects, Bucket=self.bucket, Delete=wanted)
             answer: dict[str, Any] = self._try(keys[start], remove)
             for problem in answer.get("Errors", []):
+                found = problem.get("Message", problem["Code"])
+                remedy = "give the role s3:DeleteObject there"
                 raise StopError(
-                    program.EXIT_FAILED,
-                    f"s3://{self.bucket}/{problem['Key']}",
-                    problem.get("Message", problem["Code"]),
-                    "give the role s3:DeleteObject there",
+                    program.EXIT_FAILED, f"s3://{self.bucket}/{problem['Key']}", found, remedy
                 )
 
     def _list(self, **words: str) -> Iterator[dict[str, Any]]:

@@ -99,11 +99,9 @@ def judge(results: Sequence[FileResult], mark: float | None, report: Report) -> 
             )
     slowest = min(write, read)
     if mark is not None and slowest < mark:
-        report.error(
-            "throughput",
-            f"{slowest:.0f} MB/s, the mark is {mark:g}",
-            "see that no other job uses the file system, then raise its throughput or size",
-        )
+        found = f"{slowest:.0f} MB/s, the mark is {mark:g}"
+        remedy = "see that no other job uses the file system, then raise its throughput or size"
+        report.error("throughput", found, remedy)
     if not results[0].direct:
         report.warning("O_DIRECT", "not supported here", "read numbers may be the page cache's")
 

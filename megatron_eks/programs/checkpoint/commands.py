@@ -96,11 +96,9 @@ def push_one(sync: Sync, path: Path) -> None:
     sync.report.note("pushed" if sent else "present", path.name)
     newer = sync.remote.move_latest(Latest(path.name, step))
     if newer:
-        sync.report.warning(
-            f"{sync.store.uri}/{manifest_format.LATEST}",
-            f"it names {newer.name}, newer than {path.name}, and stays",
-            "use another URI for another run",
-        )
+        found = f"it names {newer.name}, newer than {path.name}, and stays"
+        remedy = "use another URI for another run"
+        sync.report.warning(f"{sync.store.uri}/{manifest_format.LATEST}", found, remedy)
 
 
 def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
@@ -172,12 +170,9 @@ def verify_local(directory: Path, name: str | None, report: Report, known: froze
     there = checkpoints.iterations(directory) if directory.is_dir() else {}
     chosen = [path for path in there.values() if name in (None, path.name)]
     if not chosen and not known:
-        raise StopError(
-            program.EXIT_NOT_FOUND,
-            directory / (name or ""),
-            "no checkpoint there",
-            "correct the directory or the name (ls lists what is there)",
-        )
+        found = "no checkpoint there"
+        remedy = "correct the directory or the name (ls lists what is there)"
+        raise StopError(program.EXIT_NOT_FOUND, directory / (name or ""), found, remedy)
     for path in chosen:
         if path.name not in known:
             state = whole.by_bytes(path)
@@ -259,9 +254,6 @@ def _nothing_to_send(directory: Path, name: str | None) -> StopError:
 
 
 def _absent(sync: Sync, name: str | None) -> NoReturn:
-    raise StopError(
-        program.EXIT_NOT_FOUND,
-        f"{sync.store.uri}/{name or ''}",
-        "no whole checkpoint there",
-        "push one, or correct the URI (ls lists what is there)",
-    )
+    found = "no whole checkpoint there"
+    remedy = "push one, or correct the URI (ls lists what is there)"
+    raise StopError(program.EXIT_NOT_FOUND, f"{sync.store.uri}/{name or ''}", found, remedy)

@@ -78,12 +78,9 @@ def _fill(manifest: Manifest, staging: Path, store: Store, threads: int) -> None
             return
         needed, free = sum(file.size for file in files), shutil.disk_usage(staging).free
         if needed > free:
-            raise StopError(
-                program.EXIT_CHECK_FAILED,
-                staging.parent,
-                f"{free:,} bytes free, {needed:,} needed",
-                "remove what is not needed, or enlarge the file system; what is here stays",
-            )
+            found = f"{free:,} bytes free, {needed:,} needed"
+            remedy = "remove what is not needed, or enlarge the file system; what is here stays"
+            raise StopError(program.EXIT_CHECK_FAILED, staging.parent, found, remedy)
         for file in files:
             path = staging / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,12 +106,9 @@ def _is_same(manifest: Manifest, target: Path, threads: int) -> bool:
     """Tell whether a checkpoint is there already, or a damaged one that may be set aside."""
     state = whole.by_sizes(target)
     if state.kind == "unfinished":
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            target,
-            "a directory of this name is there, and is not a whole checkpoint",
-            "look whether a training is saving it; else move it away and pull again",
-        )
+        found = "a directory of this name is there, and is not a whole checkpoint"
+        remedy = "look whether a training is saving it; else move it away and pull again"
+        raise StopError(program.EXIT_CHECK_FAILED, target, found, remedy)
     bad = manifests.differing(manifest, target, threads=threads)
     if not bad:
         return True

@@ -64,12 +64,9 @@ class HubSource:
         try:
             import huggingface_hub  # noqa: PLC0415 -- `--help` and S3 need no hub
         except ImportError as problem:
-            raise StopError(
-                program.EXIT_NOT_FOUND,
-                "huggingface_hub",
-                "not installed",
-                "run this in the megatron image, or pip install huggingface_hub",
-            ) from problem
+            found = "not installed"
+            remedy = "run this in the megatron image, or pip install huggingface_hub"
+            raise StopError(program.EXIT_NOT_FOUND, "huggingface_hub", found, remedy) from problem
         self.kind = "tokenizer" if tokenizer_only else "model"
         self.name = name
         self._hub: Any = huggingface_hub
@@ -120,11 +117,10 @@ class HubSource:
                 last = problem
             if attempt < _ATTEMPTS:
                 time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+        found = f"{type(last).__name__}: {last}"
+        remedy = "see that the pod reaches it (NAT, network policy, proxy), then start again"
         raise StopError(
-            program.EXIT_NOT_REACHABLE,
-            self._hub.constants.ENDPOINT,
-            f"{type(last).__name__}: {last}",
-            "see that the pod reaches it (NAT, network policy, proxy), then start again",
+            program.EXIT_NOT_REACHABLE, self._hub.constants.ENDPOINT, found, remedy
         ) from last
 
     def _refused(self, problem: Exception, status: int) -> StopError:

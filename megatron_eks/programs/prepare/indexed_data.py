@@ -120,11 +120,9 @@ def check_split(ratios: str, data_set: DataSet) -> Iterator[Finding]:
     for name, share, (start, end) in zip(_PARTS, shares, pairwise(ends), strict=False):
         if share and start == end:
             part = f"{share:g} of {total:g} shares of {data_set.sequences} sequences"
-            yield error(
-                data_set.prefix,
-                f"--split {ratios} leaves nothing for {name}: {part}",
-                f"give {name} a larger share or 0, or prepare more documents",
-            )
+            found = f"--split {ratios} leaves nothing for {name}: {part}"
+            remedy = f"give {name} a larger share or 0, or prepare more documents"
+            yield error(data_set.prefix, found, remedy)
 
 
 def _read_header(index: BinaryIO, size: int) -> tuple[int, int, int]:

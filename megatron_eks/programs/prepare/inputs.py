@@ -91,11 +91,9 @@ def compression(source: Source) -> str | None:
             return name
     expected = PACKED.get(Path(source.name).suffix)
     if expected:
-        raise failure(
-            source.name,
-            f"named as {expected}, but it does not begin as {expected} does",
-            "fetch it again, or rename it",
-        )
+        found = f"named as {expected}, but it does not begin as {expected} does"
+        remedy = "fetch it again, or rename it"
+        raise failure(source.name, found, remedy)
     return None
 
 
@@ -183,11 +181,9 @@ def _members(source: Source, packing: str, watch: Watch) -> Iterator[bytes]:
 
 
 def _broken(source: Source, packing: str, done: int, what: str) -> Exception:
-    return failure(
-        source.name,
-        f"the {packing} data {what}, after {done} unpacked bytes",
-        "fetch or write this input again; nothing was written under the final names",
-    )
+    found = f"the {packing} data {what}, after {done} unpacked bytes"
+    remedy = "fetch or write this input again; nothing was written under the final names"
+    return failure(source.name, found, remedy)
 
 
 def _unpacker(packing: str) -> Any:  # noqa: ANN401 -- zlib's and zstandard's, which are alike

@@ -48,11 +48,9 @@ def _shard(words: argparse.Namespace, environment: Mapping[str, str]) -> Shard |
         return None
     word = words.shard_index or environment.get("JOB_COMPLETION_INDEX", "")
     if not word.isdecimal() or int(word) >= words.shards:
-        raise usage(
-            "--shard-index",
-            f"{word!r}, with --shards {words.shards}",
-            f"give 0 to {words.shards - 1}, or JOB_COMPLETION_INDEX as an Indexed Job does",
-        )
+        found = f"{word!r}, with --shards {words.shards}"
+        remedy = f"give 0 to {words.shards - 1}, or JOB_COMPLETION_INDEX as an Indexed Job does"
+        raise usage("--shard-index", found, remedy)
     return Shard(int(word), words.shards)
 
 

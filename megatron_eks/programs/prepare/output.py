@@ -85,11 +85,9 @@ class Store:
         if state is None:
             return None
         if state["recipe"] != recipe:
-            raise usage(
-                self.directory,
-                "it belongs to other inputs, another tokenizer or other options",
-                "start again without --resume, or take another --output-prefix",
-            )
+            found = "it belongs to other inputs, another tokenizer or other options"
+            remedy = "start again without --resume, or take another --output-prefix"
+            raise usage(self.directory, found, remedy)
         return state
 
     def clear(self) -> None:

@@ -88,11 +88,9 @@ class Run:
         try:
             self._work(pool, progress)
         except BrokenProcessPool as problem:
-            raise failure(
-                "a worker",
-                "ended by itself; the system may have run out of memory",
-                "take fewer --workers or a smaller --max-line-mib, and continue with --resume",
-            ) from problem
+            found = "ended by itself; the system may have run out of memory"
+            remedy = "take fewer --workers or a smaller --max-line-mib, and continue with --resume"
+            raise failure("a worker", found, remedy) from problem
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
             progress.close()

@@ -194,11 +194,9 @@ class Steps:
             return True
         if self._whole(prefix) is None or store.directory.exists():
             return False
-        raise usage(
-            prefix,
-            "the data set that is there has other inputs, another tokenizer or other options",
-            "start without --resume to replace it, or take another --output-prefix",
-        )
+        found = "the data set that is there has other inputs, another tokenizer or other options"
+        remedy = "start without --resume to replace it, or take another --output-prefix"
+        raise usage(prefix, found, remedy)
 
     def _is_there(self, prefix: str, recipe: str) -> bool:
         """Tell whether a data set is there already; it takes no lock, so its holder may ask."""
@@ -261,11 +259,9 @@ def _check_sizes(prefix: str, sidecars: Sequence[dict[str, Any]]) -> None:
             path = Path(f"{document_prefix(prefix, sidecar['json_key'])}.{kind}")
             size = path.stat().st_size
             if size != sidecar[kind]["bytes"]:
-                raise failure(
-                    path,
-                    f"{size} bytes, but its sidecar says {sidecar[kind]['bytes']}",
-                    "remove its .json and run this shard again",
-                )
+                found = f"{size} bytes, but its sidecar says {sidecar[kind]['bytes']}"
+                remedy = "remove its .json and run this shard again"
+                raise failure(path, found, remedy)
 
 
 def _sum(shards: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:

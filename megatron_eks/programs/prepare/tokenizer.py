@@ -163,11 +163,9 @@ def load(directory: Path, backend: str) -> Tokenizer:
         refused=refused,
     )
     if tokenizer.largest > np.iinfo(tokenizer.token_type).max:
-        raise usage(
-            path,
-            f"{len(vocabulary)} tokens, but one has number {tokenizer.largest}",
-            "Megatron would store it in two bytes: save the tokenizer without the gap",
-        )
+        found = f"{len(vocabulary)} tokens, but one has number {tokenizer.largest}"
+        remedy = "Megatron would store it in two bytes: save the tokenizer without the gap"
+        raise usage(path, found, remedy)
     return tokenizer
 
 

@@ -172,11 +172,9 @@ def _check_vocabulary(
     facts["vocabulary"] = vocabulary
     smallest, largest = facts["smallest_token"], facts["largest_token"]
     if not (int(str(smallest)) >= 0 and int(str(largest)) < vocabulary):
-        yield error(
-            prefix,
-            f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}",
-            "train with the tokenizer that it was prepared with",
-        )
+        found = f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}"
+        remedy = "train with the tokenizer that it was prepared with"
+        yield error(prefix, found, remedy)
 
 
 def _check_training(
@@ -201,11 +199,9 @@ def _check_training(
     batch, length, iterations = wanted
     if not (batch and length and iterations):
         if any(wanted):
-            yield usage_error(
-                "epochs",
-                "not all of batch, sequence length and iterations",
-                "give --global-batch-size, --sequence-length and --train-iters together",
-            )
+            found = "not all of batch, sequence length and iterations"
+            remedy = "give --global-batch-size, --sequence-length and --train-iters together"
+            yield usage_error("epochs", found, remedy)
         return
     tokens = parts["train"]["tokens"]
     if not tokens:

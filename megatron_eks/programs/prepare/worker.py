@@ -118,11 +118,9 @@ class Worker:
             # One short look in each block, so that a difference cannot stay unseen for long.
             sample = texts[len(texts) // 2][:_COMPARED_CHARACTERS]
             if difference(tokenizer.encoder, tokenizer.reference, [sample]) is not None:
-                raise failure(
-                    "gigatoken",
-                    f"other tokens than `tokenizers` for {sample[:80]!r}",
-                    "start again with --backend tokenizers",
-                )
+                found = f"other tokens than `tokenizers` for {sample[:80]!r}"
+                remedy = "start again with --backend tokenizers"
+                raise failure("gigatoken", found, remedy)
         return tokenizer.encoder.encode(texts)
 
 

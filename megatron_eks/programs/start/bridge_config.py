@@ -97,11 +97,9 @@ def compare_model(config: Any, model: object) -> Iterator[Finding]:  # noqa: ANN
     for name in _COMPARED:
         has, wanted = getattr(config.model, name, None), own.get(name, getattr(preset, name, None))
         if None not in (wanted, has) and has != wanted:
-            yield usage_error(
-                "--recipe",
-                f"its model has {name} {has}, and the job's model {wanted}",
-                "name the recipe of this model, or correct the job's model",
-            )
+            found = f"its model has {name} {has}, and the job's model {wanted}"
+            remedy = "name the recipe of this model, or correct the job's model"
+            yield usage_error("--recipe", found, remedy)
 
 
 def _training(training: Mapping[str, Any]) -> Values:

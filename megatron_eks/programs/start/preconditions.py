@@ -196,11 +196,9 @@ def wait_for_repair(root: Path, ckpt_format: str, seconds: float) -> Iterator[Fi
     deadline = time.monotonic() + seconds
     while not (tracker := checkpoints.read_tracker(root, ckpt_format)).usable:
         if time.monotonic() > deadline:
-            yield error(
-                root / checkpoints.TRACKER,
-                f"{_describe(tracker)}, and rank 0 did not repair it in {seconds:.0f} s",
-                "read the messages of rank 0",
-            )
+            found = f"{_describe(tracker)}, and rank 0 did not repair it in {seconds:.0f} s"
+            remedy = "read the messages of rank 0"
+            yield error(root / checkpoints.TRACKER, found, remedy)
             return
         time.sleep(_POLL_SECONDS)
 
