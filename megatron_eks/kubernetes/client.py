@@ -55,10 +55,6 @@ class Client:
         """The address of the API server."""
         return self.connection.server
 
-    def acting_as(self, user: str) -> "Client":
-        """Return a client whose requests the server judges as another user's."""
-        return Client(self.connection.acting_as(user))
-
     def apply(self, manifest: Object, *, manager: str = _MANAGER, dry_run: bool = False) -> Object:
         """Apply an object on the server's side; an unknown field is an error, not ignored."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}

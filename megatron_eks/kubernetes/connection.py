@@ -107,19 +107,6 @@ class Connection:
         date, seen = self._date
         return date + timedelta(seconds=time.monotonic() - seen)
 
-    def acting_as(self, user: str) -> "Connection":
-        """Return a connection whose requests the server judges as another user's."""
-        other = Connection(
-            self.server,
-            self._tls,
-            self._credentials,
-            headers={"Impersonate-User": user},
-            timeout=self._timeout,
-            server_name=self._server_name,
-        )
-        other.what_ended = self.what_ended
-        return other
-
     def close(self) -> None:
         """Close the idle connections of all threads; their next requests open others.
 
@@ -158,8 +145,10 @@ class Connection:
         connection = self._new(timeout)
         try:
             response = self._open_stream(connection, target)
-            while line := self._line(response, longest_line):
+            while line := response.readline(longest_line):
                 yield line
+        except (http.client.HTTPException, OSError) as error:
+            raise self.unreachable(error) from error
         finally:
             connection.close()
 
@@ -180,21 +169,12 @@ class Connection:
         """Get another token after the server refused this one; say whether there is one."""
         return self._credentials.renew()
 
-    def _line(self, response: http.client.HTTPResponse, longest: int) -> bytes:
-        try:
-            return response.readline(longest)
-        except (http.client.HTTPException, OSError) as error:
-            raise self.unreachable(error) from error
-
     def _open_stream(
         self, connection: http.client.HTTPSConnection, target: str
     ) -> http.client.HTTPResponse:
         for renewed in (False, True):
-            try:
-                connection.request("GET", self._prefix + target, headers=self._all_headers({}))
-                response = connection.getresponse()
-            except (http.client.HTTPException, OSError) as error:
-                raise self.unreachable(error) from error
+            connection.request("GET", self._prefix + target, headers=self._all_headers({}))
+            response = connection.getresponse()
             if response.status != HTTPStatus.UNAUTHORIZED or renewed:
                 break
             response.read()

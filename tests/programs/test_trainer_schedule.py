@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.programs.trainer.config import Training
-from megatron_eks.programs.trainer.schedule import learning_rate
+from megatron_eks.programs.trainer.config import Training, learning_rate
 
 RUN = Training(max_steps=110, warmup_iters=10, learning_rate=1.0, min_learning_rate=0.1)
 

@@ -1,7 +1,7 @@
 """What a job would change of the run whose checkpoint it goes on from.
 
 Megatron-LM core 0.19.2, megatron/training/checkpointing.py and core/optimizer_param_scheduler.py;
-of FSDP and DDP the file's schedule holds as well (megatron_eks/programs/trainer/schedule.py).
+of FSDP and DDP the file's schedule holds as well (megatron_eks/programs/trainer/config.py).
 """
 
 from collections.abc import Iterator, Mapping

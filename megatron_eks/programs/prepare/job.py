@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from megatron_eks.programs.program import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    Finding,
-    StopError,
-    error,
-    usage_error,
-)
+from megatron_eks.programs import program
+from megatron_eks.programs.program import Finding, StopError
 
 MIB = 1 << 20
 SHOWN_LINES = 1000
@@ -28,31 +22,28 @@ class PrepareError(StopError):
         # Only these: a worker's error is made anew from them in this process.
         Exception.__init__(self, *findings)
         self.findings = findings
-        self.code = EXIT_USAGE if any(each.usage for each in findings) else EXIT_FAILED
+        is_usage = any(each.usage for each in findings)
+        self.code = program.EXIT_USAGE if is_usage else program.EXIT_FAILED
 
 
 def failure(subject: object, found: str, remedy: str) -> PrepareError:
     """Return the error for a world that is not as it has to be."""
-    return PrepareError(error(subject, found, remedy))
+    return PrepareError(program.error(subject, found, remedy))
 
 
 def usage(subject: object, found: str, remedy: str) -> PrepareError:
     """Return the error for a command line that asks for what cannot be."""
-    return PrepareError(usage_error(subject, found, remedy))
+    return PrepareError(program.usage_error(subject, found, remedy))
 
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that gives no document."""
+    """A line that gives no document, as the summary and the list of skipped lines show it."""
 
     file: str
     line: int
     """Counted from 1, as an editor does."""
     reason: str
-
-    def record(self) -> dict[str, object]:
-        """Return it as the summary and the list of skipped lines show it."""
-        return {"file": self.file, "line": self.line, "reason": self.reason}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -119,7 +120,7 @@ class Store:
             self._files[f"{key}.lengths"].write(part.lengths)
             self._files[f"{key}.counts"].write(part.counts)
         for line in bad:
-            self._files[SKIPPED].write(json.dumps(line.record()).encode() + b"\n")
+            self._files[SKIPPED].write(json.dumps(asdict(line)).encode() + b"\n")
 
     def append_shard(self, prefix: str) -> None:
         """Append what one shard wrote."""

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from megatron_eks.programs.trainer.batches import Batches, Samples, validation_shares
 from megatron_eks.programs.trainer.checkpoint import Checkpointer
-from megatron_eks.programs.trainer.config import Config
+from megatron_eks.programs.trainer.config import Config, learning_rate
 from megatron_eks.programs.trainer.metrics import Metrics, say
 from megatron_eks.programs.trainer.parallel import Parallel
-from megatron_eks.programs.trainer.schedule import learning_rate
 from megatron_eks.programs.trainer.text import merge
 
 

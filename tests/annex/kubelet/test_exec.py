@@ -12,6 +12,7 @@ from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import ApiError, Client, wait_for
 from megatron_eks.kubernetes.connection import Connection, Credentials, UnreachableError
 from megatron_eks.localcloud.kubernetes.processes import free_port
+from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
@@ -204,7 +205,7 @@ def test_a_pod_that_no_node_has(cluster, run_pod):
 
 def test_somebody_who_may_not(cluster, pod):
     """Forbidden, with what would be needed."""
-    nobody = cluster.client.acting_as("nobody")
+    nobody = acting_as(cluster.client, "nobody")
     with pytest.raises(ApiError, match="pods/exec") as raised:
         execution.run(nobody, "default", pod, "main", ["true"])
     assert raised.value.status == 403

@@ -6,6 +6,7 @@ from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.synthesis import FOLDERS
 from tests.annex import jobs
+from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
@@ -117,7 +118,7 @@ def test_a_pod_without_a_security_context_is_refused(client):
 
 def test_a_user_without_a_role_may_not_submit(client):
     """Roles decide, here as in any cluster."""
-    developer = client.acting_as("developer")
+    developer = acting_as(client, "developer")
     with pytest.raises(ApiError, match=r"\"developer\" cannot patch"):
         developer.apply(jobs.training_job("no-role"))
     developer.close()

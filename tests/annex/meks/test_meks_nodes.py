@@ -14,6 +14,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import nodes
 from megatron_eks.project import ROOT
 from tests import hostile
+from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
@@ -187,7 +188,7 @@ def test_without_suspects_nothing_is_asked(client, plan, console):
 def test_somebody_who_may_not_is_told(client, plan, console):
     """The server's words, and nothing changed."""
     with (
-        contextlib.closing(client.acting_as("nobody")) as nobody,
+        contextlib.closing(acting_as(client, "nobody")) as nobody,
         pytest.raises(ApiError, match="forbidden"),
     ):
         nodes.cordon(nobody, plan, ["system-0"], "", console)

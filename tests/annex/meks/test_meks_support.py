@@ -16,6 +16,7 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.support import bundle
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
+from tests.annex.acting import acting_as
 from tests.annex.kubelet import runs
 
 pytestmark = pytest.mark.control_plane
@@ -144,7 +145,7 @@ def test_what_one_may_not_read_is_named_and_the_rest_is_there(client, collect):
             ],
         }
     )
-    with contextlib.closing(client.acting_as("helper")) as limited:
+    with contextlib.closing(acting_as(client, "helper")) as limited:
         found, told, said = collect(limited, "no-such-job")
     missing = {each["name"]: each["why"] for each in told["missing"]}
     assert "kubernetes/Pod.json" in found

@@ -21,6 +21,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import fix
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, load_project
+from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
@@ -45,7 +46,7 @@ def look(client, loaded, console):
     """Return a function that checks the cluster, and gives codes with their paths."""
 
     def call(*, is_local=True, user=None):
-        asked = client if user is None else client.acting_as(user)
+        asked = client if user is None else acting_as(client, user)
         try:
             results = preflight.cluster(Access(asked, is_local), loaded)
         finally:

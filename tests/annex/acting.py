@@ -1,0 +1,15 @@
+"""Users who may do less than an administrator."""
+
+import copy
+import threading
+
+from megatron_eks.kubernetes.client import Client
+
+
+def acting_as(client: Client, user: str) -> Client:
+    """Return a client whose requests the server judges as another user's."""
+    connection = copy.copy(client.connection)
+    headers = {**connection._headers, "Impersonate-User": user}  # noqa: SLF001 -- as it was made
+    connection._headers, connection._idle = headers, set()  # noqa: SLF001 -- likewise
+    connection._local = threading.local()  # noqa: SLF001 -- likewise
+    return Client(connection)
