@@ -118,20 +118,6 @@ def _remote(uri: str | None, *, watching: bool) -> Remote | None:
     return Remote(Store(uri, connections=3, attempts=2, seconds=20) if watching else Store(uri))
 
 
-def _above_zero(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
-
-
-def _part(text: str) -> int:
-    number = int(text)
-    if number < 5:  # noqa: PLR2004 -- S3's least part
-        raise argparse.ArgumentTypeError(f"{number} is less than 5, the least that S3 takes")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -151,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("uri", metavar="S3_URI", nargs=optional)
         command.add_argument(
             "--part-mib",
-            type=_part,
+            type=program.at_least(5, ", the least that S3 takes"),
             default=PART_BYTES // _MIB,
             help="size of the parts that files are sent in (default %(default)s)",
         )
@@ -160,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         which.add_argument("--all", action="store_true", help="every whole checkpoint")
         which.add_argument("--name", help="this checkpoint, for example iter_0000500")
     push, pull = each["push"], each["pull"]
-    push.add_argument("--keep-last", type=_above_zero, help="prune afterwards")
+    push.add_argument("--keep-last", type=program.at_least(1), help="prune afterwards")
     push.add_argument("--watch", action="store_true", help="go on beside a training")
     push.add_argument("--interval", type=float, default=60.0, help="seconds between two looks")
     push.add_argument("--parent", type=int, help="process to end with, after a last look")
@@ -168,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     pull.add_argument("--allow-none", action="store_true", help="an empty URI is no error")
     each["verify"].add_argument("--local", action="store_true", help="read the local copy as well")
     prune = each["prune"]
-    prune.add_argument("--keep-last", type=_above_zero, required=True)
+    prune.add_argument("--keep-last", type=program.at_least(1), required=True)
     prune.add_argument("--local", action="store_true", help="in LOCAL_DIR as well")
     prune.add_argument("--dry-run", action="store_true", help="say what would go, remove nothing")
     prune.add_argument("--only", action="append", metavar="NAME", help="of what goes, this; again")

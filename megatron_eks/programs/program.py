@@ -140,12 +140,18 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     )
 
 
-def count(text: str) -> int:
-    """Read how many of something are wanted, on the command line."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+def at_least(least: int, why: str = "") -> Callable[[str], int]:
+    """Return what reads a whole number on the command line, from a least one on."""
+
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}{why}")
+        return int(text)
+
     return number
+
+
+count = at_least(0)
 
 
 def add_lifetime(options: argparse.ArgumentParser) -> None:

@@ -71,7 +71,7 @@ def compare_tensors(
     """Load the checkpoint, and compare each tensor with the directory's; facts get the manifest."""
     models = bridge.load_megatron_model(str(checkpoint))
     stored = _stored(directory)
-    tied = bool(_config(directory).get("tie_word_embeddings"))
+    tied = json.loads((directory / "config.json").read_bytes()).get("tie_word_embeddings")
     manifest: dict[str, dict[str, object]] = {}
     for name, weight in bridge.export_hf_weights(models, cpu=True, show_progress=False):
         if tied and name == "lm_head.weight" and name not in stored:
@@ -177,8 +177,3 @@ def _read(path: Path, name: str) -> Any:  # noqa: ANN401 -- a tensor
 
     with safe_open(path, framework="pt") as file:
         return file.get_tensor(name)
-
-
-def _config(directory: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((directory / "config.json").read_bytes())
-    return content

@@ -14,7 +14,6 @@ from megatron_eks.programs.checkpoint import manifests
 from megatron_eks.programs.program import StopError
 
 MARKER = ".fetched.json"
-_READ_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,6 @@ class Fetched:
     """The branch or tag that was asked for."""
     files: tuple[RemoteFile, ...]
 
-    def text(self) -> str:
-        """Return what is stored."""
-        return json.dumps(asdict(self), indent=1)
-
 
 def check_names(files: Sequence[RemoteFile]) -> None:
     """Raise StopError for names at a source that would be another file, or none, in a directory."""
@@ -80,7 +75,7 @@ def write_marker(fetched: "Fetched", staging: Path, directory: Path) -> None:
     beside.unlink(missing_ok=True)
     taken = any(PurePosixPath(file.path).parts[0] == MARKER for file in fetched.files)
     marker = beside if taken else staging / MARKER
-    marker.write_text(fetched.text())
+    marker.write_text(json.dumps(asdict(fetched), indent=1))
     manifests.sync_one(marker)
 
 
@@ -103,6 +98,4 @@ def read_marker(directory: Path) -> Fetched | None:
 
 def _digest(path: Path, digest: "hashlib._Hash") -> str:
     with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: digest).hexdigest()

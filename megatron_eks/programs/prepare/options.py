@@ -11,6 +11,7 @@ from megatron_eks.programs.prepare.job import MIB, Options, Shard, usage
 
 _COMMIT_SECONDS = 30.0
 _LINE_MIB = 64
+_POSITIVE = program.at_least(1)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -89,7 +90,7 @@ def _add_data(group: "argparse._ArgumentGroup") -> None:
     )
     group.add_argument(
         "--max-line-mib",
-        type=_positive,
+        type=_POSITIVE,
         default=_LINE_MIB,
         metavar="N",
         help="longer lines are bad; bounds the memory (default %(default)s)",
@@ -99,7 +100,7 @@ def _add_data(group: "argparse._ArgumentGroup") -> None:
 def _add_work(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--workers",
-        type=_positive,
+        type=_POSITIVE,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="processes that tokenize (default %(default)s)",
@@ -123,7 +124,7 @@ def _add_work(group: "argparse._ArgumentGroup") -> None:
         help="how much work a crash may cost (default %(default)s)",
     )
     group.add_argument(
-        "--shards", type=_positive, default=1, metavar="N", help="parts that N processes do"
+        "--shards", type=_POSITIVE, default=1, metavar="N", help="parts that N processes do"
     )
     group.add_argument("--shard-index", metavar="I", help="the part of this process, from 0 on")
     group.add_argument(
@@ -136,7 +137,7 @@ def _add_verify(group: "argparse._ArgumentGroup") -> None:
         "--verify", metavar="PREFIX", help="read a data set back instead of writing one"
     )
     for name in ("--global-batch-size", "--sequence-length", "--train-iters"):
-        group.add_argument(name, type=_positive, metavar="N", help="for the number of epochs")
+        group.add_argument(name, type=_POSITIVE, metavar="N", help="for the number of epochs")
     group.add_argument(
         "--split",
         type=_shares,
@@ -144,13 +145,6 @@ def _add_verify(group: "argparse._ArgumentGroup") -> None:
         metavar="A,B,C",
         help="shares of training, validation and test (default 98,2,0)",
     )
-
-
-def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{word} is less than 1")
-    return number
 
 
 def _shares(word: str) -> tuple[float, ...]:
