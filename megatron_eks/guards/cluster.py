@@ -8,19 +8,9 @@ from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import HTTPS, is_wide, rules
+from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
-from megatron_eks.guards.templates import (
-    Need,
-    Resource,
-    Templates,
-    allows,
-    constants,
-    is_everybody,
-    needs,
-    statements,
-    template_guard,
-    texts,
-)
+from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Row, Value, report
 
 _LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"
@@ -72,6 +62,7 @@ _TAGS = {
     "aws:RequestTag/kubernetes-namespace": "Namespace",
     "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
 }
+_CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
 _need = partial(Need, Rule.POLICY)
 
 
@@ -178,7 +169,8 @@ def rights(templates: Templates) -> Iterator[Finding]:
             row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
             yield from report(Rule.NODE_ROLE, row, level=level)
         policies = _policies(role, templates) or [role["Policies"]]
-        wanted = [*_of_jobs(templates, policies)] if service == _PODS else []
+        wanted = [*_of_builds(templates, user)]
+        wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
             on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/data/*")]
@@ -186,6 +178,16 @@ def rights(templates: Templates) -> Iterator[Finding]:
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
         for need in wanted:
             yield from needs(templates, policies, need)
+
+
+def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
+    source = user["Source"]
+    name = source["Location"].text.removeprefix("https://github.com/").removesuffix(".git")
+    for arn in texts(templates, source["Auth"]["Resource"]):
+        for kind in ("codeconnections", "codestar-connections"):
+            actions = tuple(f"{kind}:{action}" for action in _CONNECT)
+            test = ("StringEqualsIfExists", f"{kind}:FullRepositoryId", name)
+            yield _need("it gets no source", actions, (arn,), when=(test,))
 
 
 def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:

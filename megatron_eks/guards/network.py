@@ -8,16 +8,8 @@ from ipaddress import IPv4Network
 
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.templates import (
-    Resource,
-    Templates,
-    allows,
-    constants,
-    is_everybody,
-    listed,
-    statements,
-    template_guard,
-)
+from megatron_eks.guards.statements import allows, is_everybody, listed, statements
+from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value, report
 
 _PART, HTTPS = Rule.NETWORK_PART, 443

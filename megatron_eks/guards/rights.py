@@ -1,6 +1,6 @@
 """Guards of what the controllers of jobs, and what keeps their ends, may do."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.config.errors import Finding
@@ -8,12 +8,16 @@ from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.components import (
     ARGS,
+    CERTIFICATE,
+    CONFIGURATION,
     HOOK,
     NO_RECORD,
     OPERATOR,
     RECORDER,
+    SET_CERTIFICATE,
     SET_CONTROLLER,
     TRAINER,
+    TRAINER_CERTIFICATE,
     TRAINERS_KINDS,
     part_of,
 )
@@ -70,6 +74,21 @@ _RIGHTS = {
     SET_CONTROLLER: _OF_SETS,
     TRAINER: _OF_TRAINER,
 }
+_LIMITED: Mapping[str, Mapping[str, str]] = {
+    OPERATOR: {"secrets": CERTIFICATE, _HOOKS: CONFIGURATION},
+    SET_CONTROLLER: {
+        "secrets": SET_CERTIFICATE,
+        _HOOKS: _SETS.webhook,
+        _MUTATING: "jobset-mutating-webhook-configuration",
+    },
+    TRAINER: {
+        "secrets": TRAINER_CERTIFICATE,
+        _HOOKS: _TRAIN.webhook,
+        _MUTATING: "defaulter.trainer.kubeflow.org",
+    },
+    RECORDER: {},
+}
+"""Which one of a kind a controller may change, as its certificate is in it."""
 
 
 @manifest_guard
@@ -106,7 +125,7 @@ def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
     # The controllers of JobSets and TrainJobs are told of no namespace.
     watched = pod.main.at("args --namespace").text.partition("=")[2] or sets
     spaces = {_JOBS: watched, _OWN: pod.owner.namespace, _CLUSTER: ""}
-    known = {each.name for each in manifests.objects}
+    limits = _LIMITED[part_of(pod.owner)]
     for where, group, resource, verbs, why in _RIGHTS[part_of(pod.owner)]:
         if where == _JOBS and not watched:
             continue
@@ -114,16 +133,17 @@ def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
         rules = [rule for role in roles for rule in role]
         wanted = ((verb, (group, resource, verb)) for verb in verbs.split())
         lacking = [
-            verb for verb, right in wanted if not any(_gives(e, right, known) for e in rules)
+            verb for verb, right in wanted if not any(_gives(e, right, limits) for e in rules)
         ]
         place = roles[0] if roles else pod.spec["serviceAccountName"]
-        found = f"no role lets {name} {', '.join(lacking)} {resource}: {why}"
-        remedy = f"bind a role with {verbs} for {resource} ({group!r}) to it in {where}"
+        only = f" {limits[resource]} alone" if resource in limits else ""
+        found = f"no role lets {name} {', '.join(lacking)} {resource}{only}: {why}"
+        remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
         yield from report(Rule.RIGHTS, (lacking, place, found, remedy))
 
 
-def _gives(rule: Value, right: tuple[str, str, str], known: Container[str]) -> bool:
+def _gives(rule: Value, right: tuple[str, str, str], limits: Mapping[str, str]) -> bool:
     keys = zip(("apiGroups", "resources", "verbs"), right, strict=True)
-    # What a rule names must be there: a controller may change the one with its certificate.
-    limited = all(each in known for each in rule["resourceNames"].texts)
+    named, only = rule["resourceNames"].texts, limits.get(right[1])
+    limited = only in named if only and right[2] == "update" else not named
     return limited and all({one, "*"} & set(rule[key].texts) for key, one in keys)

@@ -1,5 +1,6 @@
 """Guards of storage: FSx for Lustre, buckets, repositories of images, and keys."""
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -7,15 +8,8 @@ from megatron_eks.catalog import pins
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, ANYBODY, NODES, SIDES, name_of, rules
-from megatron_eks.guards.templates import (
-    Need,
-    Resource,
-    Templates,
-    constants,
-    listed,
-    needs,
-    template_guard,
-)
+from megatron_eks.guards.statements import Need, listed, needs, statements, texts
+from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Value, report, written
 
 _THROUGHPUTS = (125, 250, 500, 1000)
@@ -32,8 +26,12 @@ _RULE = "BucketEncryption ServerSideEncryptionConfiguration 0 "
 _ALGORITHM = f"{_RULE}ServerSideEncryptionByDefault SSEAlgorithm"
 _ENCRYPTED = ((_ALGORITHM, ("aws:kms", "aws:kms:dsse", "AES256"), "nothing says how to encrypt"),)
 _VERSIONS = (("VersioningConfiguration Status", ("Enabled",), "what is overwritten is lost"),)
+_TLS = ("Bool", "aws:SecureTransport", "false"), ("NumericLessThan", "s3:TlsVersion", "1.2|1.3")
 _KEPT = ("Retain", "RetainExceptOnCreate")
 _POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
+_CONTEXT = "kms:EncryptionContext:aws:logs:arn"
+_LOG_USE = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+_DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
 _OWNERS = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
 _ROOT = Need(Rule.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
 _KEY = (
@@ -49,6 +47,12 @@ _IMAGES = (
     (f"{_MOVABLE}s 0 {_MOVABLE}Value", ("latest", None), "a job restarts with another image"),
     ("EmptyOnDelete", (NO, None), "the images of running jobs go with the stack"),
     ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "it is not a key of yours"),
+)
+_BUILD = (
+    ("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),
+    ("Environment Type", ("LINUX_CONTAINER", "ARM_CONTAINER"), "CodeBuild has no such machine"),
+    ("LogsConfig", (), "nobody reads why a build failed"),
+    ("Source BuildSpec", (), "it builds something else, or nothing"),
 )
 
 
@@ -160,11 +164,12 @@ def key_of(bucket: Resource) -> Value:
 @template_guard
 def closed_and_kept(templates: Templates) -> Iterator[Finding]:
     """Close, encrypt and keep what a restart or a running job reads (S3, "Expiring objects")."""
-    buckets = data_buckets(templates)
+    buckets, projects = data_buckets(templates), templates.of("CodeBuild::Project")
     yield from constants(templates.of("S3::Bucket"), Rule.OPEN_TO_ALL, _CLOSED)
     yield from constants(templates.of("S3::Bucket"), Rule.ENCRYPTION, _ENCRYPTED)
     yield from constants(buckets, Rule.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
     yield from constants(templates.of("ECR::Repository"), Rule.ENCRYPTION, _IMAGES)
+    yield from constants(projects, Rule.PROPERTY, _BUILD)
     every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
     for rule in (each for each in every if each["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
@@ -185,13 +190,39 @@ def closed_and_kept(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
+def bucket_policies(templates: Templates) -> Iterator[Finding]:
+    """Refuse what passes openly (S3, "Security best practices")."""
+    for bucket in templates.of("S3::Bucket"):
+        beside = templates.of("S3::BucketPolicy")
+        policies = [e["PolicyDocument"] for e in beside if templates.target(e["Bucket"]) == bucket]
+        policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
+        on, code = (arn, f"{arn}/*"), Rule.BUCKET_SETTINGS
+        why = f"data of {bucket.name} can travel unencrypted"
+        for test in _TLS:
+            need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
+            yield from needs(templates, policies, need)
+
+
+@template_guard
 def key_policies(templates: Templates) -> Iterator[Finding]:
-    """Let an account manage its keys (KMS, "Default key policy")."""
-    keys = templates.of("KMS::Key")
+    """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
+    keys, code = templates.of("KMS::Key"), Rule.KEY_POLICY
     yield from constants(keys, Rule.ENCRYPTION, _ROTATION, Level.WARNING)
-    yield from constants(keys, Rule.KEY_POLICY, _KEY)
+    yield from constants(keys, code, _KEY)
     for key in keys:
-        yield from needs(templates, [key["KeyPolicy"]], _ROOT)
+        policy = [key["KeyPolicy"]]
+        yield from needs(templates, policy, _ROOT)
+        parts = [e[k] for e in statements(*policy) for k in ("Condition", "Principal")]
+        said = [texts(templates, e) for p in parts for e in (p["ArnLike"][_CONTEXT], p["Service"])]
+        place = re.search(r"\blogs[.:]([a-z]+-[a-z0-9-]+|\$\{AWS::Region\})[.:]", str(said))
+        region = place[1] if place else "REGION"
+        who = "|".join(f"logs.{region}.{domain}" for domain in _DOMAINS)
+        for group in (e for e in templates.users(key) if e.type == "AWS::Logs::LogGroup"):
+            arn = f"arn:${{AWS::Partition}}:logs:{region}:${{AWS::AccountId}}:log-group:"
+            test = ("ArnLike", _CONTEXT, f"{arn}{templates.text(group['LogGroupName'])}")
+            actions = tuple(f"kms:{each}" for each in _LOG_USE)
+            why = f"log group {group.name} is not created"
+            yield from needs(templates, policy, Need(code, why, actions, ("*",), who, (test,)))
 
 
 @template_guard

@@ -1,16 +1,13 @@
-"""Templates that are deployed together: resources, what they refer to, and policy documents."""
+"""Templates that are deployed together: resources by type, and what they refer to."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from functools import cached_property, partial
 
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json, read_documents
-from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.values import Place, Row, Value, inside
+from megatron_eks.guards.values import Place, Row, Value
 
 
 @dataclass(frozen=True)
@@ -160,123 +157,3 @@ def _references(raw: Json) -> Iterator[Json]:
     nested = list(raw.values()) if isinstance(raw, dict) else raw
     for each in nested if isinstance(nested, list) else ():
         yield from _references(each)
-
-
-# What `meks` reads (config/outputs.py): type, a part of the output's name, and the attribute.
-_OUTPUTS = (
-    ("FSx::FileSystem", "LustreId", ""),
-    ("FSx::FileSystem", "LustreDnsName", ".DNSName"),
-    ("FSx::FileSystem", "LustreMountName", ".LustreMountName"),
-    ("EFS::FileSystem", "EfsId", ""),
-    ("EFS::AccessPoint", "EfsAccessPointId", ".AccessPointId"),
-    ("CodeBuild::Project", "BuildProject", ""),
-    ("ECR::Repository", "Image", ".RepositoryUri"),
-    ("EC2::Instance", "BastionId", ""),
-)
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a statement must cover; `a|b` is either, and an empty text is anything."""
-
-    code: StrEnum
-    why: str  # what goes wrong else
-    actions: tuple[str, ...]
-    on: tuple[str, ...] = ()
-    who: str = ""
-    when: tuple[tuple[str, str, str], ...] = ()  # operator, condition key and value
-    effect: str = "Allow"
-    level: Level = Level.ERROR
-
-
-def listed(value: Value) -> list[Value]:
-    """Return the elements of a list, or the one value that stands instead of it."""
-    return list(value) if isinstance(value.raw, list) else [value] if value else []
-
-
-def statements(*documents: Value) -> list[Value]:
-    """Return the statements of some policies."""
-    return [each for document in documents for each in listed(document["Statement"])]
-
-
-def allows(statement: Value, action: str) -> bool:
-    """Tell whether a statement allows an action, on whatever resources."""
-    return statement["Effect"].text == "Allow" and _covers(statement["Action"].texts, action)
-
-
-def is_everybody(principal: Value) -> bool:
-    """Tell whether a principal is whoever asks, in any account."""
-    return "*" in (*principal.texts, *principal["AWS"].texts)
-
-
-def texts(templates: Templates, value: Value) -> list[str]:
-    """Return the texts of a value or a list; accounts and partitions as CloudFormation's own."""
-    filled = [templates.text(each) for each in listed(value)]
-    filled = [re.sub(r"\b[0-9]{12}\b", "${AWS::AccountId}", each) for each in filled]
-    return [re.sub(r"^arn:aws[a-z-]*:", "arn:${AWS::Partition}:", each) for each in filled]
-
-
-def needs(templates: Templates, documents: list[Value], need: Need) -> Iterator[Finding]:
-    """Report the part of the nearest statement that is not as it must be; all, if none is near."""
-    wrong = [_wrong(templates, each, need) for each in statements(*documents)]
-    nearest = min(wrong, key=len, default=[])
-    if documents and (nearest or not wrong):
-        place = nearest[0] if 0 < len(nearest) < 3 else documents[0]["Statement"]  # noqa: PLR2004
-        remedy = f"add to a statement: {need.effect} {', '.join(need.actions)}"
-        remedy += f" to {need.who.split('|')[0]}" if need.who else ""
-        remedy += f" on {' and '.join(need.on)}" if need.on else ""
-        for test, key, value in need.when:
-            remedy += f" with {test} {key}: {value.split('|')[0]}"
-        verb = "allows" if need.effect == "Allow" else "denies"
-        found = f"no statement {verb} {need.actions[0]} as needed: {need.why}"
-        yield place.finding(need.code, found, remedy, need.level)
-
-
-def _wrong(templates: Templates, each: Value, need: Need) -> list[Value]:
-    principal, conditions = each["Principal"], each["Condition"]
-    who = [e for kind in ("AWS", "Service") for e in texts(templates, principal[kind])]
-    on = texts(templates, each["Resource"])
-    tests = [(texts(templates, conditions[test][key]), right) for test, key, right in need.when]
-    free = not need.who and not conditions  # who may do it always may do it then
-    right = {
-        "Principal": not need.who or _covers(principal.texts + who, need.who),
-        "Effect": each["Effect"].raw == need.effect,
-        "Action": all(_covers(each["Action"].texts, action) for action in need.actions),
-        "Resource": all(_covers(on, wanted) for wanted in need.on),
-        "Condition": free or all(_covers(given, value) for given, value in tests),
-    }
-    return [each[part] for part, is_right in right.items() if not is_right]
-
-
-def _covers(given: list[str], wanted: str) -> bool:
-    """Tell whether one of the patterns given holds what is wanted, or a choice of it."""
-    pairs = [(choice.lower(), each.lower()) for choice in wanted.split("|") for each in given]
-    return bool(given) if not wanted else any(fnmatchcase(*pair) for pair in pairs)
-
-
-@template_guard
-def wiring(templates: Templates) -> Iterator[Finding]:
-    """Name nothing twice, import what is exported, and output what is read ("Fn::ImportValue")."""
-    for kind, name, attribute in _OUTPUTS:
-        for each in templates.of(kind):
-            given = [value["Value"] for key, value in templates.outputs(each.file) if name in key]
-            texts_given = [templates.text(value).partition(":")[0] for value in given]
-            if f"${{{each.name}{attribute}}}" not in texts_given:
-                found = f"no output {name} of {each.name}: `meks` does not find it"
-                remedy = f"add {name} with a Ref, or Fn::GetAtt {attribute}"
-                yield each.body["Outputs"].finding(Rule.REFERENCE, found, remedy)
-    stacks = {each.partition(":")[0] for each in templates.exports}
-    for part in (part for each in templates.resources for part in inside(each.body)):
-        raw = part.raw if isinstance(part.raw, list) else []
-        again = [at for at, each in enumerate(raw) if each in raw[:at]]
-        for at in again if not part.name.startswith("Fn::") else ():
-            found = f"it stands in {part.name} twice: AWS may refuse it"
-            yield part[at].finding(Rule.TWICE, found, "remove one of the two", Level.WARNING)
-        if part["Statement"]:
-            version, why = part["Version"], "variables in the policy are plain text"
-            yield from version.must_be(Rule.POLICY, "2012-10-17", why=why, level=Level.WARNING)
-        value = part["Fn::ImportValue"]
-        stack, _, name = value.text.partition(":")
-        if stack in stacks and value.text not in templates.exports:
-            found = f"{stack} exports no {name}: CloudFormation refuses the stack"
-            yield value.finding(Rule.REFERENCE, found, f"correct it, or add the output to {stack}")

@@ -14,6 +14,10 @@ BUCKET = "S3::Bucket Bucket"
 POLICY = "S3::BucketPolicy BucketPolicy"
 DEFAULT = "BucketEncryption ServerSideEncryptionConfiguration 0 ServerSideEncryptionByDefault"
 RULE = "LifecycleConfiguration Rules 0"
+INNER = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/data/*"]]}
+TO_LOGS = "KeyPolicy Statement 1"
+CONTEXT = f"{TO_LOGS} Condition ArnLike kms:EncryptionContext:aws:logs:arn"
+OTHER_GROUP = "arn:aws:logs:us-east-2:111122223333:log-group:/other"
 REPOSITORY, RULES = "ECR::Repository", "LifecyclePolicy LifecyclePolicyText"
 FILTERS, EXPIRES = "ImageTagMutabilityExclusionFilters", "EXPIRES"
 
@@ -146,6 +150,10 @@ def _rule(**parts):
             _rule(Transitions=[{"StorageClass": "GLACIER", "TransitionInDays": 30}]),
             "EXPIRES",
         ),
+        (POLICY, "PolicyDocument Statement 0 Effect", "Allow", "BUCKET_SETTINGS"),
+        (POLICY, "PolicyDocument Statement 0 Resource 1", INNER, "BUCKET_SETTINGS"),
+        (POLICY, "PolicyDocument Statement 1", ABSENT, "BUCKET_SETTINGS"),
+        (POLICY, "PolicyDocument Statement 0 Condition", ABSENT, "BUCKET_SETTINGS"),
     ],
 )
 def test_mistakes_in_buckets(resource, path, value, code):
@@ -178,11 +186,21 @@ def test_other_buckets(path, value):
         ("KeySpec", "RSA_2048", "KEY_POLICY"),
         ("KeyPolicy Statement 0 Action", ["kms:Decrypt"], "KEY_POLICY"),
         ("KeyPolicy Statement 0 Principal", {"AWS": "arn:aws:iam::1:role/a"}, "KEY_POLICY"),
+        (TO_LOGS, ABSENT, "KEY_POLICY"),
+        (f"{TO_LOGS} Action 2", ABSENT, "KEY_POLICY"),
+        (f"{TO_LOGS} Principal", {"Service": "logs.us-east-1.amazonaws.com"}, "KEY_POLICY"),
+        (CONTEXT, OTHER_GROUP, "KEY_POLICY"),
+        (f"{TO_LOGS} Condition", ABSENT, "KEY_POLICY"),
     ],
 )
 def test_key_policies(path, value, code):
     """A key that somebody who needs it may not use is found."""
     assert in_template("KMS::Key LogKey", path, value) == {code}
+
+
+def test_several_groups_of_logs():
+    """A key may serve more log groups than ours."""
+    assert in_template("KMS::Key LogKey", CONTEXT, lambda old: [OTHER_GROUP, old]) == set()
 
 
 @pytest.mark.parametrize("resource", [SYSTEM, BUCKET, POLICY, REPOSITORY])
@@ -223,6 +241,7 @@ def lifecycle(**selection: object) -> str:
     [
         (REPOSITORY, "ImageTagMutability", "MUTABLE", "ENCRYPTION"),
         (REPOSITORY, f"{FILTERS} 0 {FILTERS[:-1]}Value", "*", "ENCRYPTION"),
+        ("CodeBuild::Project", "Environment PrivilegedMode", False, "PROPERTY"),
         (REPOSITORY, "EncryptionConfiguration", ABSENT, "ENCRYPTION"),
         (REPOSITORY, RULES, lifecycle(tagStatus="any"), EXPIRES),
         (REPOSITORY, RULES, lifecycle(tagStatus="tagged", tagPatternList=["*"]), EXPIRES),

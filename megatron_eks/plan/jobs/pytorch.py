@@ -46,7 +46,7 @@ from megatron_eks.plan.jobs.pods import (
 )
 from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, gpus_per_node, job_gpus
 from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, check_workers, no_meaning
-from megatron_eks.plan.jobs.schedule import check_intervals, check_optimizer, check_rate
+from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
 from megatron_eks.plan.jobs.training import (
     at_fewest_nodes,
     checkpoint_bytes,
@@ -151,8 +151,17 @@ def _training(job: TorchRun) -> Iterator[Finding]:
         found = f"{training.warmup_iters} warm-up steps of {training.max_steps}"
         remedy = f"use fewer than {training.max_steps}"
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
-    keys = ("training.validation_interval", "training.log_interval")
-    yield from check_intervals(job, training.max_steps, *keys)
+    intervals = (
+        ("checkpoint", "interval", "checkpoint"),
+        ("training", "validation_interval", "one"),
+        ("training", "log_interval", "one"),
+    )
+    for block, name, what in intervals:
+        part = getattr(job, block)
+        if getattr(part, name) > training.max_steps and name in part.model_fields_set:
+            found = f"the run ends after {training.max_steps} steps, before the first {what}"
+            remedy = f"use at most {training.max_steps}"
+            yield warning(Code.SCHEDULE, (block, name), found, remedy)
     elastic = job.runtime.elastic
     if elastic is not None and elastic.min_nodes < elastic.max_nodes:
         share = f"{elastic.min_nodes}/{elastic.max_nodes}"

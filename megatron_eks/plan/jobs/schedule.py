@@ -14,6 +14,9 @@ from megatron_eks.plan.jobs.arguments import decay_iters
 # Published runs of Adam peak between 1e-5 and 6e-3; a slip of the exponent lands far above.
 _HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
 _LOWEST_RATE = 1e-8
+_HIGHEST_DECAY = 0.9
+# Runs clip at 1, a few at 0.1 to 5: norms of gradients are about 1 once the loss has begun to fall.
+_HIGHEST_CLIP = 10.0
 _SHORT_TIMEOUT_MINUTES = 5
 # The highest of published runs of such a size: 3e-4 for Llama 3.1 8B, 1e-3 for small ones (Brown et
 # al. 2020, table 2.1; Grattafiori et al. 2024, table 3).
@@ -27,10 +30,8 @@ def check_schedule(job: MegatronRun) -> Iterator[Finding]:
     """Yield what is wrong with learning rate, evaluation, logging, recomputing and saving."""
     yield from check_optimizer(job.training)
     yield from _warm_up(job.training)
-    evaluated = ["training.eval_interval"] * bool(job.training.eval_iters)
-    keys = ("training.log_interval", *evaluated)
-    yield from check_intervals(job, job.training.train_iters, *keys)
-    yield from _evaluation(job.training)
+    yield from _decay(job.training)
+    yield from _intervals(job)
     yield from _recompute(job.training)
     if job.runtime.distributed_timeout_minutes < _SHORT_TIMEOUT_MINUTES:
         # The first rank builds the index while all others wait in a barrier (core_v0.19,
@@ -62,11 +63,24 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Findi
         found = f"{training.min_learning_rate} is above learning_rate {rate}"
         path = ("training", "min_learning_rate")
         yield Finding(Code.SCHEDULE, path, found, "use a value between 0 and learning_rate")
-    idle = {"decay_iters"} & training.model_fields_set
-    idle |= {"min_learning_rate"} if 0 < training.min_learning_rate < rate else set()
-    for name in sorted(idle) if training.lr_schedule == "constant" else ():
-        found, remedy = "a constant rate never falls", "remove it, or use another lr_schedule"
-        yield warning(Code.NO_MEANING, ("training", name), found, remedy)
+    elif training.min_learning_rate == rate and training.lr_schedule != "constant":
+        found = f"{rate:g} is learning_rate too: the rate never falls"
+        remedy = "use a tenth of learning_rate, or lr_schedule: constant"
+        yield warning(Code.SCHEDULE, ("training", "min_learning_rate"), found, remedy)
+    elif training.lr_schedule == "constant" and 0 < training.min_learning_rate < rate:
+        found = "a constant rate never falls to it"
+        remedy = "remove it, or use another lr_schedule"
+        yield warning(Code.NO_MEANING, ("training", "min_learning_rate"), found, remedy)
+    if training.weight_decay > _HIGHEST_DECAY:
+        found = f"{training.weight_decay:g} pulls weights to zero faster than they learn"
+        yield warning(Code.OPTIMIZER, ("training", "weight_decay"), found, "use 0 to 0.2")
+    if training.clip_grad > _HIGHEST_CLIP:
+        found = f"norms of gradients are about 1, so {training.clip_grad:g} clips none"
+        yield warning(Code.OPTIMIZER, ("training", "clip_grad"), found, "use 1.0")
+    if training.adam_beta2 < training.adam_beta1:
+        found = f"{training.adam_beta2:g} is below adam_beta1 {training.adam_beta1:g}"
+        remedy = "swap them: the second moment is averaged over longer"
+        yield warning(Code.OPTIMIZER, ("training", "adam_beta2"), found, remedy)
 
 
 def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
@@ -97,6 +111,10 @@ def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
     else:
         left = decay
         found = f"{training.warmup_iters} warm-up iterations, and the rate decays until {decay}"
+    if left > training.warmup_iters > training.train_iters // 2:
+        found = f"the rate rises for {training.warmup_iters} of {training.train_iters} iterations"
+        remedy = "use a hundredth to a tenth of them"
+        yield warning(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
     if training.lr_schedule == "WSD" and training.warmup_iters >= left and training.decay_iters:
         most = training.train_iters - training.warmup_iters - 1
         if decay >= training.train_iters and most > 0:
@@ -109,17 +127,39 @@ def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
 
 
-def check_intervals(job: MegatronRun | TorchRun, most: int, *keys: str) -> Iterator[Finding]:
-    """Yield intervals that the file names and that are longer than the run."""
-    for key, what in (("checkpoint.interval", "checkpoint"), *((each, "one") for each in keys)):
-        block, _, name = key.partition(".")
-        part = getattr(job, block)
-        if getattr(part, name) > most and name in part.model_fields_set:
-            found = f"the run ends after {most} steps, before the first {what}"
-            yield warning(Code.SCHEDULE, (block, name), found, f"use at most {most}")
+def _decay(training: MegatronTraining) -> Iterator[Finding]:
+    path: Path = ("training", "decay_iters")
+    if training.decay_iters is None or training.lr_schedule == "WSD":
+        return
+    if training.lr_schedule == "constant":
+        found, remedy = "a constant rate never falls", "remove it, or use another lr_schedule"
+        yield warning(Code.NO_MEANING, path, found, remedy)
+    elif training.decay_iters > training.train_iters:
+        found = f"the run ends after {training.train_iters}, above its least learning rate"
+        remedy = f"use {training.train_iters}, unless a later run goes on from here"
+        yield warning(Code.SCHEDULE, path, found, remedy)
+    elif training.decay_iters < training.train_iters // 2:
+        rest = training.train_iters - training.decay_iters
+        found = f"{rest} of {training.train_iters} iterations run at the least learning rate"
+        remedy = f"use {training.train_iters}, or fewer train_iters"
+        yield warning(Code.SCHEDULE, path, found, remedy)
 
 
-def _evaluation(training: MegatronTraining) -> Iterator[Finding]:
+def _intervals(job: MegatronRun) -> Iterator[Finding]:
+    training, iterations = job.training, job.training.train_iters
+    saves = "interval" in job.checkpoint.model_fields_set
+    if saves and job.checkpoint.interval > iterations:
+        found = f"the run ends after {iterations} iterations, before the first checkpoint"
+        remedy = f"use at most {iterations}"
+        yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)
+    if training.log_interval > iterations:
+        found = f"the run ends after {iterations} iterations, before the first line about it"
+        yield warning(Code.SCHEDULE, ("training", "log_interval"), found, "use 10")
+    given = "eval_interval" in training.model_fields_set and training.eval_iters > 0
+    if given and training.eval_interval > iterations:
+        found = f"the run ends after {iterations} iterations, before the first validation"
+        remedy = f"use at most {iterations}, or set training.eval_iters: 0"
+        yield warning(Code.SCHEDULE, ("training", "eval_interval"), found, remedy)
     if training.eval_iters > training.eval_interval / 2:
         found = (
             f"{training.eval_iters} iterations of validation for every "

@@ -1,0 +1,47 @@
+"""Alarms, rules on events, and who may write to their topic."""
+
+import pytest
+
+from tests.guards.slips import ABSENT, in_stack, in_template
+
+WATCHED = "p5-capacity-block"
+POLICY = "PolicyDocument Statement"
+
+
+@pytest.mark.parametrize(
+    ("resource", "path", "value"),
+    [
+        ("CloudWatch::Alarm", "AlarmActions", ABSENT),
+        ("CloudWatch::Alarm", "AlarmActions", [{"Ref": "Key"}]),
+        ("CloudWatch::Alarm", "ActionsEnabled", False),
+        ("CloudWatch::Alarm NatPorts", "Metrics 0 MetricStat Metric MetricName", "PortErrors"),
+        ("CloudWatch::Alarm NatPorts", "Metrics 0 MetricStat Metric Namespace", "AWS/NatGateway"),
+        ("CloudWatch::Alarm NatPorts", "Metrics 0 MetricStat Metric Dimensions", []),
+        ("Events::Rule Build", "Targets 0 Arn", {"Ref": "Workspace"}),
+        ("Events::Rule Build", "State", "DISABLED"),
+        ("Events::Rule Build", "EventPattern source", ["aws.codebuilds"]),
+        ("Events::Rule Build", "EventPattern detail-type", ["CodeBuild Build Phase Change"]),
+        ("Events::Rule Build", "EventPattern detail project-name", ABSENT),
+        ("APS::Workspace", "AlertManagerDefinition", ABSENT),
+        ("Budgets::Budget", "NotificationsWithSubscribers 0 Subscribers", []),
+        ("SNS::Subscription", "Protocol", "emial"),
+        ("SNS::TopicPolicy", f"{POLICY} 0 Principal Service", "event.amazonaws.com"),
+        ("SNS::TopicPolicy", f"{POLICY} 1 Action", ["sns:GetTopicAttributes"]),
+        ("SNS::TopicPolicy", f"{POLICY} 1 Effect", "Deny"),
+        ("SNS::TopicPolicy", f"{POLICY} 1 Condition", ABSENT),
+        ("SNS::TopicPolicy", "Type", "AWS::CloudFormation::WaitConditionHandle"),
+    ],
+)
+def test_what_nobody_would_hear(resource, path, value):
+    """Each is found under one code."""
+    assert "UNHEARD" in in_template(resource, path, value, WATCHED)
+
+
+def test_a_key_that_the_services_may_not_use():
+    """What they send to an encrypted topic is lost."""
+
+    def change(resources):
+        resources["Key"]["Properties"]["KeyPolicy"]["Statement"].pop()
+        return resources
+
+    assert "UNHEARD" in in_stack("Observability", change, WATCHED)
