@@ -154,15 +154,10 @@ def _cluster(config: ClusterConfig) -> Iterator[Finding]:
     network, storage = config.network, config.storage
     makes = storage.lustre.existing is None or storage.efs
     if makes and (network.vpc_id is None or network.node_security_group_id is None):
-        found = "a file system is made, and nothing says in which VPC or for whose nodes"
-        remedy = "set network.vpc_id, private_subnets and node_security_group_id"
-        if network.vpc_id is not None:
-            found = "a file system is made, and nothing says for whose nodes"
-            remedy = "set network.node_security_group_id, the group that the nodes carry"
-        elif network.node_security_group_id is not None:
-            found = "a file system is made, and nothing says in which VPC"
-            remedy = "set network.vpc_id and private_subnets"
-        remedy += "" if storage.efs else ", or storage.lustre.existing"
+        keys = ("vpc_id", "private_subnets", "node_security_group_id")
+        missing = " and ".join(f"network.{key}" for key in keys if not getattr(network, key))
+        found = "a file system is made, and nothing says in which VPC and for whose nodes"
+        remedy = f"set {missing}{'' if storage.efs else ', or storage.lustre.existing'}"
         yield Finding(Code.EXISTING_CLUSTER, ("existing_cluster",), found, remedy)
     if network.interface_endpoints:
         found = "the cluster exists, and its network is left alone"

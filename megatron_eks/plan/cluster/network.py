@@ -184,22 +184,15 @@ def parse_network(path: Path, cidr: str) -> tuple[IPv4Network, Finding | None]:
     try:
         network = ip_network(cidr, strict=False)
     except ValueError:
-        found, remedy = (
-            f"{cidr!r} is not an address range",
-            "use an IPv4 range such as 203.0.113.0/24",
-        )
-    else:
-        if str(network) == cidr and isinstance(network, IPv4Network):
-            return network, None
-        if not isinstance(network, IPv4Network):
-            found, remedy = f"{cidr!r} is not IPv4", "use an IPv4 range"
-        elif str(network).split("/")[0] != cidr.split("/", maxsplit=1)[0]:
-            found, remedy = f"{cidr!r} has bits set behind its prefix", f"use {network}"
-        elif "/" not in cidr and "public_cidrs" not in path:
-            found = f"{cidr} is one address, without a prefix"
-            remedy = f"use {ip_network(f'{cidr}/{_USUAL_PREFIX}', strict=False)}"
-        else:
-            found, remedy = f"{cidr!r} is not the form that AWS reads", f"use {network}"
+        network = None
+    if isinstance(network, IPv4Network) and str(network) == cidr:
+        return network, None
+    found, remedy = f"{cidr!r} is no IPv4 range", "use one such as 203.0.113.0/24"
+    if isinstance(network, IPv4Network):
+        alone = "/" not in cidr and "public_cidrs" not in path
+        found = f"{cidr!r} is one address" if alone else f"{cidr!r} is not how AWS writes a range"
+        wide = ip_network(f"{cidr}/{_USUAL_PREFIX}", strict=False) if alone else network
+        remedy = f"use {wide}"
     return _NOWHERE, Finding(Code.CIDR, path, found, remedy)
 
 

@@ -167,45 +167,37 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _no_system_type(path: Path, name: str) -> Finding:
-    remedy = choices(name, SYSTEM_INSTANCE_TYPES)
+    found = f"unknown instance type {name!r}"
     if name in INSTANCES:
-        found = f"{name} has GPUs, and nothing on system nodes uses them"
-        remedy = f"use one of {', '.join(SYSTEM_INSTANCE_TYPES)}; GPU nodes belong to gpu_pools"
+        found = f"{name} has GPUs, and nothing on system nodes uses them: they belong to gpu_pools"
     elif _GRAVITON.match(name):
         found = f"{name} has ARM processors, and AMI and images are made for x86-64"
     elif _SMALL.fullmatch(name):
         found = f"{name} is too small: system nodes carry add-ons, operators and jobs of data"
-        remedy = f"use {SYSTEM_INSTANCE_TYPES[0]} or larger: {', '.join(SYSTEM_INSTANCE_TYPES)}"
     else:
-        found = f"unknown instance type {name!r}"
+        remedy = choices(name, SYSTEM_INSTANCE_TYPES)
         return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
+    remedy = f"use one of {', '.join(SYSTEM_INSTANCE_TYPES)}"
     return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, remedy)
 
 
 def _unknown_instance(path: Path, name: str) -> Finding:
+    # SageMaker's name of a type begins with ml.
     plain = name.strip().lower().removeprefix("ml.")
     family = plain.split(".")[0]
     if family in REFUSED_FAMILIES:
         reason, instead = REFUSED_FAMILIES[family]
         found = f"{plain} is not supported: {reason}"
         return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, f"use {instead}")
-    if plain in INSTANCES and not name.lower().startswith("ml."):
-        found = f"{name!r} is not how EC2 writes it"
-        return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use {plain}")
-    if plain in INSTANCES:
-        found = f"{name!r} is SageMaker's name"
-        remedy = f"use EC2's, without 'ml.': {plain}"
-        return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
-    sizes = [known for known in INSTANCES if known.split(".")[0] == family]
-    families = {known.split(".")[0] for known in INSTANCES}
-    remedy = choices(plain, sizes) if sizes else f"families are {', '.join(sorted(families))}"
+    found = f"{name} has no GPU" if _NO_GPU.match(name) else f"unknown instance type {name!r}"
     # p4d24xlarge, p5-48xlarge; or the GPU in place of the instance.
     letters = re.sub("[^a-z0-9]", "", plain)
     same = [known for known in INSTANCES if re.sub("[^a-z0-9]", "", known) == letters]
-    gpu = [known for known, each in INSTANCES.items() if _model(each.gpu.name) == letters]
-    if same or gpu:
-        remedy = f"use {' or '.join(same or gpu)}"
-    found = f"{name} has no GPU" if _NO_GPU.match(name) else f"unknown instance type {name!r}"
+    same = same or [known for known, each in INSTANCES.items() if _model(each.gpu.name) == letters]
+    sizes = [known for known in INSTANCES if known.split(".")[0] == family]
+    families = sorted({known.split(".")[0] for known in INSTANCES})
+    remedy = choices(plain, sizes) if sizes else f"families are {', '.join(families)}"
+    remedy = f"use {' or '.join(same)}" if same else remedy
     return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
 
 

@@ -122,19 +122,17 @@ def check_spot(
         found = (
             f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
         )
-        remedy = "use another kind of capacity, or save often: checkpoint.interval"
+        remedy = "use another kind of capacity"
         interval = job.checkpoint.interval
         often = int(interval * _SOON_SECONDS / between) if between else 0
-        if often and saved and often * between / interval > seconds:
-            found += f"; {interval} steps between checkpoints take {_shown(between)}"
-            remedy = f"use another kind of capacity, or checkpoint.interval: {often} at most"
-        elif between and not saved:
+        if between and not saved:
             found += f"; a checkpoint takes about {_shown(seconds)}"
             lustre = cluster.storage.lustre
             size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
-            remedy = f"use another kind of capacity, or storage.lustre.capacity_gib: {size}"
-            if often and between > _SOON_SECONDS:
-                remedy += f" with checkpoint.interval: {often} at most"
+            remedy += f", or storage.lustre.capacity_gib: {size}"
+        if often and between > _SOON_SECONDS:
+            found += f"; {interval} steps between checkpoints take {_shown(between)}"
+            remedy += f", or checkpoint.interval: {often} at most"
         yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
 
 

@@ -12,7 +12,7 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
-from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
+from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.training import MegatronTraining, Parallelism
 from megatron_eks.plan.jobs.models import counted_layers, divisors, listed_divisors
 from megatron_eks.plan.jobs.resources import gpus_per_node, job_gpus
@@ -39,8 +39,6 @@ class Sizes:
     """Layers that stages divide evenly; None where something says which each has."""
     all_per_node: int = 0
     """GPUs that a node has, as far as known."""
-    takes_arguments: bool = True
-    """Whether Megatron-LM's own arguments may be given."""
 
 
 def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
@@ -52,7 +50,6 @@ def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) ->
         per_node=gpus_per_node(job, instance),
         layers=counted_layers(job, model),
         all_per_node=instance.gpus,
-        takes_arguments=not isinstance(job, MegatronBridgeJob),
     )
     yield from check_sizes(sizes, model)
     yield from check_elastic(job, instance)
@@ -150,18 +147,6 @@ def _tensor(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
         yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
 
 
-def _uneven(sizes: Sizes, layers: int) -> str:
-    """Name stages of other sizes at the ends, where chunks and the other stages come out even."""
-    stages = sizes.parallelism.pipeline
-    inner = stages - 2
-    ends = layers - -(-layers // stages) * inner
-    if sizes.parallelism.virtual_pipeline or not sizes.takes_arguments or ends <= 1:
-        return ""
-    first = f"--decoder-first-pipeline-num-layers, '{-(-ends // 2)}'"
-    last = f", --decoder-last-pipeline-num-layers, '{ends // 2}'" if inner else ""
-    return f", or extra_args: [{first}{last}]"
-
-
 def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     parallelism = sizes.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
@@ -169,7 +154,7 @@ def _pipeline(sizes: Sizes, model: ModelShape) -> Iterator[Finding]:
     if counted is not None and counted % pipeline:
         ends = ", embedding and loss among them" if counted > model.num_layers else ""
         found = f"{pipeline} does not divide {counted} layers{ends}"
-        remedy = f"use one of {listed_divisors(counted)}{_uneven(sizes, counted)}"
+        remedy = f"use one of {listed_divisors(counted)}; meks plan --search knows uneven stages"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
     # Where embedding and loss count, a stage at an end may have no other layer.
