@@ -192,20 +192,15 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
     left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
     if left <= 0:
         return  # the cluster file has the finding
-    if fastest * job.checkpoint.interval > left:
-        found = (
-            f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "
-            f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
-        )
+    ends, interval = f"the Capacity Block ends within {_shown(left)}", job.checkpoint.interval
+    if fastest * interval > left:
+        found = f"{ends}, and {interval} iterations take {_shown(fastest * interval)} or more"
         often = int(left / fastest)
         remedy = f"use at most {often}" if often else "use more nodes, or a later block"
         remedy += ": nothing would be kept"
         yield Finding(Code.BLOCK_ENDS_FIRST, ("checkpoint", "interval"), found, remedy)
-    elif step * job.training.train_iters > left:
-        found = (
-            f"the Capacity Block ends within {_shown(left)}, and {job.training.train_iters} "
-            f"iterations take about {_shown(step * job.training.train_iters)}"
-        )
+    elif (run := step * job.training.train_iters) > left:
+        found = f"{ends}, and {job.training.train_iters} iterations take about {_shown(run)}"
         remedy = "plan the next block: the run goes on from its last checkpoint"
         yield warning(Code.BLOCK_ENDS_FIRST, ("training", "train_iters"), found, remedy)
 

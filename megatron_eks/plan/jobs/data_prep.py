@@ -31,27 +31,25 @@ _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismFor
 def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the data from being read or found again."""
     yield from check_task(job, cluster)
-    files = [
-        (("input", index), source) for index, source in enumerate(job.input) if "://" not in source
-    ]
     for index, source in enumerate(job.input):
-        if "://" in source and not source.startswith("s3://"):
+        path = ("input", index)
+        if "://" not in source:
+            yield from outside([(path, source)], cluster)
+        elif not source.startswith("s3://"):
             found = f"{source} is neither a path nor an S3 URI"
             remedy = "bring it to S3, or to the file system, and name it there"
-            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
+            yield Finding(Code.DATA_SOURCE, path, found, remedy)
+        if source.endswith(OTHER_FORMS):
+            found = f"{source} does not hold a JSON object on each line"
+            yield Finding(Code.DATA_SOURCE, path, found, "write it as JSONL first")
     places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
-    yield from outside([*files, *places], cluster)
+    yield from outside(places, cluster)
     for key in ("input", "json_keys"):
         entries = getattr(job, key)
         for index, entry in enumerate(entries):
             if entry in entries[:index]:
                 found = f"{entry!r} is listed twice, and its documents would be in the data twice"
                 yield warning(Code.DATA_SOURCE, (key, index), found, "list it once")
-    for index, source in enumerate(job.input):
-        if source.endswith(OTHER_FORMS):
-            found = f"{source} does not hold a JSON object on each line"
-            remedy = "write it as JSONL first"
-            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
     yield from check_tokenizer(("tokenizer",), job.tokenizer)
     yield from _idle_shards(job)
     if job.shards > _MOST_PODS:

@@ -119,43 +119,22 @@ def smaller(job: TorchRun, model: ModelShape, pool: GpuPool) -> str:
     fitting = [f"{name} ({_less(needed, option)})" for name, option in found if fits(option)]
     if fitting:
         return f"use {' or '.join(fitting)}"
-    for words, option in _divided(job):
-        for nodes in (option.nodes << power for power in range(_DOUBLINGS)):
-            more = option.model_copy(update={"nodes": nodes})
-            sharded = sharded_memory(more, model, instance)
-            if fits(sharded):
-                count = [_nodes(job, nodes)] if nodes > job.nodes else []
-                remedy = f"use {' and '.join([*words, *count])} ({_less(needed, sharded)})"
-                if nodes > pool.max_nodes:
-                    remedy += f", for which pool {pool.name!r} needs max_nodes: {nodes}"
-                return f"{remedy}, or a larger type" if count else remedy
-    words, option = list(_divided(job))[-1]
-    for length in (job.training.sequence_length >> power for power in range(1, _DOUBLINGS)):
-        shorter = changed(option, "training", sequence_length=length)
-        sharded = sharded_memory(shorter, model, instance)
-        if fits(sharded):
-            words = [*words, f"training.sequence_length: {length}"]
-            return f"use {' and '.join(words)} ({_less(needed, sharded)}), or a larger type"
-    return "use a shorter training.sequence_length, or a larger type"
-
-
-def _divided(job: TorchRun) -> Iterator[tuple[list[str], TorchRun]]:
-    """Yield what more nodes hold less of, as it is, and with every other saving; and its words."""
-    training = job.training
     # DDP has copies everywhere, and hybrid sharding as many inside a node on any number of nodes.
-    words = ["kind: fsdp"] if job.kind == "ddp" else []
-    if job.kind == "fsdp" and training.sharding == "hybrid":
-        words.append("training.sharding: full")
-    option = changed(job, "training", sharding="full")
-    yield words, option
+    words, option = ["kind: fsdp"] * (job.kind == "ddp"), job
     for name, change in _CHANGES:
-        smaller = changed(option, "training", **change)
-        words, option = (words if smaller == option else [*words, name]), smaller
-    yield words, option
-
-
-def _nodes(job: TorchRun, nodes: int) -> str:
-    return f"runtime.elastic.min_nodes: {nodes}" if job.runtime.elastic else f"{nodes} nodes"
+        thriftier = changed(option, "training", **change)
+        words += [name] * (thriftier != option)
+        option = thriftier
+    for nodes in (job.nodes << power for power in range(_DOUBLINGS)):
+        sharded = sharded_memory(option.model_copy(update={"nodes": nodes}), model, instance)
+        if fits(sharded):
+            key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
+            words += [f"{key}: {nodes}"] * (nodes > job.nodes)
+            remedy = f"use {' and '.join(words)} ({_less(needed, sharded)})"
+            if nodes > pool.max_nodes:
+                remedy += f", for which pool {pool.name!r} needs max_nodes: {nodes}"
+            return f"{remedy}, or a larger type"
+    return "use a shorter training.sequence_length, or a larger type"
 
 
 def _less(needed: int, option: MemoryEstimate) -> str:

@@ -153,23 +153,16 @@ def _planned(job: MegatronJob) -> dict[str, tuple[str, ...]]:
 
 def _similar(name: str) -> str:
     """Name the option that was meant, or the key of the job file that says it."""
-    dashed = name.replace("_", "-")
-    if dashed in OPTIONS:
-        key = _key(dashed)
-        return f"did you mean {dashed!r}?" if key is None else f"remove it, and set {key}"
     positive = f"--{name.removeprefix(_NOT)}"
-    if name.startswith(_NOT) and positive in OPTIONS:
-        key = _key(positive)
-        return (
-            f"remove it, and set {key}: false" if key else f"remove it: there is {positive} alone"
-        )
     longer = sorted(option for option in OPTIONS if option.startswith(name))
     near = (each for each in get_close_matches(name, OPTIONS, 3, _CLOSE) if _agree(each, name))
-    close = longer[:1] or [*near][:1]
-    if not close:
+    known = (each for each in (name.replace("_", "-"), positive) if each in OPTIONS)
+    close = next(iter((*known, *longer, *near)), None)
+    if close is None:
         return _UNKNOWN
-    key = _key(close[0])
-    return f"did you mean {close[0]!r}?{f' Remove it, and set {key}' if key else ''}"
+    key = _key(close)
+    off = ": false" if close == positive != name else ""
+    return f"did you mean {close!r}?{f' Remove it, and set {key}{off}' if key else ''}"
 
 
 def _agree(one: str, other: str) -> bool:
