@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import measured
 from benchmarks.predictions import HARDWARE, predicted_tokens
-from megatron_eks.predict.calibration import CALIBRATION, Calibration
+from megatron_eks.predict.hardware import CALIBRATION, Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

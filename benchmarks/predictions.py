@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.plan.prediction import USABLE
-from megatron_eks.predict.calibration import CALIBRATION, Calibration
-from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.hardware import CALIBRATION, Calibration, Hardware
 from megatron_eks.predict.memory import GIB, estimate, tensor_capacity_bytes
 from megatron_eks.predict.parameters import (
     common_parameters,

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.predict.calibration import CALIBRATION, Calibration, spread
-from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.hardware import CALIBRATION, Calibration, Hardware, spread
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.parameters import (

@@ -11,8 +11,7 @@ from functools import lru_cache
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import layer_bytes_per_token
-from megatron_eks.predict.calibration import Calibration
-from megatron_eks.predict.hardware import Framework, Hardware
+from megatron_eks.predict.hardware import Calibration, Framework, Hardware
 from megatron_eks.predict.layout import EVEN, Batch, Layout, Precision
 from megatron_eks.predict.matrices import Matrix, attention, attention_flops_per_token, feed_forward
 from megatron_eks.predict.parameters import padded_vocabulary

@@ -14,8 +14,7 @@ from benchmarks.errors import constant_efficiency, inside, kendall_tau, relative
 from benchmarks.fit import fit, loss
 from benchmarks.predictions import HARDWARE, does_not_fit, predicted_tokens
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.predict.calibration import CALIBRATION
-from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.hardware import CALIBRATION, Hardware
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.throughput import fsdp_speed, megatron_speed
