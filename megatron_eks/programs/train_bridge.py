@@ -27,59 +27,33 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import checkpoints, whole
-from megatron_eks.programs.prepare.indexed_data import DataSet
+from megatron_eks.programs.checkpoint import checkpoints
 from megatron_eks.programs.program import Finding, Report, StopError, warning
-from megatron_eks.programs.start import bridge_config, companions, guard, preconditions
+from megatron_eks.programs.start import bridge_config, guard
 from megatron_eks.programs.start.bridge_config import Values
-from megatron_eks.programs.start.megatron_arguments import MegatronArguments
+from megatron_eks.programs.train_megatron import WAIT_SECONDS, Start
 
-_WAIT_SECONDS = 300.0
 _KEEP_LAST = 3
+_WORDS = {
+    "--split": "dataset.split",
+    "--tokenizer-model": "tokenizer.tokenizer_model",
+    "--save": "checkpoint.save",
+    "--load": "checkpoint.load",
+    "--pretrained-checkpoint": "checkpoint.pretrained_checkpoint",
+    "--ckpt-format": "checkpoint.ckpt_format",
+    "--distributed-timeout-minutes": "dist.distributed_timeout_minutes",
+}
 _INSTALL = "use an image with megatron-bridge, for example nvcr.io/nvidia/nemo"
 
 
-def guard_words(values: Values) -> MegatronArguments:
+def guard_words(values: Values) -> list[str]:
     """Return the values in Megatron's words, which the guards read."""
     prefixes, weights = values.get("dataset.blend") or ([], None)
     blend = [str(each) for pair in zip(weights or (), prefixes, strict=False) for each in pair]
-    words = ["--data-path", *(blend or prefixes)]
-    if "dataset.split" in values:
-        words += ["--split", str(values["dataset.split"])]
-    tokenizer = values.get("tokenizer.tokenizer_model")
-    if tokenizer:
-        words += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", str(tokenizer)]
-    return MegatronArguments(words)
-
-
-def check(values: Values, environment: Mapping[str, str], report: Report, deadline: float) -> None:
-    """Check what this rank can check: all of it, whatever the first checks find."""
-    words = guard_words(values)
-    save, load, pretrained = (
-        Path(str(values[name])) if values.get(name) else None
-        for name in ("checkpoint.save", "checkpoint.load", "checkpoint.pretrained_checkpoint")
-    )
-    ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
-    report.collect(preconditions.check_environment(environment))
-    if int(environment.get("LOCAL_RANK", "0")) == 0:
-        data_sets: list[DataSet] = []
-        report.collect(preconditions.check_data(words, data_sets))
-        report.collect(preconditions.check_tokenizer(words))
-        if save is not None:
-            report.collect(preconditions.check_save(save, pretrained, ckpt_format))
-        report.facts["data"] = [asdict(data_set) for data_set in data_sets]
-    if int(environment.get("RANK", "0")) != 0:
-        if load is not None:
-            report.collect(preconditions.wait_for_repair(load, ckpt_format, _WAIT_SECONDS))
-        return
-    how = ckpt_format, report.facts
-    if load is not None:
-        report.collect(preconditions.resume(load, *how, own=load == save, deadline=deadline))
-        report.collect(_point_bridge(load, ckpt_format))
-    report.collect(preconditions.check_base(pretrained, *how, deadline))
-    if save is not None and save.is_dir():
-        report.collect(preconditions.note_imported(save))
-        report.collect(preconditions.check_space(save, pretrained, ckpt_format))
+    words = ["--data-path", *(blend or prefixes), "--tokenizer-type", "HuggingFaceTokenizer"]
+    for option, name in _WORDS.items():
+        words += [option, str(values[name])] if values.get(name) else []
+    return words
 
 
 def find_recipe(recipes: Any, name: str) -> Callable[[], Any]:  # noqa: ANN401 -- a module of Megatron-Bridge
@@ -114,14 +88,13 @@ def main(argv: Sequence[str], report: Report) -> None:
     job = _read(options.config)
     values, found = bridge_config.values_of(job)
     report.findings.extend(found)
-    timeout = values.get("dist.distributed_timeout_minutes")
-    minutes = float(str(timeout)) if timeout else None
-    report.collect(guard.start(options, os.environ, minutes))
-    check(values, os.environ, report, guard.reading_deadline(minutes))
     checkpoint: Mapping[str, Any] = job.get("checkpoint") or {}
-    uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
-    if uri and save and os.environ.get("RANK", "0") == "0":
-        report.collect(companions.check_copies(Path(str(save)), uri))
+    options.keep_last = checkpoint.get("keep_last", _KEEP_LAST)
+    options.s3_uri, options.wait_seconds = checkpoint.get("s3_uri") or None, WAIT_SECONDS
+    start = Start(options, guard_words(values), os.environ, None)
+    start.check(report)
+    if start.rank == 0 and start.load is not None:
+        report.collect(_point_bridge(start.load, start.ckpt_format))
     if report.exit_code:
         return
     try:
@@ -143,15 +116,11 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.findings.extend(bridge_config.compare_model(config, job.get("model")))
     if report.exit_code:
         return
-    if os.environ.get("RANK", "0") == "0":
+    if start.rank == 0:
         report.write_summary({"program": "train_bridge", "status": "starting"})
-    beside = companions.Beside()
-    if save and os.environ.get("RANK", "0") == "0":
-        keep_last = checkpoint.get("keep_last", _KEEP_LAST)
-        ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
-        beside = companions.start(Path(str(save)), uri or None, keep_last, ckpt_format, report)
+    start.start_companions(report)
     pretrain(config=config, forward_step_func=forward_step)
-    if copies := beside.finish():
+    if copies := start.beside.finish():
         report.facts["copies"] = asdict(copies)
 
 

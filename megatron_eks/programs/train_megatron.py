@@ -33,33 +33,35 @@ from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 
 MEGATRON_LM = "/opt/megatron-lm"
 
-_WAIT_SECONDS = 300.0
+WAIT_SECONDS = 300.0
 
 
 class Start:
     """One process of the job: its options, its place among the ranks and Megatron's arguments."""
 
     def __init__(
-        self, options: argparse.Namespace, words: Sequence[str], environment: Mapping[str, str]
+        self,
+        options: argparse.Namespace,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        program: Path | None,
     ) -> None:
-        self.options = options
+        """Take what the command line says of checkpoints, and the program that has to be there."""
+        self.options, self.program = options, program
         self.keep_last: int = options.keep_last
         self.s3_uri: str | None = options.s3_uri
-        self.wait_seconds: float = options.wait_seconds
         self.words = MegatronArguments(words)
         self.environment = environment
         self.beside = companions.Beside()
         self.rank = int(environment.get("RANK", "0"))
         self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
-        self.program = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
         self.save = preconditions.option_path(self.words, "--save")
         self.load = preconditions.option_path(self.words, "--load")
         self.pretrained = preconditions.option_path(self.words, "--pretrained-checkpoint")
         self.ckpt_format = self.words.value("--ckpt-format") or whole.DEFAULT_FORMAT
 
-    def check(self) -> Report:
+    def check(self, report: Report) -> None:
         """Run the checks of this process; all of them, whatever the first ones find."""
-        report = Report()
         # First, because the other nodes' watchers wait for it.
         minutes = self.words.value("--distributed-timeout-minutes")
         timeout = float(minutes) if minutes else None
@@ -72,14 +74,16 @@ class Start:
             self._check_job(report, guard.reading_deadline(timeout))
         elif self.load is not None:
             report.collect(
-                preconditions.wait_for_repair(self.load, self.ckpt_format, self.wait_seconds)
+                preconditions.wait_for_repair(
+                    self.load, self.ckpt_format, self.options.wait_seconds
+                )
             )
-        return report
 
     def _check_node(self, report: Report) -> None:
         """Check what may differ from node to node: the image, and how it sees shared storage."""
         data_sets: list[DataSet] = []
-        report.collect(preconditions.check_program(self.program))
+        if self.program is not None:
+            report.collect(preconditions.check_program(self.program))
         report.collect(preconditions.check_data(self.words, data_sets))
         report.collect(preconditions.check_tokenizer(self.words))
         tensorboard = preconditions.option_path(self.words, "--tensorboard-dir")
@@ -110,9 +114,6 @@ class Start:
         if self.rank == 0 and self.save is not None:
             wishes = self.save, self.s3_uri, self.keep_last, self.ckpt_format
             self.beside = companions.start(*wishes, report)
-            report.facts["keep_last"] = self.keep_last
-            if self.s3_uri is not None:
-                report.facts["s3_uri"] = self.s3_uri
 
 
 @guarded()
@@ -125,11 +126,16 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, S
         parser.error("no `--` before Megatron's arguments - write: OPTIONS -- MEGATRON ARGUMENTS")
     if options.keep_last < 1:
         parser.error(f"--keep-last is {options.keep_last} - keep at least 1 checkpoint")
-    start = Start(options, words, environment)
-    report = start.check()
+    report = Report()
+    megatron = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
+    start = Start(options, words, environment, megatron)
+    start.check(report)
     refused = bool(report.exit_code)
     if not refused:
         start.start_companions(report)
+        if start.rank == 0 and start.save is not None:
+            report.facts["keep_last"] = start.keep_last
+            report.facts |= {"s3_uri": start.s3_uri} if start.s3_uri is not None else {}
     report.write_findings()
     if start.first_of_node:
         status = "refused" if refused else "starting"
@@ -168,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--wait-seconds",
         type=float,
-        default=_WAIT_SECONDS,
+        default=WAIT_SECONDS,
         help="how long other ranks wait for rank 0's repair (default %(default)s)",
     )
     guard.add_options(parser)

@@ -8,6 +8,7 @@ import pytest
 from megatron_eks.programs import train_bridge
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.start import bridge_config
+from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 from tests.programs.bridge_job import JOB
 
 
@@ -65,8 +66,13 @@ def test_blend_has_weights():
     parts = [{"weight": 0.7, "prefix": "/a"}, {"weight": 0.3, "prefix": "/b"}]
     values, _ = bridge_config.values_of({"data": {"blend": parts, "split": [98, 2, 0]}})
     assert values["dataset.blend"] == (["/a", "/b"], [0.7, 0.3])
-    assert train_bridge.guard_words(values).values("--data-path") == ("0.7", "/a", "0.3", "/b")
-    assert train_bridge.guard_words(values).value("--split") == "98,2,0"
+    assert MegatronArguments(train_bridge.guard_words(values)).values("--data-path") == (
+        "0.7",
+        "/a",
+        "0.3",
+        "/b",
+    )
+    assert MegatronArguments(train_bridge.guard_words(values)).value("--split") == "98,2,0"
 
 
 def test_overrides_come_last():
