@@ -23,11 +23,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifests, whole
 from megatron_eks.programs.convert import check, hf_directory
+from megatron_eks.programs.convert.check import Bridge
 from megatron_eks.programs.program import Finding, Report, StopError, error
 
 _RUN_CONFIG = "run_config.yaml"
@@ -132,10 +132,7 @@ def check_result(direction: str, staging: Path, facts: dict[str, object]) -> Ite
 
 
 def convert(
-    options: argparse.Namespace,
-    bridge: Any,  # noqa: ANN401 -- Megatron-Bridge's class
-    staging: Path,
-    facts: dict[str, object],
+    options: argparse.Namespace, bridge: Bridge, staging: Path, facts: dict[str, object]
 ) -> None:
     """Let Megatron-Bridge convert on the CPU, in one process."""
     # megatron/bridge/models/conversion/auto_bridge.py, 0.6.
@@ -159,10 +156,7 @@ def convert(
 
 
 def verify(
-    options: argparse.Namespace,
-    bridge: Any,  # noqa: ANN401 -- Megatron-Bridge's class
-    staging: Path,
-    facts: dict[str, object],
+    options: argparse.Namespace, bridge: Bridge, staging: Path, facts: dict[str, object]
 ) -> Iterator[Finding]:
     """Compare the checkpoint with Hugging Face's directory, whichever of them was written."""
     importing = options.direction == "import"
@@ -224,7 +218,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _load_bridge() -> Any:  # noqa: ANN401 -- Megatron-Bridge's class
+def _load_bridge() -> Bridge:
     # One process is its own group; the library asks the environment.
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")):
         os.environ.setdefault(name, value)

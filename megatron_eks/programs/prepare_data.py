@@ -67,12 +67,9 @@ def _prepare(words: argparse.Namespace, report: Report) -> None:
 
 
 def _verify(words: argparse.Namespace, report: Report) -> None:
-    from megatron_eks.programs.prepare.verify import Training, check  # noqa: PLC0415 -- needs numpy, --help does not
+    from megatron_eks.programs.prepare.verify import check  # noqa: PLC0415 -- needs numpy, --help does not
 
-    training = Training(
-        words.global_batch_size, words.sequence_length, words.train_iters, words.split
-    )
-    report.collect(check(words.verify, words.tokenizer, training, report.facts))
+    report.collect(check(words.verify, words.tokenizer, words, report.facts))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from megatron_eks.programs.program import Finding, error
+
+# Of Megatron-Bridge and torch, which are not here to be looked at.
+Bridge: TypeAlias = Any
+Model: TypeAlias = Any
+Tensor: TypeAlias = Any
 
 MANIFEST = "conversion.json"
 """Every tensor of the result in Hugging Face's form: shape, kind and SHA-256."""
@@ -63,10 +68,7 @@ def one_process() -> Iterator[None]:
 
 
 def compare_tensors(
-    bridge: Any,  # noqa: ANN401 -- Megatron-Bridge's class
-    checkpoint: Path,
-    directory: Path,
-    facts: dict[str, object],
+    bridge: Bridge, checkpoint: Path, directory: Path, facts: dict[str, object]
 ) -> Iterator[Finding]:
     """Load the checkpoint, and compare each tensor with the directory's; facts get the manifest."""
     models = bridge.load_megatron_model(str(checkpoint))
@@ -90,10 +92,7 @@ def compare_tensors(
 
 
 def compare_logits(
-    bridge: Any,  # noqa: ANN401 -- as above
-    checkpoint: Path,
-    directory: Path,
-    facts: dict[str, object],
+    bridge: Bridge, checkpoint: Path, directory: Path, facts: dict[str, object]
 ) -> Iterator[Finding]:
     """Run both on the same tokens in fp32, and compare what they say."""
     import torch  # noqa: PLC0415 -- see above
@@ -115,7 +114,7 @@ def compare_logits(
         yield error(checkpoint, found, _AGAIN)
 
 
-def plain_model(bridge: Any, checkpoint: Path, **parallel: int) -> Any:  # noqa: ANN401 -- as above
+def plain_model(bridge: Bridge, checkpoint: Path, **parallel: int) -> Model:
     """Load a checkpoint in fp32 into layers that compute on a CPU."""
     import torch  # noqa: PLC0415 -- see above
     from megatron.bridge.models.gpt_provider import local_layer_spec  # noqa: PLC0415 -- as above
@@ -125,7 +124,7 @@ def plain_model(bridge: Any, checkpoint: Path, **parallel: int) -> Any:  # noqa:
     return bridge.load_megatron_model(str(checkpoint), mp_overrides=words)[0]
 
 
-def megatron_logits(model: Any, tokens: Any) -> Any:  # noqa: ANN401 -- as above
+def megatron_logits(model: Model, tokens: Tensor) -> Tensor:
     """Return what a model of Megatron says after each token."""
     import torch  # noqa: PLC0415 -- see above
 
@@ -140,7 +139,7 @@ def write_manifest(target: Path, facts: Mapping[str, object]) -> None:
     (target / MANIFEST).write_text(json.dumps(facts["manifest"], indent=1, sort_keys=True) + "\n")
 
 
-def _compare(name: str, weight: Any, other: Any) -> Iterator[Finding]:  # noqa: ANN401 -- tensors
+def _compare(name: str, weight: Tensor, other: Tensor) -> Iterator[Finding]:
     import torch  # noqa: PLC0415 -- see above
 
     if tuple(weight.shape) != tuple(other.shape):
@@ -151,7 +150,7 @@ def _compare(name: str, weight: Any, other: Any) -> Iterator[Finding]:  # noqa: 
         yield error(name, f"values differ, by up to {apart:.2g}", _AGAIN)
 
 
-def _describe(weight: Any) -> dict[str, object]:  # noqa: ANN401 -- a tensor
+def _describe(weight: Tensor) -> dict[str, object]:
     import torch  # noqa: PLC0415 -- see above
 
     data = weight.detach().contiguous().view(torch.uint8).numpy()
@@ -172,7 +171,7 @@ def _stored(directory: Path) -> dict[str, Path]:
     return names
 
 
-def _read(path: Path, name: str) -> Any:  # noqa: ANN401 -- a tensor
+def _read(path: Path, name: str) -> Tensor:
     from safetensors import safe_open  # noqa: PLC0415 -- as above
 
     with safe_open(path, framework="pt") as file:

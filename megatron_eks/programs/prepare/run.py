@@ -73,13 +73,7 @@ class Run:
     def run(self) -> None:
         """Do what is left of the work."""
         self.store.open(self._sizes)
-        worker = Worker(
-            self._tokenizer,
-            self._options.json_keys,
-            self._options.max_line_bytes,
-            bos=self._options.add_bos,
-            eod=self._options.append_eod,
-        )
+        worker = Worker(self._tokenizer, self._options)
         progress = Progress(self._reader.size, self._reader.before(self._span, self._offset))
         # Forked, so that each has the tokenizer without loading it: this process has no other
         # thread yet.

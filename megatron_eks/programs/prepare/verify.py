@@ -1,10 +1,10 @@
 """Reads a data set back: is it what its sidecar says, can its tokenizer have written it."""
 
+import argparse
 import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,16 +19,6 @@ _AGAIN = "prepare the data set again"
 
 Facts = dict[str, object]
 Array: TypeAlias = "np.ndarray[Any, Any]"
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a training run takes from the data set."""
-
-    global_batch_size: int | None
-    sequence_length: int | None
-    train_iters: int | None
-    split: tuple[float, ...]
 
 
 class Index:
@@ -85,9 +75,12 @@ class Index:
 
 
 def check(
-    prefix: str, tokenizer: Path | None, training: Training, facts: Facts
+    prefix: str, tokenizer: Path | None, training: argparse.Namespace, facts: Facts
 ) -> Iterator[Finding]:
-    """Read both files to the end; facts are what was found, findings what is wrong."""
+    """Read both files to the end; facts are what was found, findings what is wrong.
+
+    `training` has what a run takes of the data set: batch, sequence length, iterations and split.
+    """
     facts |= {"documents": 0, "tokens": 0}
     structure = list(check_prefix(prefix, []))
     yield from structure
@@ -178,7 +171,7 @@ def _check_vocabulary(
 
 
 def _check_training(
-    prefix: str, index: Index, training: Training, facts: Facts
+    prefix: str, index: Index, training: argparse.Namespace, facts: Facts
 ) -> Iterator[Finding]:
     """Count what each part of the split holds, and the epochs as Megatron does.
 

@@ -10,7 +10,7 @@ import numpy as np
 from megatron_eks.programs import program
 from megatron_eks.programs.prepare import text as prepare_text
 from megatron_eks.programs.prepare.inputs import read_range
-from megatron_eks.programs.prepare.job import failure
+from megatron_eks.programs.prepare.job import Options, failure
 from megatron_eks.programs.prepare.reader import Block
 from megatron_eks.programs.prepare.text import Document
 from megatron_eks.programs.prepare.tokenizer import Gigatoken, Tokenizer, Tokens, difference
@@ -45,18 +45,10 @@ class Result:
 class Worker:
     """Reads, encodes and assembles blocks."""
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        keys: Sequence[str],
-        max_line_bytes: int,
-        *,
-        bos: bool,
-        eod: bool,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, options: Options) -> None:
         self._tokenizer = tokenizer
-        self._keys = tuple(keys)
-        self._max_line_bytes = max_line_bytes
+        self._keys, self._max_line_bytes = options.json_keys, options.max_line_bytes
+        bos, eod = options.add_bos, options.append_eod
         self._type = tokenizer.token_type
         self._bos = np.array([tokenizer.bos.id], np.uint32) if bos and tokenizer.bos else None
         self._eod = np.array([tokenizer.eod.id], np.uint32) if eod and tokenizer.eod else None

@@ -9,13 +9,15 @@ import difflib
 import enum
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from megatron_eks.catalog.job_keys import SAME
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.programs.program import Finding, usage_error
 
 Values = dict[str, Any]
+Config: TypeAlias = Any
+"""A recipe's configuration, of classes that are not here to be looked at."""
 
 _SAME: dict[str, dict[str, list[str]]] = {}
 for _name, _key in SAME:
@@ -74,9 +76,7 @@ def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
 
 
 def apply(
-    config: Any,  # noqa: ANN401 -- a recipe's configuration
-    values: Mapping[str, object],
-    precision: Callable[[str], object] | None = None,
+    config: Config, values: Mapping[str, object], precision: Callable[[str], object] | None = None
 ) -> Iterator[Finding]:
     """Set every value that has a place of its kind; yield the others.
 
@@ -90,7 +90,7 @@ def apply(
         yield from _set(config, name, value)
 
 
-def compare_model(config: Any, model: object) -> Iterator[Finding]:  # noqa: ANN401 -- as above
+def compare_model(config: Config, model: object) -> Iterator[Finding]:
     """Compare the model that the recipe builds with the one that the job names."""
     own: Mapping[str, object] = model if isinstance(model, Mapping) else {"preset": model}
     preset = PRESETS.get(str(own.get("preset")))
@@ -133,7 +133,7 @@ def _data(data: Mapping[str, Any]) -> Values:
     return values
 
 
-def _set(config: Any, name: str, value: object) -> Iterator[Finding]:  # noqa: ANN401 -- as above
+def _set(config: Config, name: str, value: object) -> Iterator[Finding]:
     *path, last = name.split(".")
     place = config
     for depth, part in enumerate(path, 1):

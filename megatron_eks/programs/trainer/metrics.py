@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from megatron_eks.catalog.gpus import gpu_named
 from megatron_eks.catalog.models import ModelShape
@@ -35,21 +36,16 @@ class Metrics:
     """The file of rank 0, and the figures that follow from a step's time."""
 
     def __init__(
-        self, directory: Path, *, resumed_at: int, shape: ModelShape, length: int, ranks: int
+        self, directory: Path, shape: ModelShape, device: torch.device, *, start: int, length: int
     ) -> None:
+        """Take the step that the run starts after, and the length of its sequences."""
         self._file = LineFile(directory / FILE)
-        self._file.guard(lambda: _forget_after(directory / FILE, resumed_at))
+        self._file.guard(lambda: _forget_after(directory / FILE, start))
         self._flops_per_token = flops_per_token(shape, length)
-        self._ranks = ranks
-        self._device = torch.device("cpu")
-        self._peak: float | None = None
-
-    def measure_on(self, device: torch.device) -> None:
-        """Say which device the figures are of."""
-        self._device = device
-        if device.type == "cuda":
-            gpu = gpu_named(torch.cuda.get_device_name(device))
-            self._peak = gpu.tflops_bf16 if gpu else None
+        self._ranks, self._device = dist.get_world_size(), device
+        on_gpu = device.type == "cuda"
+        gpu = gpu_named(torch.cuda.get_device_name(device)) if on_gpu else None
+        self._peak = gpu.tflops_bf16 if gpu else None
 
     def step(self, values: dict[str, Any], tokens: int) -> dict[str, Any]:
         """Add the figures that follow from `seconds`, write the step and return all of it."""

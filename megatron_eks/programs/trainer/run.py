@@ -152,10 +152,7 @@ class _Rank:
         metrics = None
         if self.rank == 0:
             length = training.sequence_length
-            metrics = Metrics(
-                directory, resumed_at=start, shape=shape, length=length, ranks=self.ranks
-            )
-            metrics.measure_on(self.device)
+            metrics = Metrics(directory, shape, self.device, start=start, length=length)
         dropout = max(shape.attention_dropout, shape.hidden_dropout) > 0
         loop = Loop(config, parallel, optimizer, samples, self.device, has_dropout=dropout)
         batches = Batches(
