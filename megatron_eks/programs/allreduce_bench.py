@@ -106,7 +106,7 @@ class Bench:
     def measure(self, size: int) -> Row | None:
         """Measure one size; None if it does not fit into some rank's memory."""
         buffer = self._buffer(size)
-        if self._sum(float(buffer is None)) or buffer is None:
+        if self._reduce(float(buffer is None)) or buffer is None:
             return None
         warm_up, timed = rounds(size)
         wrong = self._wrong(buffer)
@@ -121,7 +121,7 @@ class Bench:
         for _ in range(timed):
             self.distributed.all_reduce(buffer)
         self._settle()
-        seconds = self._slowest((time.perf_counter() - start) / timed)
+        seconds = self._reduce((time.perf_counter() - start) / timed, "MAX")
         algbw, busbw = bandwidths(buffer.numel() * _ITEM_BYTES, seconds, self.ranks)
         return Row(size, seconds, algbw, busbw, wrong)
 
@@ -151,7 +151,7 @@ class Bench:
         for chunk in chunks:
             expected = self._pattern(self.torch.empty_like(chunk)).mul_(self.ranks).add_(base)
             wrong += int((chunk != expected).sum())
-        return int(self._sum(float(wrong)))
+        return int(self._reduce(float(wrong)))
 
     def _pattern(self, chunk: "Tensor") -> "Tensor":
         self.torch.arange(chunk.numel(), out=chunk)
@@ -161,15 +161,9 @@ class Bench:
         if self.cuda:
             self.torch.cuda.synchronize()
 
-    def _sum(self, number: float) -> float:
-        return self._reduce(number, self.distributed.ReduceOp.SUM)
-
-    def _slowest(self, number: float) -> float:
-        return self._reduce(number, self.distributed.ReduceOp.MAX)
-
-    def _reduce(self, number: float, operation: object) -> float:
+    def _reduce(self, number: float, how: str = "SUM") -> float:
         total = self.torch.tensor(number, dtype=self.torch.float64, device=self.device)
-        self.distributed.all_reduce(total, op=operation)
+        self.distributed.all_reduce(total, op=getattr(self.distributed.ReduceOp, how))
         return float(total.item())
 
 

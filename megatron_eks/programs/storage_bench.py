@@ -48,14 +48,9 @@ def mount_of(directory: Path) -> tuple[str, str]:
 def throughput(results: Sequence[FileResult]) -> tuple[float, float]:
     """Return write and read throughput in MB/s, from the first start to the last end."""
     size = sum(result.bytes for result in results)
-    rates = []
-    for spans in (
-        [result.write for result in results],
-        [result.read for result in results],
-    ):
-        seconds = max(span.end for span in spans) - min(span.start for span in spans)
-        rates.append(size / seconds / 1e6)
-    return rates[0], rates[1]
+    spans = ([result.write for result in results], [result.read for result in results])
+    write, read = (max(end for _, end in each) - min(begin for begin, _ in each) for each in spans)
+    return size / write / 1e6, size / read / 1e6
 
 
 def measure(directory: Path, options: argparse.Namespace, report: Report) -> None:

@@ -120,9 +120,9 @@ class Start:
 def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Start, list[str]]:
     """Check and say what was found; return an exit code, and what is to be started if it is 0."""
     parser = _parser()
-    own, separator, words = _split(argv)
-    options = parser.parse_args(own)
-    if not separator:
+    place = argv.index("--") if "--" in argv else len(argv)
+    options, words = parser.parse_args(argv[:place]), [*argv[place + 1 :]]
+    if place == len(argv):
         parser.error("no `--` before Megatron's arguments - write: OPTIONS -- MEGATRON ARGUMENTS")
     if options.keep_last < 1:
         parser.error(f"--keep-last is {options.keep_last} - keep at least 1 checkpoint")
@@ -153,14 +153,6 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     if code == 0:
         start.beside.finish()
     return code
-
-
-def _split(argv: Sequence[str]) -> tuple[list[str], bool, list[str]]:
-    words = list(argv)
-    if "--" not in words:
-        return words, False, []
-    place = words.index("--")
-    return words[:place], True, words[place + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:

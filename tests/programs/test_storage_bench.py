@@ -10,14 +10,16 @@ import pytest
 
 from megatron_eks.programs import program, storage_bench
 from megatron_eks.programs.checks import storage_files
-from megatron_eks.programs.checks.storage_files import FileResult, Span
+from megatron_eks.programs.checks.storage_files import FileResult
 from megatron_eks.programs.program import Report
 from tests.programs.run_program import command, run
 
 SMALL = ("--size-gib", "0.03125", "--seconds", "0.3", "--processes", "2")
 
 
-def result(number: int, write: Span, read: Span, *, same: bool = True) -> FileResult:
+def result(
+    number: int, write: tuple[float, float], read: tuple[float, float], *, same: bool = True
+) -> FileResult:
     """Return the result of a file of a gigabyte."""
     return FileResult(number, 10**9, write, read, same, direct=True)
 
@@ -36,7 +38,7 @@ def test_run_measures_and_leaves_nothing(tmp_path):
 
 def test_throughput_is_from_the_first_start_to_the_last_end():
     """Processes that took turns were not fast together."""
-    results = [result(0, Span(0, 1), Span(4, 5)), result(1, Span(1, 2), Span(4, 6))]
+    results = [result(0, (0, 1), (4, 5)), result(1, (1, 2), (4, 6))]
     assert storage_bench.throughput(results) == (1000, 1000)
 
 
@@ -51,7 +53,7 @@ def test_rate_below_the_mark_fails(tmp_path):
 def test_content_that_changed_fails():
     """A file system that is fast and wrong does not pass."""
     report = Report()
-    results = [result(0, Span(0, 1), Span(1, 2)), result(1, Span(0, 1), Span(1, 2), same=False)]
+    results = [result(0, (0, 1), (1, 2)), result(1, (0, 1), (1, 2), same=False)]
     storage_bench.judge(results, None, report)
     assert report.exit_code == 4
     assert "file 1: what was read is not what was written" in str(report.findings[0])

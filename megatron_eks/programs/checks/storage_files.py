@@ -17,21 +17,14 @@ _MARK_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Span:
-    """When something was done, by the clock that all processes share."""
-
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
 class FileResult:
     """One large file."""
 
     number: int
     bytes: int
-    write: Span
-    read: Span
+    write: tuple[float, float]
+    read: tuple[float, float]
+    """When it began and ended, by the clock that all processes share."""
     same: bool
     """Every byte that was read is the one that was written."""
     direct: bool
@@ -52,7 +45,7 @@ def transfer(directory: Path, number: int, size: int) -> FileResult:
         buffer[:] = bytes(_BLOCK)
         start = time.monotonic()
         same = _read(path, buffer, content, blocks, direct=direct)
-        read = Span(start, time.monotonic())
+        read = start, time.monotonic()
     path.unlink()
     return FileResult(number, blocks * _BLOCK, write, read, same, direct)
 
@@ -79,7 +72,7 @@ def small_files(directory: Path, number: int, seconds: float) -> dict[str, float
     return rates
 
 
-def _write(path: Path, buffer: mmap.mmap, blocks: int, *, direct: bool) -> Span:
+def _write(path: Path, buffer: mmap.mmap, blocks: int, *, direct: bool) -> tuple[float, float]:
     start = time.monotonic()
     descriptor = _open(path, os.O_WRONLY | os.O_CREAT, direct=direct)
     try:
@@ -89,7 +82,7 @@ def _write(path: Path, buffer: mmap.mmap, blocks: int, *, direct: bool) -> Span:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return Span(start, time.monotonic())
+    return start, time.monotonic()
 
 
 def _read(path: Path, buffer: mmap.mmap, content: bytes, blocks: int, *, direct: bool) -> bool:

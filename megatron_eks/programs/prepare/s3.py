@@ -41,12 +41,10 @@ class S3Object(Source):
                     start += len(chunk)
                     failures = 0
                     yield chunk
-            except ClientError as problem:
-                self._refuse(problem)
-                failures = self._failed(failures, problem)
             # urllib3 is botocore's own; its errors pass through a streaming body now and then.
-            except (BotoCoreError, OSError) as problem:
-                failures = self._failed(failures, problem)
+            except (ClientError, BotoCoreError, OSError) as problem:
+                failures += 1
+                self._judge(problem, failures)
 
     def _get(self, bucket: str, key: str, start: int, end: int) -> Iterator[bytes]:
         body = client().get_object(
@@ -58,20 +56,16 @@ class S3Object(Source):
         with body:
             yield from body.iter_chunks(CHUNK_BYTES)
 
-    def _refuse(self, problem: ClientError) -> None:
-        code = problem.response["Error"]["Code"]
-        if code in _CHANGED or code in _GONE:
-            raise failure(
-                self.name, "it was changed or removed while it was read", "start again"
-            ) from problem
-
-    def _failed(self, failures: int, problem: Exception) -> int:
-        if failures + 1 == ATTEMPTS:
-            raise failure(
-                self.name, f"cannot be read: {problem}", "continue with --resume"
-            ) from problem
-        time.sleep(0.2 * 2**failures)
-        return failures + 1
+    def _judge(self, problem: Exception, failures: int) -> None:
+        """Raise where another attempt cannot help, else wait for a while."""
+        code = problem.response["Error"]["Code"] if isinstance(problem, ClientError) else ""
+        if code in {*_CHANGED, *_GONE}:
+            found = "it was changed or removed while it was read"
+            raise failure(self.name, found, "start again") from problem
+        if failures == ATTEMPTS:
+            found = f"cannot be read: {problem}"
+            raise failure(self.name, found, "continue with --resume") from problem
+        time.sleep(0.2 * 2 ** (failures - 1))
 
 
 def find(word: str) -> list[S3Object]:

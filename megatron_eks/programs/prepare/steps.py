@@ -231,16 +231,15 @@ class Steps:
         if problems:
             raise PrepareError(*problems)
         if tokenizer.adds and not options.add_bos:
-            self._warn(
+            self._report.warning(
                 "BOS",
                 f"Megatron from 0.17 on writes {tokenizer.adds!r} for 'a' with this tokenizer",
                 "give --add-bos if the model was trained with BOS",
             )
         if tokenizer.refused:
-            self._warn("gigatoken", tokenizer.refused, "`tokenizers` does the work, slower")
-
-    def _warn(self, subject: str, found: str, remedy: str) -> None:
-        self._report.warning(subject, found, remedy)
+            self._report.warning(
+                "gigatoken", tokenizer.refused, "`tokenizers` does the work, slower"
+            )
 
     def _summarise(self, prefix: str, *, already: bool = False) -> None:
         """Put into the report what the sidecars say."""

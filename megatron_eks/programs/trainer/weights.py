@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,11 +59,11 @@ def initialize(model: nn.Module, shape: ModelShape, seed: int) -> None:
 @torch.no_grad()
 def load_pretrained(model: nn.Module, directory: Path) -> None:
     """Copy base weights into a model; call it after `check_pretrained` found nothing."""
-    with _SafeTensors(directory) as files:
-        for name, parameter in model.named_parameters():
-            local, rows = shard_rows(parameter)
-            if local.shape[0]:
-                local.copy_(files.slice_of(name)[rows.start : rows.stop])
+    files = _SafeTensors(directory)
+    for name, parameter in model.named_parameters():
+        local, rows = shard_rows(parameter)
+        if local.shape[0]:
+            local.copy_(files.slice_of(name)[rows.start : rows.stop])
 
 
 def check_pretrained(model: nn.Module, shape: ModelShape, directory: Path) -> Iterator[Finding]:
@@ -73,8 +73,7 @@ def check_pretrained(model: nn.Module, shape: ModelShape, directory: Path) -> It
         yield error(directory, "no such directory", remedy)
         return
     try:
-        with _SafeTensors(directory) as files:
-            yield from _compare(model, files, directory)
+        yield from _compare(model, _SafeTensors(directory), directory)
     except Exception as problem:  # noqa: BLE001 -- safetensors raises its own kind for a torn file
         yield error(directory, f"no whole safetensors: {problem}", remedy)
         return
@@ -133,12 +132,6 @@ class _SafeTensors:
                 raise FileNotFoundError("no *.safetensors in it")
             names = {path: self._file(path).keys() for path in paths}
             self._places = {name: path for path, inside in names.items() for name in inside}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.clear()
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
