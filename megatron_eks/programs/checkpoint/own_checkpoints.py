@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.programs import inside, program
@@ -72,55 +73,46 @@ def prune_far(store: Store, marker: str, newest: Collection[str], keep_last: int
     store.delete([each.key for each in every if each.key.partition("/")[0] in old])
 
 
-class Keeper:
-    """What is done at each look, and what was done before."""
+def look(options: argparse.Namespace, sent: set[str]) -> bool:
+    """Copy what is new, remove what is old; tell whether the newest is where it should be."""
+    try:
+        copied = _copy(options, sent) if options.s3_uri else True
+        if options.keep_last:
+            for name in prune(options.directory, options.complete_marker, options.keep_last):
+                older = f"older than the {options.keep_last} newest"
+                program.say(f"retention: removed {name}, {older}")
+    except OSError as problem:
+        program.say(f"cannot look after checkpoints: {problem} - training goes on")
+        return False
+    return copied
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._directory: Path = options.directory
-        self._marker: str = options.complete_marker
-        self._keep_last: int | None = options.keep_last
-        self._uri: str | None = options.s3_uri
-        self._sent: set[str] = set()
 
-    def look(self) -> bool:
-        """Copy what is new, remove what is old; tell whether the newest is where it should be."""
-        try:
-            copied = self._copy() if self._uri else True
-            if self._keep_last:
-                for name in prune(self._directory, self._marker, self._keep_last):
-                    program.say(
-                        f"retention: removed {name}, older than the {self._keep_last} newest"
-                    )
-        except OSError as problem:
-            program.say(f"cannot look after checkpoints: {problem} - training goes on")
-            return False
-        return copied
-
-    def _copy(self) -> bool:
-        newest = complete(self._directory, self._marker)[: self._keep_last or 1]
-        fresh = [path for path in reversed(newest) if path.name not in self._sent]
-        if not fresh:
-            return True
-        told = Copies(str(self._uri), "whole", f"up to {fresh[-1].name}")
-        try:
-            store = Store(str(self._uri))
-            for path in fresh:
-                send(store, path, self._marker)
-                self._sent.add(path.name)
-            if self._keep_last:
-                prune_far(store, self._marker, [each.name for each in newest], self._keep_last)
-        except StopError as problem:
-            told = Copies(str(self._uri), "failing", str(problem))
-        told.say()
-        told.keep(self._directory)
-        return told.state == "whole"
+def _copy(options: argparse.Namespace, sent: set[str]) -> bool:
+    marker, keep_last, uri = options.complete_marker, options.keep_last, options.s3_uri
+    newest = complete(options.directory, marker)[: keep_last or 1]
+    fresh = [path for path in reversed(newest) if path.name not in sent]
+    if not fresh:
+        return True
+    told = Copies(uri, "whole", f"up to {fresh[-1].name}")
+    try:
+        store = Store(uri)
+        for path in fresh:
+            send(store, path, marker)
+            sent.add(path.name)
+        if keep_last:
+            prune_far(store, marker, [each.name for each in newest], keep_last)
+    except StopError as problem:
+        told = Copies(uri, "failing", str(problem))
+    told.say()
+    told.keep(options.directory)
+    return told.state == "whole"
 
 
 @guarded()
 def main(argv: Sequence[str]) -> int:
     """Look once an interval for as long as the ranks' starter lives, or once."""
     options = _parser().parse_args(argv)
-    return program.look_again(options, Keeper(options).look)
+    return program.look_again(options, partial(look, options, set()))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -48,9 +48,7 @@ class NetworkWatch:
     """NCCL's logs of the node's ranks, until they say which network was chosen."""
 
     def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
-        self._expected: int = options.expect_efa
-        self._gpu_direct: bool = options.expect_gpu_direct
-        self._window: float = options.start_seconds
+        self._options = options
         self._pattern = environment.get("NCCL_DEBUG_FILE", "")
         self._start = time.monotonic()
         self._settled: set[int] = set()
@@ -58,16 +56,17 @@ class NetworkWatch:
 
     def look(self, ranks: list[int]) -> Finding | None:
         """Return what is wrong with the network of any rank."""
-        if not self._expected:
+        if not self._options.expect_efa:
             return None
         seconds = time.monotonic() - self._start
-        over = seconds if seconds > self._window else None
+        over = seconds if seconds > self._options.start_seconds else None
         for rank in ranks:
             if rank in self._settled:
                 continue
             network = nccl_log.read(self._text(rank))
+            direct = self._options.expect_gpu_direct
             state, finding = nccl_log.judge(
-                network, self._expected, gpu_direct=self._gpu_direct, silent_seconds=over
+                network, self._options.expect_efa, gpu_direct=direct, silent_seconds=over
             )
             if state == "bad":
                 return finding
@@ -133,15 +132,12 @@ class Watch:
     """All that is watched on one node."""
 
     def __init__(self, rank: Rank, options: argparse.Namespace) -> None:
-        self._rank, self._idle = rank, options.idle_seconds
+        self._rank, self._options = rank, options
         self._network = NetworkWatch(options, os.environ)
         self._gang = None
         if options.heartbeats is not None and options.nodes > 1:
             self._gang = GangWatch(options)
         self._progress = Progress(options.idle_seconds)
-        self._only_warn = options.watch == "warn"
-        self._round: float = options.round_seconds
-        self._grace: float = options.grace_seconds
 
     def run(self) -> tuple[int, Finding | None]:
         """Watch until the ranks end, or have to; return an exit code, and why."""
@@ -153,13 +149,13 @@ class Watch:
 
     def _run(self) -> tuple[int, Finding | None]:
         said: set[int] = set()
-        while not self._rank.wait(self._round):
+        while not self._rank.wait(self._options.round_seconds):
             for code, finding in self._look():
-                if not self._only_warn:
+                if self._options.watch != "warn":
                     # At once, so that all nodes end at the same time.
                     self._leave("failed")
                     if code == EXIT_PEER_LOST:
-                        self._rank.wait(self._grace)
+                        self._rank.wait(self._options.grace_seconds)
                     end(self._rank.siblings())
                     return code, finding
                 if code not in said:
@@ -180,7 +176,7 @@ class Watch:
         for rank in ranks:
             used = cpu_seconds(rank)
             if used is not None and self._progress.is_blocked(rank, used, now):
-                found = f"it used no CPU time for {self._idle:.0f} s"
+                found = f"it used no CPU time for {self._options.idle_seconds:.0f} s"
                 remedy = "all ranks start again; look at the node if it happens again"
                 yield EXIT_BLOCKED, error(f"process {rank}", found, remedy)
 
