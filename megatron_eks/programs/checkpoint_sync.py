@@ -40,10 +40,11 @@ from megatron_eks.programs.checkpoint import prune as sync_prune
 from megatron_eks.programs.checkpoint.commands import Sync
 from megatron_eks.programs.checkpoint.remote import Remote
 from megatron_eks.programs.program import Report, StopError
-from megatron_eks.programs.s3_store import Store
+from megatron_eks.programs.s3_store import PART_BYTES, Store
 
 _NONE = "-"
 _WITHOUT_S3 = ("ls", "prune", "verify")
+_MIB = 2**20
 _CHECK_SECONDS = 5.0
 
 
@@ -65,7 +66,11 @@ def main(argv: Sequence[str], report: Report) -> None:
         report.findings += copies.findings(directory)
         listing.ls(directory, remote, report)
         return
-    sync = Sync(options.directory, remote, report, threads) if remote else None
+    sync = (
+        Sync(options.directory, remote, report, options.part_mib * _MIB, threads)
+        if remote
+        else None
+    )
     if options.command == "verify":
         _verify(options, directory, sync, report)
         return
@@ -130,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("directory", type=Path, metavar="LOCAL_DIR")
         optional = "?" if name in _WITHOUT_S3 else None
         command.add_argument("uri", metavar="S3_URI", nargs=optional)
+        command.add_argument(
+            "--part-mib",
+            type=program.at_least(5, ", the least that S3 takes"),
+            default=PART_BYTES // _MIB,
+            help="size of the parts that files are sent in (default %(default)s)",
+        )
     for name in ("push", "verify"):
         which = each[name].add_mutually_exclusive_group()
         which.add_argument("--all", action="store_true", help="every whole checkpoint")

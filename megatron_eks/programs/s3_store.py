@@ -44,11 +44,11 @@ class Stored:
     tag: str
 
 
-def part_bytes(size: int) -> int:
+def part_bytes(size: int, least: int = PART_BYTES) -> int:
     """Return the part size in bytes for an object; S3 takes at most 10,000 parts."""
     needed = -(-size // _MOST_PARTS)
     mib = 2**20
-    return max(PART_BYTES, -(-needed // mib) * mib)
+    return max(least, -(-needed // mib) * mib)
 
 
 def checksum(path: Path, part: int) -> str:

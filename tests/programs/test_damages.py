@@ -183,7 +183,7 @@ def test_damages_in_s3(s3, tmp_path):
     for number in range(DAMAGES // 4):
         anywhere = random.Random(number)  # noqa: S311 -- no secret
         s3.clear()
-        sync = Sync(near, Remote(Store(URI)), Report(), 2)
+        sync = Sync(near, Remote(Store(URI)), Report(), 5 * 2**20, 2)
         commands.push(sync, None, every=True)
         done = [damage_far(s3, anywhere) for _ in range(anywhere.randint(1, 4))]
         good = set(original) - {name for name, _ in done}

@@ -2,7 +2,6 @@
 
 import pytest
 
-from megatron_eks.programs import s3_store
 from tests.programs import saved
 from tests.programs.s3_world import BUCKET, URI
 
@@ -32,11 +31,10 @@ def test_pull_gives_back_what_was_pushed(sync, near, far):
     assert not list(far.glob(".pull-*"))
 
 
-def test_large_files_go_in_parts(sync, s3, near, far, monkeypatch):
+def test_large_files_go_in_parts(sync, s3, near, far):
     """The checksum of a file in parts is S3's own, and comes back from it."""
     saved.megatron(near, 500, size=12 * 2**20)
-    monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
-    assert sync("push", near, URI).code == 0
+    assert sync("push", near, URI, "--part-mib", 5).code == 0
     assert len(s3.proxy.seen("PUT .*distcp.*partNumber=3")) == 2
     assert sync("verify", near, URI, "--local").code == 0
     assert sync("pull", far, URI).code == 0
@@ -155,6 +153,7 @@ def test_ls_shows_both_ends(sync, near):
         (["push", "here", "file:///x"], 2),
         (["prune", "here", URI], 2),
         (["prune", "here", URI, "--keep-last", "0"], 2),
+        (["push", "here", URI, "--part-mib", "4"], 2),
         (["push", "here", URI, "--all", "--name", "iter_0000001"], 2),
         (["ls", "here", "s3://no-such-bucket/run"], 3),
         (["pull", "here", f"s3://{BUCKET}/other"], 3),

@@ -22,6 +22,8 @@ class Sync:
     directory: Path
     remote: Remote
     report: Report
+    part: int
+    """Least part size in bytes."""
     threads: int
     """That compute checksums at once."""
 
@@ -205,7 +207,7 @@ def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
         )
     # S3 compares what arrives with the checksums in the manifest.
     known = manifests.read(path)
-    return known or manifests.of_directory(path, step, threads=sync.threads)
+    return known or manifests.of_directory(path, step, part=sync.part, threads=sync.threads)
 
 
 def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:

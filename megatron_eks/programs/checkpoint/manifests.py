@@ -89,19 +89,21 @@ def links_in(directory: Path) -> list[Path]:
     )
 
 
-def of_directory(directory: Path, step: int, *, threads: int) -> Manifest:
+def of_directory(
+    directory: Path, step: int, *, part: int = s3_store.PART_BYTES, threads: int
+) -> Manifest:
     """Read every file of a checkpoint and note its checksum.
 
     Raises FileNotFoundError if one goes away meanwhile.
     """
-    files = in_threads(threads, lambda path: entry(directory, path), files_of(directory))
+    files = in_threads(threads, lambda path: entry(directory, path, part), files_of(directory))
     return Manifest(directory.name, step, tuple(files))
 
 
-def entry(directory: Path, path: Path) -> FileEntry:
+def entry(directory: Path, path: Path, part: int = s3_store.PART_BYTES) -> FileEntry:
     """Read one file of a checkpoint and note its checksum."""
     size = path.stat().st_size
-    part = s3_store.part_bytes(size)
+    part = s3_store.part_bytes(size, part)
     relative = path.relative_to(directory).as_posix()
     return FileEntry(relative, size, s3_store.checksum(path, part), part)
 
