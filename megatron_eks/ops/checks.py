@@ -11,7 +11,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE
-from megatron_eks.ops.output import counted, formatted, table
+from megatron_eks.ops.output import counted, formatted, picked, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 
 SCHEMA_VERSION = 1
@@ -118,34 +118,28 @@ def as_json(plan: ClusterPlan, results: Sequence[Result], **about: str) -> dict[
         "region": plan.region,
         **about,
         "passed": not any(has_errors(each.findings) for each in results),
-        "checks": [_result_as_json(each) for each in results],
-    }
-
-
-def _result_as_json(result: Result) -> dict[str, Json]:
-    return {
-        "name": result.name,
-        "verdict": result.verdict,
-        **({"measured": dict(result.measured)} if result.measured else {}),
-        "findings": [dict(finding.as_json()) for finding in result.findings],
+        "checks": [
+            {
+                **picked(result, "name", "verdict"),
+                **({"measured": dict(result.measured)} if result.measured else {}),
+                "findings": [dict(finding.as_json()) for finding in result.findings],
+            }
+            for result in results
+        ],
     }
 
 
 def _lines(results: Sequence[Result], stdout: TextIO) -> Iterator[str]:
-    if any(result.measured for result in results):
-        header: tuple[str, ...] = ("CHECK", "RESULT", "MEASURED")
-        rows = [(each.name, each.verdict, _shown(each.measured)) for each in results]
-        yield from table(header, rows)
-    else:
-        yield from table(("CHECK", "RESULT"), [(each.name, each.verdict) for each in results])
+    columns = 3 if any(result.measured for result in results) else 2
+    rows = []
+    for each in results:
+        measured = ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in each.measured.items()
+        )
+        rows.append((each.name, each.verdict, measured)[:columns])
+    yield from table(("CHECK", "RESULT", "MEASURED")[:columns], rows)
     findings = dict.fromkeys(finding for result in results for finding in result.findings)
     if findings:
         yield ""
         yield messages(findings, stdout).removesuffix("\n")
-
-
-def _shown(measured: Mapping[str, Json]) -> str:
-    return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in measured.items()
-    )

@@ -35,6 +35,9 @@ def _families() -> Iterator[str]:
     for instance in INSTANCES.values():
         mark = instance.allreduce_min_busbw_gb_s
         missing = "unknown" if instance.efa_interfaces else "-"
+        efa = f"{instance.efa_interfaces or 'none'}"
+        if instance.efa_interfaces and instance.efa_generation:
+            efa += f" v{instance.efa_generation}"
         yield _row(
             (
                 instance.name,
@@ -42,18 +45,11 @@ def _families() -> Iterator[str]:
                 f"{instance.gpu.usable_memory_mib / MIB_PER_GIB:.1f}",
                 f"{instance.nvlink_gb_s or '-'}",
                 f"{instance.network_gbps / instance.gpus:g}",
-                _efa(instance),
+                efa,
                 "yes" if instance.gpu_direct_rdma else "no",
                 f"{mark:g}" if mark else missing,
             )
         )
-
-
-def _efa(instance: InstanceType) -> str:
-    if not instance.efa_interfaces:
-        return "none"
-    generation = f" v{instance.efa_generation}" if instance.efa_generation else ""
-    return f"{instance.efa_interfaces}{generation}"
 
 
 def _fits() -> Iterator[str]:

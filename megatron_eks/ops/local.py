@@ -74,7 +74,9 @@ def run(action: str, wish: Wish, output: str) -> int:
         case "down":
             return _down(folder, may_delete=wish.yes)
         case "limits":
-            return _limits(output)
+            lines = ("Local AWS does not check:", *(f"- {each}" for each in NOT_CHECKED))
+            sys.stdout.write(formatted(output, lines, lambda: list(NOT_CHECKED)))
+            return DONE
         case _:
             return _status(folder, output)
 
@@ -222,12 +224,6 @@ def _status(folder: Path, output: str) -> int:
     places = (f"{name} {place}" for name, place in picked(state, *_PLACES).items())
     lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places)
     sys.stdout.write(formatted(output, lines, lambda: asdict(state)))
-    return DONE
-
-
-def _limits(output: str) -> int:
-    lines = ("Local AWS does not check:", *(f"- {each}" for each in NOT_CHECKED))
-    sys.stdout.write(formatted(output, lines, lambda: list(NOT_CHECKED)))
     return DONE
 
 

@@ -91,7 +91,8 @@ def caller_role(aws: Aws) -> str | None:
     with contextlib.suppress(LookupError):
         found = _role(aws, name)
     # The name of a session's role has lost its path; roles of Identity Center always have one.
-    return found or f"arn:{partition}:iam::{account}:role/{_sso_path(name)}{name}"
+    path = "aws-reserved/sso.amazonaws.com/" if name.startswith(_SSO_ROLE) else ""
+    return found or f"arn:{partition}:iam::{account}:role/{path}{name}"
 
 
 def public_address() -> str:
@@ -143,7 +144,3 @@ def _role(aws: Aws, name: str) -> str | None:
         if error_code(error) != "NoSuchEntity":
             raise
         raise LookupError(name) from error
-
-
-def _sso_path(name: str) -> str:
-    return "aws-reserved/sso.amazonaws.com/" if name.startswith(_SSO_ROLE) else ""

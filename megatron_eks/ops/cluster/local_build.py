@@ -107,7 +107,17 @@ class _LocalBuild:
 
     def run(self, wishes: Wishes, base: str | None, *, push: bool) -> Failure | None:
         """Go through the steps, from a base where the image has one; return why one failed."""
-        environment = {**self._environment(wishes), **({BASE: base} if base else {})}
+        environment = {
+            **os.environ,
+            **self._image.environment(self._repository),
+            **wishes.variables(self._image),
+            "ENGINE": self._engine,
+            "STATE": str(self._folder / f"{self._image.name}.json"),
+            "REPORTS": str(self._folder / "reports"),
+            # This command asks ECR itself, so the machine needs no AWS command line.
+            "REGISTRY": "none",
+            **({BASE: base} if base else {}),
+        }
         # As CodeBuild gets it: where this package is installed, there is no checkout to build from.
         if self._image.own is None:
             stage(ROOT, self._image.name, self._source)
@@ -138,18 +148,6 @@ class _LocalBuild:
             self._tools.console.say(f"{failure}; trying again, {left} tries are left")
             left -= 1
         return None
-
-    def _environment(self, wishes: Wishes) -> Mapping[str, str]:
-        return {
-            **os.environ,
-            **self._image.environment(self._repository),
-            **wishes.variables(self._image),
-            "ENGINE": self._engine,
-            "STATE": str(self._folder / f"{self._image.name}.json"),
-            "REPORTS": str(self._folder / "reports"),
-            # This command asks ECR itself, so the machine needs no AWS command line.
-            "REGISTRY": "none",
-        }
 
     def _step(self, step: str, environment: Mapping[str, str]) -> tuple[int, list[str]]:
         """Run one step, its output as it comes; return its exit code and last lines."""

@@ -77,7 +77,7 @@ def record(tools: Tools, pushed: Mapping[str, str] | None = None) -> Path:
     platform = _platform(before.get(plan.stack(PLATFORM), {}), ecr, tools)
     if platform:
         values[plan.stack(PLATFORM)] = platform
-    write(path, values)
+    replace_file(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
     return path
 
 
@@ -140,11 +140,6 @@ def read(path: Path) -> Values:
         return {}
     values: Values = json.loads(path.read_text(encoding="utf-8"))
     return values
-
-
-def write(path: Path, values: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the file at once or not at all."""
-    replace_file(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
 
 
 def has(tools: Tools, value: str) -> bool:

@@ -1,26 +1,21 @@
 """`meks scale`: GPU nodes taken until their GPUs can be used, and given back."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from megatron_eks.config.codes import Code
+from megatron_eks.kubernetes.client import Client
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import node_groups
 from megatron_eks.ops.cluster.capacity import explain, start_of, wait_until
+from megatron_eks.ops.cluster.node_groups import NodeGroup
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.output import count
+from megatron_eks.plan.cluster.pools import PoolPlan
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from megatron_eks.kubernetes.client import Client
-    from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.ops.cluster.node_groups import NodeGroup
-    from megatron_eks.plan.cluster.pools import PoolPlan
-
-    Connect = Callable[[], Client]
+Connect = Callable[[], Client]
 
 _POLL_SECONDS = 10
 _IDLE_POLL_SECONDS = 30
@@ -38,7 +33,7 @@ class Wish:
 
     pool: str
     nodes: int
-    at: "datetime | None" = None
+    at: datetime | None = None
     at_start: bool = False
     """When the pool's Capacity Block or reservation starts."""
     when_idle: bool = False
@@ -47,7 +42,7 @@ class Wish:
     """How long to wait for nodes before what was asked for is taken back."""
 
 
-def run(wish: Wish, tools: "Tools", connect: "Connect") -> int:
+def run(wish: Wish, tools: Tools, connect: Connect) -> int:
     """Scale a pool; raise Failure where that does not work."""
     pool = tools.pool(wish.pool)
     if not 0 <= wish.nodes <= pool.max_nodes:
@@ -69,12 +64,12 @@ def run(wish: Wish, tools: "Tools", connect: "Connect") -> int:
     return DONE
 
 
-def release(pool: str, tools: "Tools", kubernetes: "Client") -> int:
+def release(pool: str, tools: Tools, kubernetes: Client) -> int:
     """Give a pool's nodes back as soon as no job's pod is on it; nobody is asked."""
     return run(Wish(pool, 0, when_idle=True), tools, lambda: kubernetes)
 
 
-def node_group(pool: str, tools: "Tools") -> "NodeGroup":
+def node_group(pool: str, tools: Tools) -> NodeGroup:
     """Return a pool's node group; raise Failure where there is none."""
     groups = tools.node_groups
     group = groups.find(tools.pool(pool).name)
@@ -95,7 +90,7 @@ def node_group(pool: str, tools: "Tools") -> "NodeGroup":
     return group
 
 
-def _interrupted(wish: Wish, group: "NodeGroup") -> str:
+def _interrupted(wish: Wish, group: NodeGroup) -> str:
     """Say what of a wish AWS knows by now, and how to come back."""
     again = f"meks scale {wish.pool} {wish.nodes}"
     if group.wanted == wish.nodes == 0:
@@ -110,7 +105,7 @@ def _interrupted(wish: Wish, group: "NodeGroup") -> str:
     return f"\nAWS was asked for nothing yet; to go on: {again}"
 
 
-def _settled(pool: "PoolPlan", tools: "Tools") -> "NodeGroup":
+def _settled(pool: PoolPlan, tools: Tools) -> NodeGroup:
     """Return a pool's node group when EKS takes a new size for it."""
     found: list[NodeGroup] = []
 
@@ -124,9 +119,7 @@ def _settled(pool: "PoolPlan", tools: "Tools") -> "NodeGroup":
     return found[0]
 
 
-def _take(
-    wish: Wish, pool: "PoolPlan", group: "NodeGroup", tools: "Tools", connect: "Connect"
-) -> int:
+def _take(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, connect: Connect) -> int:
     tools.project.refuse_errors()
     console = tools.console
     start = start_of(pool, tools) if pool.capacity.reservation_id else None
@@ -160,7 +153,7 @@ def _take(
     return DONE
 
 
-def _refuse_change(wish: Wish, group: "NodeGroup") -> None:
+def _refuse_change(wish: Wish, group: NodeGroup) -> None:
     """Raise Failure where somebody else has asked for another number of nodes meanwhile."""
     if group.status == "ACTIVE" and group.wanted != wish.nodes:
         found = f"another user has scaled it to {count(group.wanted, 'node')}"
@@ -170,12 +163,12 @@ def _refuse_change(wish: Wish, group: "NodeGroup") -> None:
 
 def _wait_for_nodes(
     wish: Wish,
-    pool: "PoolPlan",
-    group: "NodeGroup",
-    tools: "Tools",
-    kubernetes: "Client",
+    pool: PoolPlan,
+    group: NodeGroup,
+    tools: Tools,
+    kubernetes: Client,
     *,
-    asked: "datetime | None" = None,
+    asked: datetime | None = None,
 ) -> None:
     """Wait until every node offers its GPUs; raise Failure where that will not happen."""
     console, groups = tools.console, tools.node_groups
@@ -222,9 +215,7 @@ def _wait_for_nodes(
     console.say(f"{pool.name} is ready: {count(wish.nodes, 'node')}")
 
 
-def _give_back(
-    wish: Wish, pool: "PoolPlan", group: "NodeGroup", tools: "Tools", connect: "Connect"
-) -> int:
+def _give_back(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, connect: Connect) -> int:
     console, groups = tools.console, tools.node_groups
     if wish.at is not None:
         wait_until(wish.at, console)
@@ -232,7 +223,14 @@ def _give_back(
     if wish.when_idle:
         _wait_idle(pool, namespace, tools, connect())
     else:
-        pods = _pods_if_reachable(pool, namespace, tools, connect)
+        try:
+            pods = node_groups.job_pods(connect(), pool, namespace)
+        except (Failure, OSError) as error:
+            # An API server out of reach must not keep nodes running.
+            console.say(f"note: jobs on {pool.name} cannot be seen: {error}")
+            if not console.confirm("Give the nodes back all the same?"):
+                raise
+            pods = []
         if pods:
             shown = ", ".join(pods[:3]) + (" ..." if pods[3:] else "")
             console.say(f"on {pool.name}: {count(len(pods), 'pod')} of jobs ({shown})")
@@ -258,20 +256,7 @@ def _give_back(
     return DONE
 
 
-def _pods_if_reachable(
-    pool: "PoolPlan", namespace: str, tools: "Tools", connect: "Connect"
-) -> list[str]:
-    """Name the pods on a pool; an API server out of reach must not keep nodes running."""
-    try:
-        return node_groups.job_pods(connect(), pool, namespace)
-    except (Failure, OSError) as error:
-        tools.console.say(f"note: jobs on {pool.name} cannot be seen: {error}")
-        if not tools.console.confirm("Give the nodes back all the same?"):
-            raise
-        return []
-
-
-def _wait_idle(pool: "PoolPlan", namespace: str, tools: "Tools", kubernetes: "Client") -> None:
+def _wait_idle(pool: PoolPlan, namespace: str, tools: Tools, kubernetes: Client) -> None:
     state = ""
 
     def idle() -> bool:

@@ -65,7 +65,9 @@ def open_access(
     known = kubeconfig.contexts(config)
     name = wanted or config.get("current-context", "")
     if name not in known:
-        raise _no_context(name, paths, known, plan)
+        files = ", ".join(map(str, paths))
+        found = f"no context {name!r} in {files}" if name else f"no current context in {files}"
+        raise Failure(Code.KUBECONFIG, found, _way(known, plan), exit_code=USAGE)
     context = known[name]
     is_local = _is_local(context)
     if context.cluster_name != KUBECONFIG_NAME or not is_local:
@@ -178,14 +180,6 @@ def _refuse_others(
 def _is_of(context: Context, plan: ClusterPlan) -> bool:
     cluster = context.eks_cluster
     return cluster is not None and cluster[0] == plan.eks_name and cluster[1] in {plan.region, ""}
-
-
-def _no_context(
-    name: str, paths: Sequence[Path], known: Mapping[str, Context], plan: ClusterPlan
-) -> Failure:
-    files = ", ".join(map(str, paths))
-    found = f"no context {name!r} in {files}" if name else f"no current context in {files}"
-    return Failure(Code.KUBECONFIG, found, _way(known, plan), exit_code=USAGE)
 
 
 def _way(known: Mapping[str, Context], plan: ClusterPlan) -> str:

@@ -176,7 +176,10 @@ def _whole(client: Client, manifest: Object) -> RunningJob | None:
     kind = WORKLOADS[manifest["kind"]]
     name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
     if kind.makes is None or kind.runtime is None:
-        return None if _has_owner(manifest) else RunningJob(manifest)
+        owners = manifest["metadata"].get("ownerReferences") or ()
+        # Such as the Job of a JobSet.
+        made = any(each.get("controller") and each["kind"] in WORKLOADS for each in owners)
+        return None if made else RunningJob(manifest)
     if found := client.find(WORKLOADS[kind.makes].api_version, kind.makes, name, namespace):
         return RunningJob({**manifest, MADE: found})
     runtime = client.find(kind.api_version, kind.runtime, name, namespace)
@@ -230,32 +233,31 @@ def own(job: RunningJob, found: Iterable[Object]) -> list[Object]:
 
     Those of an earlier job of its name may still be going, and any pod can bear its label.
     """
-    return [pod for pod in found if {*job.uids} & {*_owners(job, pod["metadata"])} - {""}]
-
-
-def _owners(job: RunningJob, metadata: Object) -> list[str]:
-    """Return the uids of what a pod belongs to, also through an object between the two."""
-    label = (metadata.get("labels") or {}).get(job.workload.uid_label)
-    return [*(each["uid"] for each in metadata.get("ownerReferences") or ()), label or ""]
-
-
-def _has_owner(manifest: Object) -> bool:
-    """Tell what another job's controller has made, such as the Job of a JobSet."""
-    owners = manifest["metadata"].get("ownerReferences") or ()
-    return any(each.get("controller") and each["kind"] in WORKLOADS for each in owners)
+    own_pods = []
+    for pod in found:
+        metadata = pod["metadata"]
+        owners = {each["uid"] for each in metadata.get("ownerReferences") or ()}
+        # The label names the job through an object between the two.
+        owners.add((metadata.get("labels") or {}).get(job.workload.uid_label))
+        if owners & {*job.uids} - {""}:
+            own_pods.append(pod)
+    return own_pods
 
 
 def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = ()) -> list[Rank]:
     """Return a job's ranks in order, those without a pod included; of two pods the newer."""
     by_number = {number: own[-1] for number, own in by_rank(job, found).items()}
-    about = _by_pod(events)
+    # Each event is looked at once, not once a pod.
+    about: dict[str, list[Object]] = {}
+    for each in sorted(events, key=pods.when):
+        about.setdefault(each["involvedObject"].get("uid", ""), []).append(each)
     return [
         Rank(
             number,
             pods.state(pod, about.get(pod["metadata"]["uid"], [])) if pod else None,
             pod,
         )
-        for number in range(max([job.wanted, *(each + 1 for each in by_number)]))
+        for number in range(max([job.wanted, *(number + 1 for number in by_number)]))
         for pod in [by_number.get(number)]
     ]
 
@@ -290,11 +292,3 @@ def _age(pod: Object) -> tuple[str, bool]:
     metadata = pod["metadata"]
     gone = "deletionTimestamp" in metadata or pods.has_ended(pod)
     return str(metadata.get("creationTimestamp")), not gone
-
-
-def _by_pod(events: Sequence[Object]) -> dict[str, list[Object]]:
-    """Sort the events of a namespace to their pods: each is looked at once, not once a pod."""
-    found: dict[str, list[Object]] = {}
-    for each in sorted(events, key=pods.when):
-        found.setdefault(each["involvedObject"].get("uid", ""), []).append(each)
-    return found

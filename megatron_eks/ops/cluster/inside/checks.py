@@ -14,7 +14,6 @@ from megatron_eks.ops.cluster.inside.live import (
     MISSING,
     SET_UP,
     Live,
-    Plugin,
     webhook_problem,
 )
 from megatron_eks.ops.jobs.room import NodeRoom
@@ -137,20 +136,16 @@ def device_plugins(live: Live) -> Iterator[Finding]:
         same = [plugin for plugin in live.plugins if plugin.device == device]
         for index, one in enumerate(same):
             for other in same[index + 1 :]:
-                if shared := _shared(one, other):
+                nodes = sorted(one.nodes & other.nodes)
+                # Before there are nodes, both may run on those to come.
+                if nodes or not (one.nodes or other.nodes):
+                    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+                    shared = f"{nodes[0]}{more}" if nodes else "nodes to come"
                     text = f"{one} and {other} both offer {device} on {shared}"
                     foreign = next((each for each in (one, other) if not each.ours), other)
                     remedy = f"remove {foreign}: meks fix {Code.TWO_DEVICE_PLUGINS}"
                     path = (f"DaemonSet/{foreign}",)
                     yield in_kubernetes(Code.TWO_DEVICE_PLUGINS, path, text, remedy)
-
-
-def _shared(one: Plugin, other: Plugin) -> str:
-    """Say on which nodes both may run; before there are nodes, on those to come."""
-    if not (one.nodes or other.nodes):
-        return "nodes to come"
-    nodes = sorted(one.nodes & other.nodes)
-    return f"{nodes[0]} and {len(nodes) - 1} more" if len(nodes) > 1 else "".join(nodes)
 
 
 def definition(live: Live) -> Iterator[Finding]:

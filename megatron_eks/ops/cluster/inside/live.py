@@ -125,14 +125,12 @@ class Live:
     @cached_property
     def parts(self) -> list[tuple[Part, str | None]]:
         """Every workload that should run, and why it does not."""
-        wanted = parts(self.plan, is_local=self.access.is_local)
-        return [(part, self._why_not(part)) for part in wanted]
-
-    def _why_not(self, part: Part) -> str | None:
-        found = self.client.find(_APPS, part.kind, part.name, part.namespace)
-        if found is None:
-            return MISSING
-        return readiness.unready(self.client, {**found, "apiVersion": _APPS, "kind": part.kind})
+        found: list[tuple[Part, str | None]] = []
+        for part in parts(self.plan, is_local=self.access.is_local):
+            there = self.client.find(_APPS, part.kind, part.name, part.namespace)
+            named = {**(there or {}), "apiVersion": _APPS, "kind": part.kind}
+            found.append((part, readiness.unready(self.client, named) if there else MISSING))
+        return found
 
     @cached_property
     def plugins(self) -> list[Plugin]:
@@ -142,7 +140,8 @@ class Live:
 
     def _plugins(self, daemon_set: Object) -> Iterator[Plugin]:
         metadata, pod = daemon_set["metadata"], daemon_set["spec"]["template"]["spec"]
-        images = {_image_name(each.get("image", "")) for each in pod["containers"]}
+        uris = (each.get("image", "").partition("@")[0] for each in pod["containers"])
+        images = {uri.rpartition("/")[2].partition(":")[0] for uri in uris}
         owner = (metadata.get("labels") or {}).get(CLUSTER_LABEL)
         known = {part.name for part in parts(self.plan, is_local=True)}
         ours = owner is not None or metadata["name"] in known
@@ -150,10 +149,6 @@ class Live:
             if image in images:
                 nodes = frozenset(each.name for each in self.nodes if each.takes(pod))
                 yield Plugin(device, metadata["namespace"], metadata["name"], ours, nodes)
-
-
-def _image_name(image: str) -> str:
-    return str(image.partition("@")[0].rpartition("/")[2].partition(":")[0])
 
 
 def webhook_problem(client: Client, configuration: str) -> str | None:
@@ -171,19 +166,10 @@ def webhook_problem(client: Client, configuration: str) -> str | None:
             return f"it calls the Service {namespace}/{name}, which is missing"
         if behind["spec"].get("type") == "ExternalName":
             continue  # a name outside the cluster, as on a local one
-        slices = client.list(
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            namespace,
-            labels=f"kubernetes.io/service-name={name}",
-        )
-        ready = [
-            one
-            for each_slice in slices
-            for one in each_slice.get("endpoints") or ()
-            if (one.get("conditions") or {}).get("ready", True)
-        ]
-        if not ready:
+        labels = f"kubernetes.io/service-name={name}"
+        slices = client.list("discovery.k8s.io/v1", "EndpointSlice", namespace, labels=labels)
+        endpoints = (one for each_slice in slices for one in each_slice.get("endpoints") or ())
+        if not any((one.get("conditions") or {}).get("ready", True) for one in endpoints):
             return f"nobody answers for the Service {namespace}/{name}, so every job is refused"
         if not each["clientConfig"].get("caBundle"):
             return "it has no certificate to trust: its controller has not started yet"
