@@ -104,7 +104,8 @@ def goodput(look: Look, found: Pace) -> Goodput | None:
         return None
     rank = look.ranks[0]
     before = _container(rank).get("lastState", {}).get("terminated")
-    now = _state(rank)
+    state = _container(rank).get("state", {})
+    now: Object = state.get("running") or state.get("terminated") or {}
     options = [(look.before, before)] if before else []
     for logs, container in [*options, (look.logs, now)]:
         begun = pods.moment((container or {}).get("startedAt"))
@@ -113,7 +114,8 @@ def goodput(look: Look, found: Pace) -> Goodput | None:
             break
     else:
         return None
-    until = _ended(look) or look.now
+    end = pods.moment(now.get("finishedAt")) if look.job.ended else None
+    until = end or look.now
     seconds = (until - begun).total_seconds()
     counted = (last.step - first) * found.step_seconds
     if seconds <= 0:
@@ -131,12 +133,6 @@ def goodput(look: Look, found: Pace) -> Goodput | None:
 def _container(rank: Rank) -> Object:
     statuses = (rank.manifest or {}).get("status", {}).get("containerStatuses") or ()
     return next((each for each in statuses if each["name"] == CONTAINER), {})
-
-
-def _state(rank: Rank) -> Object:
-    state = _container(rank).get("state", {})
-    found: Object = state.get("running") or state.get("terminated") or {}
-    return found
 
 
 def _first_step(logs: Logs, begun: datetime | None) -> int | None:
@@ -158,13 +154,6 @@ def _is_first(look: Look, is_before: bool) -> bool:  # noqa: FBT001 -- which of 
 def _born(rank: Rank) -> datetime:
     assert rank.manifest is not None  # noqa: S101 -- only ranks with a pod are asked
     return datetime.fromisoformat(rank.manifest["metadata"]["creationTimestamp"])
-
-
-def _ended(look: Look) -> datetime | None:
-    """Return when the first rank's container ended, of a job that has."""
-    if not look.job.ended or not look.ranks:
-        return None
-    return pods.moment(_state(look.ranks[0]).get("finishedAt"))
 
 
 def _lost(look: Look) -> int | None:

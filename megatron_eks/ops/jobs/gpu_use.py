@@ -43,6 +43,7 @@ files=$(echo "${NCCL_DEBUG_FILE:-}" | sed 's/%[hp]/*/g')
 exit 0
 """
 
+_SECONDS = re.compile(r"\d+(\.\d+)?")
 _PROVIDER = re.compile(r"(?:[Pp]rovider is|Using network) (.+)")
 _FIELDS = 4
 _GIGA = 1e9
@@ -132,8 +133,8 @@ def read(text: str) -> Use:
                 gpus.append(gpu)
             else:
                 notes.append(pods.one_line(rest))
-        elif kind == "at" and (seconds := _number(rest)) is not None:
-            times.append(seconds)
+        elif kind == "at" and _SECONDS.fullmatch(rest):
+            times.append(float(rest))
             sums.append({})
         elif kind == "efa" and sums:
             name, _, value = rest.partition(" ")
@@ -182,10 +183,3 @@ def _rate(name: str, times: Sequence[float], sums: Sequence[Mapping[str, int]]) 
             # A counter that begins anew belongs to a device that was reset.
             return max(0, after[name] - before[name]) / (last - first) / _GIGA
     return None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

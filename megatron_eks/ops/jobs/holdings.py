@@ -76,11 +76,15 @@ def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
     pool = _pool_of(labels, plan)
+    kind = _CAPACITY.get(labels.get(_CAPACITY_LABEL, ""), "on_demand")
+    if kind == "on_demand" and pool and plan.pool(pool).capacity.kind == "reservation":
+        # EKS knows no word for it.
+        kind = "reservation"
     return RunningNode(
         name=metadata["name"],
         pool=pool,
         instance_type=labels.get(_TYPE, "unknown"),
-        capacity=_capacity(labels, pool, plan),
+        capacity=kind,
         since=datetime.fromisoformat(metadata["creationTimestamp"]),
         busy=metadata["name"] in busy,
     )
@@ -89,14 +93,6 @@ def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:
 def _pool_of(labels: Mapping[str, str], plan: ClusterPlan) -> str:
     name = labels.get(POOL_LABEL, "")
     return name if name in {pool.name for pool in plan.pools} else ""
-
-
-def _capacity(labels: Mapping[str, str], pool: str, plan: ClusterPlan) -> CapacityKind:
-    kind = _CAPACITY.get(labels.get(_CAPACITY_LABEL, ""))
-    if kind is None and pool and plan.pool(pool).capacity.kind == "reservation":
-        # EKS knows no word for it.
-        return "reservation"
-    return kind or "on_demand"
 
 
 class _Reader:

@@ -1,7 +1,7 @@
 """What the deployed role of the jobs does not allow: what newer job files name in S3."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from botocore.client import BaseClient
@@ -15,6 +15,8 @@ REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/
 
 def out_of_reach(role: str, access: DataAccess, region: str, console: Console) -> Sequence[str]:
     """Return what a role lacks; who may not look is told so, and held up by nothing."""
+    if not access.grants:
+        return ()
     try:
         return lacking(role, access, session.open_session(region, os.environ).client("iam"))
     except session.ERRORS as error:
@@ -33,24 +35,19 @@ def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
     name = role.rpartition("/")[2]
     found = iam.get_role_policy(RoleName=name, PolicyName=POLICY_NAME)["PolicyDocument"]
     statements: Sequence[Mapping[str, Any]] = found["Statement"]
-    return [
-        grant.uri
-        for grant in access.grants
+    missing = []
+    for grant in access.grants:
+        # Buckets with patterns of keys, as the Storage stack writes them: lists of both.
+        allowed = [
+            resource.partition(":::")[2]
+            for each in statements
+            if grant.action in each["Action"]
+            for resource in each["Resource"]
+        ]
+        wanted = (f"{split(grant.uri)[0]}/{pattern}" for pattern in grant.patterns)
         if not all(
-            _covered(f"{split(grant.uri)[0]}/{pattern}", _allowed(statements, grant.action))
-            for pattern in grant.patterns
-        )
-    ]
-
-
-def _allowed(statements: Sequence[Mapping[str, Any]], action: str) -> Iterator[str]:
-    """Yield buckets with patterns of keys, as the Storage stack writes them: lists of both."""
-    for each in statements:
-        if action in each["Action"]:
-            yield from (resource.partition(":::")[2] for resource in each["Resource"])
-
-
-def _covered(wanted: str, allowed: Iterator[str]) -> bool:
-    return any(
-        wanted == each or (each.endswith("*") and wanted.startswith(each[:-1])) for each in allowed
-    )
+            any(key == each or (each[-1:] == "*" and key.startswith(each[:-1])) for each in allowed)
+            for key in wanted
+        ):
+            missing.append(grant.uri)
+    return missing

@@ -102,7 +102,9 @@ def printed(client: Client, namespace: str, rank: Rank, options: Options) -> Ite
         # A pod that waits has no log; one that went away has taken it along.
         if error.status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
             raise
-        yield f"(no log: {_message(error)})"
+        # The server's words, which a stream has as a Status object.
+        found = re.search(r'"message":"([^"]*)', str(error))
+        yield f"(no log: {found[1] if found else str(error).strip()})"
 
 
 class _Follower:
@@ -132,11 +134,10 @@ class _Follower:
         position = _Position(self._options)
         while True:
             is_last = self._ended.is_set()
-            pod = self._pods.get(number)
-            if pod is not None:
-                # Restarting, moved, or cut off: the next try goes on after the last line. What is
-                # wrong for good, the other thread sees as well.
-                with contextlib.suppress(*ERRORS):
+            # Restarting, moved, or cut off: the next try goes on after the last line. What is wrong
+            # for good, the other thread sees as well.
+            with contextlib.suppress(*ERRORS):
+                if pod := self._pods.get(number):
                     self._read_pod(number, position, pod)
             if is_last:
                 self._tell(number, position.rest())
@@ -147,7 +148,8 @@ class _Follower:
         path = _path(self._job.namespace, pod["metadata"]["name"])
         if position.missed_one(pod):
             self._put(number, position, path, {"previous": "true"})
-        if _has_log(pod):
+        statuses = pod.get("status", {}).get("containerStatuses") or ()
+        if any(each["restartCount"] or "waiting" not in each["state"] for each in statuses):
             self._put(number, position, path, {"follow": "true"})
 
     def _put(self, number: int, position: "_Position", path: str, which: Mapping[str, str]) -> None:
@@ -242,9 +244,11 @@ class _Position:
             self._in_line = not raw.endswith(b"\n")
             return [log_line(raw)]
         self._in_line = not raw.endswith(b"\n")
-        # The time is the server's; in the rest anything may stand, a carriage return too.
+        # The time is the server's, which cuts zeros; in the rest anything may stand, a carriage
+        # return too.
         written, _, said = raw.partition(b" ")
-        stamp, rest = _sortable(written.decode(errors="replace")), log_line(said)
+        seconds, _, fraction = written.decode(errors="replace").removesuffix("Z").partition(".")
+        stamp, rest = f"{seconds}.{fraction:0<9}", log_line(said)
         if self._in_line and len(raw) < _LONGEST_LINE:
             self._in_line = False
             self._held = (stamp, rest) if stamp >= self._stamp else None
@@ -263,18 +267,6 @@ class _Position:
         return [*before, rest]
 
 
-def _has_log(pod: Object) -> bool:
-    """Say whether a pod's container has started by now."""
-    statuses = pod.get("status", {}).get("containerStatuses") or ()
-    return any(each["restartCount"] or "waiting" not in each["state"] for each in statuses)
-
-
-def _sortable(stamp: str) -> str:
-    """Return a time of RFC 3339 in UTC with nine digits after the point: the server cuts zeros."""
-    seconds, _, fraction = stamp.removesuffix("Z").partition(".")
-    return f"{seconds}.{fraction:0<9}"
-
-
 def _path(namespace: str, pod: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
 
@@ -287,9 +279,3 @@ def _query(options: Options) -> dict[str, str]:
         "previous": "true" if options.previous else None,
     }
     return {name: str(value) for name, value in wanted.items() if value is not None}
-
-
-def _message(error: ApiError) -> str:
-    """Return the server's words, which a stream has as a Status object."""
-    found = re.search(r'"message":"([^"]*)', str(error))
-    return found[1] if found else str(error).strip()

@@ -69,7 +69,9 @@ def look(client: Client, namespace: str, name: str) -> Look:
             for part in _reads(ranks)
         ]
         events: list[Object] = []
-        if not job.ended and not _all_run(ranks):
+        states = [(each.pod.phase, each.pod.reason) if each.pod else None for each in ranks]
+        run = bool(ranks) and all(each in {("Running", ""), ("Succeeded", "")} for each in states)
+        if not (job.ended or run):
             kinds = ("type=Warning", "reason=Pulling")
             asked = [
                 workers.submit(client.list, "v1", "Event", namespace, fields=kind) for kind in kinds
@@ -97,11 +99,6 @@ def newest_step(client: Client, namespace: str, ranks: Sequence[Rank]) -> Step |
         if found := run_log.read(_log(client, namespace, rank, tailLines=str(_BRIEF_LINES))).last:
             return found
     return None
-
-
-def _all_run(ranks: Sequence[Rank]) -> bool:
-    states = [(each.pod.phase, each.pod.reason) if each.pod else None for each in ranks]
-    return bool(ranks) and all(each in {("Running", ""), ("Succeeded", "")} for each in states)
 
 
 def _nodes(client: Client, job: RunningJob) -> dict[str, Object]:

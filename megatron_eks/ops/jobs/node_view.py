@@ -60,7 +60,7 @@ def read(
     return tuple(
         NodeUse(
             node=name,
-            pool=_label(nodes.get(name)),
+            pool=(nodes.get(name, {}).get("metadata", {}).get("labels") or {}).get(POOL_LABEL, ""),
             state=state(nodes.get(name)),
             ranks=tuple(by_node[name]),
         )
@@ -102,14 +102,13 @@ def as_json(found: Sequence[NodeUse]) -> list[Json]:
     return [
         {
             **picked(node, "node", "pool", "state"),
-            "ranks": [_placed(each) for each in node.ranks],
+            "ranks": [
+                {**picked(each, "job", "rank", "pod", "phase"), **asdict(each.use)}
+                for each in node.ranks
+            ],
         }
         for node in found
     ]
-
-
-def _placed(each: Placed) -> Json:
-    return {**picked(each, "job", "rank", "pod", "phase"), **asdict(each.use)}
 
 
 def _use(each: Placed) -> tuple[str, str, str, str]:
@@ -130,10 +129,6 @@ def _use(each: Placed) -> tuple[str, str, str, str]:
         f"{most[0] / _MIB_A_GIB:.1f} of {most[1] / _MIB_A_GIB:.1f} GiB" if most else "?",
         each.use.efa,
     )
-
-
-def _label(node: Object | None) -> str:
-    return str(((node or {}).get("metadata", {}).get("labels") or {}).get(POOL_LABEL, ""))
 
 
 _PRESSURE = frozenset({"DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})

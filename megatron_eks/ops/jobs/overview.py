@@ -229,8 +229,5 @@ def as_json(found: Overview) -> dict[str, Json]:
 
 
 def _job_as_json(job: JobState) -> dict[str, Json]:
-    last = job.progress
-    step: Json = None
-    if last is not None:
-        step = {**picked(last, "step", "steps", "loss=finite_loss")}
+    step = job.progress and picked(job.progress, "step", "steps", "loss=finite_loss")
     return {**asdict(job), "progress": step}

@@ -170,29 +170,19 @@ def read(
     # What the program itself says stands among them; the ranks' lines begin with a bracket.
     own = [line for line in lines if line.startswith("[")]
     whole = ended.summary.get("lines") == len(own)
-    if ended.code or not whole or ended.summary.get("crc32") != _checksum(own):
+    if ended.code or not whole or ended.summary.get("crc32") != zlib.crc32("".join(own).encode()):
         found = f"{len(own)} lines of {ended.summary.get('lines', 'more')} came whole"
         remedy = "narrow it down with --rank or --tail, and try again"
         raise Failure(Code.SAVED_LOG_CUT, found, remedy, exit_code=ended.code or FAILED)
     for finding in ended.names("findings"):
         console.say(finding)
-    there, nodes = ended.summary.get("ranks"), _nodes(project, name)
+    there = ended.summary.get("ranks")
+    nodes = next((each.nodes for each in project.jobs if each.name == name), 0)
     if isinstance(there, list) and options.rank is None:
         lacking = [number for number in range(nodes) if number not in there]
         if lacking:
             console.say(f"note: {waiting.numbers(lacking)} of {nodes} left no record")
     return own
-
-
-def _nodes(project: Project, name: str) -> int:
-    return next((each.nodes for each in project.jobs if each.name == name), 0)
-
-
-def _checksum(lines: list[str]) -> int:
-    checksum = 0
-    for line in lines:
-        checksum = zlib.crc32(line.encode(), checksum)
-    return checksum
 
 
 def _folder(project: Project, name: str) -> str:

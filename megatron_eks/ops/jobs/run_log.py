@@ -6,7 +6,8 @@ own trainers print both on the first.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -121,7 +122,7 @@ def merged(logs: Iterable[RunLog]) -> RunLog:
     times = [each.first_at for each in found if each.first_at]
     return RunLog(
         steps,
-        tuple(sorted((mark for each in found for mark in each.saves), key=_number)),
+        tuple(sorted((each for log in found for each in log.saves), key=lambda mark: mark.step)),
         tuple(mark for each in found for mark in each.loads),
         min(times, default=None),
         next((each.copies for each in found if each.copies), None),
@@ -133,33 +134,20 @@ def steps_of(text: str) -> list[Step]:
     return list(read(text.splitlines()).steps)
 
 
-def _number(mark: Mark) -> int:
-    return mark.step
-
-
 def _time(line: str) -> datetime | None:
-    found = _STAMP.match(line)
-    if found is None:
-        return None
-    try:
-        return datetime.fromisoformat(found[1])
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        if found := _STAMP.match(line):
+            return datetime.fromisoformat(found[1])
+    return None
 
 
 def _step(line: str, at: datetime | None) -> Step | None:
     if found := _MEGATRON.search(line):
-        return _of_megatron(found, dict(_fields(line)), at)
+        read = ((each[1].strip(), _float(each[2])) for each in _FIELD.finditer(line))
+        return _of_megatron(found, {name: value for name, value in read if value is not None}, at)
     if found := _OURS.search(line):
         return _of_ours(found, line, at)
     return None
-
-
-def _fields(line: str) -> Iterator[tuple[str, float]]:
-    for found in _FIELD.finditer(line):
-        value = _float(found[2])
-        if value is not None:
-            yield found[1].strip(), value
 
 
 def _of_megatron(found: re.Match[str], values: Mapping[str, float], at: datetime | None) -> Step:

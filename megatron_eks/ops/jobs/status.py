@@ -73,13 +73,12 @@ def read(
         findings=tuple(
             alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
         ),
-        nodes=_nodes(client, found) if nodes else None,
+        nodes=node_view.read(
+            client, found.job.namespace, found.nodes, [(found.job, found.ranks)], all_nodes=False
+        )
+        if nodes
+        else None,
     )
-
-
-def _nodes(client: Client, found: Look) -> tuple[NodeUse, ...]:
-    job, ranks = found.job, found.ranks
-    return node_view.read(client, job.namespace, found.nodes, [(job, ranks)], all_nodes=False)
 
 
 def _look(client: Client, project: Project, name: str, record: Callable[[], Sequence[str]]) -> Look:

@@ -21,6 +21,7 @@ SCHEMA_VERSION = 1
 
 def view(state: State) -> View:
     """Return it in all forms."""
+    missing = any(each.code is Code.COPIES_MISSING for each in state.findings)
     return View(
         lines=lambda: lines(state),
         screen=lambda rows: _screen(state, rows),
@@ -28,12 +29,8 @@ def view(state: State) -> View:
         as_json=lambda: as_json(state),
         time=f"{state.look.now:%H:%M:%S}",
         ended=bool(state.look.job.ended),
-        code=CHECK_FAILED if _is_missing(state) else DONE,
+        code=CHECK_FAILED if missing else DONE,
     )
-
-
-def _is_missing(state: State) -> bool:
-    return any(each.code is Code.COPIES_MISSING for each in state.findings)
 
 
 def lines(state: State) -> Iterator[str]:
@@ -80,7 +77,9 @@ def head(state: State) -> Iterator[str]:
         age = "" if silent is None else f", {span(silent)} ago"
         yield f"step        {last}{age}"
         yield from _speed(state)
-        yield from _left(state)
+        left, end = state.pace.seconds_left, state.pace.ends_at
+        if left and end and not look.job.ended:
+            yield f"left        {duration(left)}, ends {end:%Y-%m-%d %H:%M} UTC"
         yield f"checkpoint  {_checkpoint(state)}"
         yield f"goodput     {_goodput(state)}"
     if state.copies is not None:
@@ -138,12 +137,6 @@ def mfu(found: Pace, plan: Planned | None) -> str:
     return f"{own}, plan {100 * plan.mfu:.0f} % ({low:.0f}-{high:.0f})"
 
 
-def _left(state: State) -> Iterator[str]:
-    left, end = state.pace.seconds_left, state.pace.ends_at
-    if left and end and not state.look.job.ended:
-        yield f"left        {duration(left)}, ends {end:%Y-%m-%d %H:%M} UTC"
-
-
 def _checkpoint(state: State) -> str:
     found = state.checkpoint
     if found.step is None:
@@ -180,7 +173,7 @@ def _restarts(found: Restarts) -> str:
 
 def as_json(state: State) -> dict[str, Json]:
     """Return it as plain values; docs/schemas/status.json says which."""
-    look = state.look
+    look, copies, goodput = state.look, state.copies, state.goodput
     return {
         "schema_version": SCHEMA_VERSION,
         "at": time_text(look.now),
@@ -196,8 +189,8 @@ def as_json(state: State) -> dict[str, Json]:
             "age_seconds": _seconds(state.checkpoint.at, state),
             "how": state.checkpoint.how,
         },
-        "copies": _copies_json(state),
-        "goodput": _goodput_json(state),
+        "copies": {**asdict(copies), "at": time_text(copies.at)} if copies else None,
+        "goodput": {**asdict(goodput), "since": time_text(goodput.since)} if goodput else None,
         "restarts": asdict(state.restarts),
         "ranks": [_rank_json(rank) for rank in look.ranks],
         "waits_for": [{**asdict(each), "ranks": [*each.ranks]} for each in state.waits],
@@ -217,16 +210,6 @@ def _progress(state: State) -> Json:
         **picked(found, "tokens_per_second", "tflops_per_gpu", "mfu", "seconds_left"),
         "ends_at": time_text(found.ends_at),
     }
-
-
-def _copies_json(state: State) -> Json:
-    found = state.copies
-    return {**asdict(found), "at": time_text(found.at)} if found else None
-
-
-def _goodput_json(state: State) -> Json:
-    found = state.goodput
-    return {**asdict(found), "since": time_text(found.since)} if found else None
 
 
 def _rank_json(rank: Rank) -> dict[str, Json]:

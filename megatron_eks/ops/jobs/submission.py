@@ -109,8 +109,6 @@ def _out_of_reach(
     project: Project, console: Console, role: str, access: DataAccess
 ) -> Sequence[str]:
     """Ask IAM for the jobs' role, where a job needs it."""
-    if not access.grants:
-        return ()
     from megatron_eks.ops.jobs import job_access
 
     return job_access.out_of_reach(role, access, project.cluster.region, console)

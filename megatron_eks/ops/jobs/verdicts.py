@@ -88,8 +88,7 @@ def _judge(ended: Ended, mark: float | None) -> Iterator[Finding]:
 
 def _told(summary: Mapping[str, Json], path: Path) -> Iterator[Finding]:
     """Yield what the program itself has found."""
-    findings = summary.get("findings")
-    for text in findings if isinstance(findings, list) else ():
+    for text in _texts(summary.get("findings")):
         found = _FINDING.fullmatch(str(text))
         if found is None:
             continue

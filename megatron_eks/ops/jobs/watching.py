@@ -19,7 +19,6 @@ from megatron_eks.ops.failure import DONE, INTERRUPTED
 from megatron_eks.ops.output import formatted
 from megatron_eks.programs.printable import own
 
-# What passes by itself, or when somebody logs in again.
 _PASSING = frozenset(
     {
         HTTPStatus.UNAUTHORIZED,
@@ -76,7 +75,9 @@ def show(client: Client, see: Callable[[], View], options: Options, console: Con
 
 def _watch(client: Client, see: Callable[[], View], options: Options, console: Console) -> int:
     assert options.seconds is not None  # noqa: S101 -- the caller has looked
-    teller = _teller(options, console)
+    is_window = console.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    in_place = is_window and options.output == "table"
+    teller = _Window(console) if in_place else _Lines(options.output, console)
     view = see()
     trouble = ""
     while True:
@@ -89,15 +90,12 @@ def _watch(client: Client, see: Callable[[], View], options: Options, console: C
         try:
             view, trouble = see(), ""
         except (UnreachableError, ApiError, KubeconfigError) as error:
-            if not _passes(error):
+            # What passes by itself, or when somebody logs in again.
+            if isinstance(error, ApiError) and not (
+                error.status in _PASSING or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            ):
                 raise
             trouble = f"no answer from {client.server}: {_why(error)}; trying again"
-
-
-def _passes(error: Exception) -> bool:
-    if isinstance(error, ApiError):
-        return error.status in _PASSING or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return True
 
 
 def _why(error: Exception) -> str:
@@ -146,13 +144,6 @@ class _Lines:
                 self._console.write(json.dumps(view.as_json()) + "\n")
             return
         self._console.write("".join(f"{view.time} {line}\n" for line in fresh))
-
-
-def _teller(options: Options, console: Console) -> "_Window | _Lines":
-    is_window = console.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if is_window and options.output == "table":
-        return _Window(console)
-    return _Lines(options.output, console)
 
 
 def fitted(head: Iterable[str], parts: Iterable[Iterable[str]], rows: int) -> Iterator[str]:

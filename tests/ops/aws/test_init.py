@@ -8,6 +8,7 @@ from botocore.stub import Stubber
 
 from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.cluster import init
+from megatron_eks.ops.cluster.capacity import Reservation
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import load_project
 from tests.ops.aws.fakes import ACCOUNT, NOBODY, TODAY, Clients, console, said
@@ -119,14 +120,16 @@ def test_an_input_that_ends_ends_the_questions(place):
 
 def test_a_reservation_says_where_its_nodes_are(place, monkeypatch):
     """EC2 knows its zone, number of nodes and end; only these are left to be asked."""
-    found = {
-        "State": "active",
-        "InstanceType": "p5.48xlarge",
-        "AvailabilityZone": "us-east-2c",
-        "TotalInstanceCount": 6,
-        "ReservationType": "capacity-block",
-        "EndDate": datetime(2027, 1, 31, 11, 30, tzinfo=UTC),
-    }
+    found = Reservation(
+        id="cr-0123456789abcdef0",
+        state="active",
+        instance_type="p5.48xlarge",
+        zone="us-east-2c",
+        count=6,
+        starts=None,
+        ends=datetime(2027, 1, 31, 11, 30, tzinfo=UTC),
+        is_block=True,
+    )
     monkeypatch.setattr(init, "described", lambda *_: found)
     block = "cr-0123456789abcdef0"
     place.run(yes=True, address="8.8.4.4", instance_type="p5.48xlarge", capacity=block)
