@@ -36,7 +36,16 @@ def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
     ended = _listed(target, place, console)
     if ended.code:
         return ended.code
-    rows = [_row(each, place.name) for each in ended.rows("ends")]
+    rows: list[Row] = [
+        {
+            "iteration": end["step"],
+            "name": end["name"],
+            "where": _where(end, place.name),
+            "whole": end["state"] in _GOOD,
+            **{name: end[name] for name in ("state", "why", "bytes", "files", "age_seconds")},
+        }
+        for end in ended.rows("ends")
+    ]
     shown: dict[str, Json] = {
         **head(target),
         "checkpoints": [dict(row) for row in rows],
@@ -103,16 +112,6 @@ def holds_one(directory: str, place: Place, console: Console) -> bool:
     return ended.code != DONE or any(end["state"] in _GOOD for end in ended.rows("ends"))
 
 
-def _row(end: Row, near: str) -> Row:
-    return {
-        "iteration": end["step"],
-        "name": end["name"],
-        "where": _where(end, near),
-        "whole": end["state"] in _GOOD,
-        **{name: end[name] for name in ("state", "why", "bytes", "files", "age_seconds")},
-    }
-
-
 def _newest(rows: list[Row]) -> Json:
     """Return the newest checkpoint that is as its manifest says, and where it is."""
     whole = [row for row in rows if row["state"] in _WHOLE]
@@ -128,7 +127,9 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
             str(row["iteration"]),
             str(row["where"]),
             size(row["bytes"]),
-            _age(row["age_seconds"]),
+            duration(max(0.0, float(age)))
+            if isinstance(age := row["age_seconds"], int | float)
+            else "-",
             _said(row),
         )
         for row in rows
@@ -149,10 +150,6 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
 
 def _said(row: Row) -> str:
     return f"{row['state']}: {row['why']}" if row["why"] else str(row["state"])
-
-
-def _age(seconds: Json) -> str:
-    return duration(max(0.0, float(seconds))) if isinstance(seconds, int | float) else "-"
 
 
 def _results(ended: Ended) -> list[Row]:
@@ -283,8 +280,7 @@ def _choices(choices: list[dict[str, Json]], near: str) -> list[dict[str, Json]]
     """Return what is shown of checkpoints."""
     fields = ("name", "bytes", "why")
     return [
-        {**{field: each[field] for field in fields}, "where": _where(each, near)}
-        for each in choices
+        {field: each[field] for field in fields} | {"where": _where(each, near)} for each in choices
     ]
 
 

@@ -36,14 +36,8 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MERGE = "application/merge-patch+json"
 _TAKEN = frozenset({"Opaque", ""})
 
-
-@dataclass(frozen=True)
-class Use:
-    """A job file that names a Secret."""
-
-    job: str
-    secret: str
-    key: str
+_Use = tuple[str, str, str]
+"""A job that names a Secret, that Secret, and the key that it reads."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +58,11 @@ def set_value(client: Client, project: Project, name: str, key: str, console: Co
     """Read a value from standard input, or ask for it without echo, and store it under a key."""
     _check_words(name, key)
     namespace = project.cluster.platform.namespace
-    _refuse_missing_namespace(client, namespace)
-    found = client.find("v1", "Secret", name, namespace)
-    if found is not None:
-        _refuse_foreign(found, namespace)
+    if client.find("v1", "Namespace", namespace) is None:
+        found = f"there is no namespace {namespace}"
+        raise Failure(Code.PLATFORM_MISSING, found, "install the platform: meks apply")
+    if there := client.find("v1", "Secret", name, namespace):
+        _refuse_foreign(there, namespace)
     try:
         value = _value(name, key, console)
     except KeyboardInterrupt:
@@ -84,14 +79,21 @@ def set_value(client: Client, project: Project, name: str, key: str, console: Co
 def show(client: Client, project: Project, output: str, console: Console) -> int:
     """Print the Secrets of the jobs' namespace: names, keys and users, never values."""
     namespace = project.cluster.platform.namespace
-    found = list(_listed(client.list("v1", "Secret", namespace), uses(project)))
+    found = list(_listed(client.list("v1", "Secret", namespace), _uses(project)))
     if output == "table" and not found:
         console.say(f"no Secret in namespace {namespace}, and no job file names one")
         return DONE
-    rows = [
-        (each.name, _keys(each), _age(each.changed, console), ", ".join(each.jobs) or "-")
-        for each in found
-    ]
+    rows = []
+    for each in found:
+        keys, age = "missing", "-"
+        if each.changed is not None:
+            keys = (", ".join(each.keys) or "none") + "".join(
+                f" (no {key})" for key in each.lacking
+            )
+            old = console.clock.now() - datetime.fromisoformat(each.changed)
+            # This machine's clock may be behind the server's.
+            age = duration(max(old.total_seconds(), 0))
+        rows.append((each.name, keys, age, ", ".join(each.jobs) or "-"))
     secrets: list[Json] = [asdict(each) for each in found]
     shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": secrets}
     lines = table(("SECRET", "KEYS", "AGE", "JOBS"), rows)
@@ -113,7 +115,12 @@ def remove(client: Client, project: Project, name: str, console: Console) -> int
         )
     for line in _used(project, name, None):
         console.say(line)
-    if running := [job.name for job in jobs.everything(client, namespace) if _mounts(job, name)]:
+    running = [
+        job.name
+        for job in jobs.everything(client, namespace)
+        if any(name in fit.secrets_of(spec) for _, spec in job.pod_specs)
+    ]
+    if running:
         console.say(f"in the cluster it is mounted by: {', '.join(running)}")
     if not console.confirm(f"Delete Secret {namespace}/{name}?"):
         console.say("nothing was changed")
@@ -123,10 +130,10 @@ def remove(client: Client, project: Project, name: str, console: Console) -> int
     return DONE
 
 
-def uses(project: Project) -> list[Use]:
+def _uses(project: Project) -> list[_Use]:
     """Return which job files name which key of which Secret."""
     return [
-        Use(job.name, each.secret, each.key) for job in project.jobs for each in job.secret_entries
+        (job.name, each.secret, each.key) for job in project.jobs for each in job.secret_entries
     ]
 
 
@@ -141,12 +148,6 @@ def _check_words(name: str, key: str) -> None:
         found = "the key is none: it has other signs than letters, digits, `-`, `_` and `.`, or "
         found += "is itself a token"
         raise Failure(Code.SECRET_VALUE, found, "use --key token", exit_code=USAGE)
-
-
-def _refuse_missing_namespace(client: Client, namespace: str) -> None:
-    if client.find("v1", "Namespace", namespace) is None:
-        found = f"there is no namespace {namespace}"
-        raise Failure(Code.PLATFORM_MISSING, found, "install the platform: meks apply")
 
 
 def _refuse_foreign(secret: Object, namespace: str) -> None:
@@ -230,52 +231,28 @@ def _store(client: Client, namespace: str, name: str, key: str, encoded: str) ->
 
 def _used(project: Project, name: str, key: str | None) -> Iterator[str]:
     """Say which job files name a Secret, and which of them want another key of it."""
-    own = [each for each in uses(project) if each.secret == name]
-    fitting = [each.job for each in own if key in {None, each.key}]
+    own = [(job, wanted) for job, secret, wanted in _uses(project) if secret == name]
+    fitting = [job for job, wanted in own if key in {None, wanted}]
     if fitting:
         yield f"named by {'the job' if len(fitting) == 1 else 'the jobs'} {', '.join(fitting)}"
-    for each in own:
-        if key not in {None, each.key}:
-            yield f"note: the job {each.job} reads the key {each.key} of it, not {key}"
+    for job, wanted in own:
+        if key not in {None, wanted}:
+            yield f"note: the job {job} reads the key {wanted} of it, not {key}"
     if not own:
         yield f"no job file names it; one does with token_secret: {name}"
 
 
-def _listed(found: Sequence[Object], wanted: Sequence[Use]) -> Iterator[Listed]:
+def _listed(found: Sequence[Object], wanted: Sequence[_Use]) -> Iterator[Listed]:
     by_name: Mapping[str, Object] = {each["metadata"]["name"]: each for each in found}
-    for name in sorted({*by_name, *(use.secret for use in wanted)}):
-        own = [use for use in wanted if use.secret == name]
-        secret = by_name.get(name)
-        keys = sorted((secret or {}).get("data") or {})
+    for name in sorted({*by_name, *(secret for _, secret, _ in wanted)}):
+        own = [(job, key) for job, secret, key in wanted if secret == name]
+        secret = by_name.get(name, {})
+        keys, metadata = sorted(secret.get("data") or {}), secret.get("metadata", {})
+        times = [each.get("time", "") for each in metadata.get("managedFields") or ()]
         yield Listed(
             name=name,
             keys=tuple(keys),
-            lacking=tuple(dict.fromkeys(use.key for use in own if use.key not in keys)),
-            changed=_changed(secret) if secret else None,
-            jobs=tuple(dict.fromkeys(use.job for use in own)),
+            lacking=tuple(dict.fromkeys(key for _, key in own if key not in keys)),
+            changed=max([metadata["creationTimestamp"], *times]) if metadata else None,
+            jobs=tuple(dict.fromkeys(job for job, _ in own)),
         )
-
-
-def _changed(secret: Object) -> str:
-    metadata = secret["metadata"]
-    written = [str(each.get("time", "")) for each in metadata.get("managedFields") or ()]
-    return max([str(metadata["creationTimestamp"]), *written])
-
-
-def _keys(listed: Listed) -> str:
-    if listed.changed is None:
-        return "missing"
-    lacking = "".join(f" (no {key})" for key in listed.lacking)
-    return (", ".join(listed.keys) or "none") + lacking
-
-
-def _age(changed: str | None, console: Console) -> str:
-    if changed is None:
-        return "-"
-    seconds = (console.clock.now() - datetime.fromisoformat(changed)).total_seconds()
-    # This machine's clock may be behind the server's.
-    return duration(max(seconds, 0))
-
-
-def _mounts(job: jobs.RunningJob, name: str) -> bool:
-    return any(name in fit.secrets_of(spec) for _, spec in job.pod_specs)

@@ -69,7 +69,11 @@ def push(
     if ended.code and not left_out:
         return ended.code
     found = ended.summary
-    where, how = on_shared(_sent(paths, uri), plan)
+    # The narrowest URI that holds all that was sent.
+    sent = f"{uri}/"
+    if len(paths) == 1 and not paths[0].endswith("/"):
+        sent += f"{Path(paths[0]).name}{'/' * Path(paths[0]).is_dir()}"
+    where, how = on_shared(sent, plan)
     left = f"; {len(left_out)} left out" if left_out else ""
     line = f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
     line += f"{found.get('sent')} sent, {found.get('present')} there already{left}"
@@ -97,14 +101,6 @@ def on_shared(uri: str, plan: ClusterPlan) -> tuple[str | None, str]:
             text = f"{path} does not show what is new in S3 (import_changes: false)"
             return None, f"{text}; {command}"
     return None, f"{command} brings it to {lustre.mount_path}; or a job of kind fetch"
-
-
-def _sent(paths: Sequence[str], uri: str) -> str:
-    """Return the narrowest URI that holds all that was sent."""
-    if len(paths) > 1 or paths[0].endswith("/"):
-        return f"{uri}/"
-    only = Path(paths[0])
-    return f"{uri}/{only.name}{'/' if only.is_dir() else ''}"
 
 
 def fetch(uri: str, directory: str, place: Place, console: Console) -> int:

@@ -137,8 +137,13 @@ def remove_forgotten(client: Client, manifest: Object, console: Console) -> None
 def _is_forgotten(pod: Object, now: datetime) -> bool:
     """Say whether the command that made a pod is gone, as far as one can know from here."""
     machine, _, process = _annotation(pod).partition(" ")
-    if machine == socket.gethostname() and process.isdecimal() and not _is_alive(int(process)):
-        return True
+    if machine == socket.gethostname() and process.isdecimal():
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # somebody else's, which runs
+            pass
     if not has_ended(pod):
         return False
     ends = [
@@ -153,16 +158,6 @@ def _is_forgotten(pod: Object, now: datetime) -> bool:
 
 def _annotation(pod: Object) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(OWNER, ""))
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextmanager

@@ -42,7 +42,9 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     findings = sorted([*files.findings(), *said], key=_order)
     write_findings(findings, output, stdout)
     if files.unknown:
-        sys.stderr.write(f"no opinion on {_listed(files.unknown)}\n")
+        more = len(files.unknown) - _NAMED
+        named = files.unknown[:_NAMED] + ([f"and {more} more"] if more > 0 else [])
+        sys.stderr.write(f"no opinion on {', '.join(named)}\n")
     judged = ", ".join(["the guards", *(each.state for each in linters)])
     sys.stderr.write(f"checked {files.counted()} by {judged}: {counted(findings)}\n")
     return USAGE if has_errors(findings) else DONE
@@ -52,11 +54,6 @@ def _order(finding: Finding) -> tuple[int, str, int, str, tuple[tuple[int, str],
     # The tenth element of a list comes after the second.
     place = tuple((part, "") if isinstance(part, int) else (-1, part) for part in finding.path)
     return ([*Level].index(finding.level), finding.file, finding.line, finding.code, place)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 @dataclass

@@ -121,7 +121,9 @@ def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
     yield from _pools(plan)
     yield ""
     if "Cluster" in plan.stacks:
-        yield from _system(plan)
+        yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+        if chosen := [addon.name for addon in plan.addons if addon.version is None]:
+            yield f"EKS chooses the version of {', '.join(chosen)}"
     yield from _storage(plan)
     for verb, uris in (("read", plan.data_access.reads), ("write", plan.data_access.writes)):
         for uri in uris:
@@ -193,13 +195,6 @@ def _network(plan: ClusterPlan) -> Iterator[str]:
         for subnet in plan.network.subnets
     ]
     yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
-
-
-def _system(plan: ClusterPlan) -> Iterator[str]:
-    yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
-    chosen = [addon.name for addon in plan.addons if addon.version is None]
-    if chosen:
-        yield f"EKS chooses the version of {', '.join(chosen)}"
 
 
 def _storage(plan: ClusterPlan) -> Iterator[str]:

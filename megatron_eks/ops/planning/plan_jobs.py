@@ -11,7 +11,6 @@ from megatron_eks.plan.cost import JobCost, job_cost
 from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan, Training
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.goodput import Goodput
-from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate, StageMemory
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import Speed
@@ -81,7 +80,10 @@ def _training(training: Training, cost: JobCost | None) -> Iterator[str]:
     epochs = "" if training.epochs is None else f", {training.epochs:.3g} epochs of its corpus"
     yield from labelled("Model", f"{_short(parameters(training.model))} parameters")
     yield from labelled("Tokens", f"{_short(training.tokens)}{epochs}")
-    yield from labelled("Layout", _layout(training.layout))
+    # What remains of sizes that are not shown is data parallel.
+    sizes = ((name, getattr(training.layout, name)) for name in SIZES)
+    layout = ", ".join(f"{name} {size}" for name, size in sizes if size > 1)
+    yield from labelled("Layout", layout or "1 GPU")
     yield ""
     yield from memory_lines(training.memory)
     if training.speed is not None:
@@ -123,20 +125,12 @@ def _goodput(found: Goodput, size: str) -> Iterator[str]:
 
 def memory_lines(memory: MemoryEstimate) -> Iterator[str]:
     """Yield what a run uses of each GPU, by pipeline stage."""
+    parts = ("weights", "optimizer", "activations", "logits", "total")
     rows = [
         (
             str(stage.stage),
-            *map(
-                _gib,
-                (
-                    stage.weights_bytes,
-                    stage.optimizer_bytes,
-                    stage.activations_bytes,
-                    stage.logits_bytes,
-                    stage.total_bytes,
-                    memory.capacity_bytes,
-                ),
-            ),
+            *(_gib(getattr(stage, f"{part}_bytes")) for part in parts),
+            _gib(memory.capacity_bytes),
         )
         for stage in _shown(memory)
     ]
@@ -210,12 +204,6 @@ def _short(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return str(number)
-
-
-def _layout(layout: Layout) -> str:
-    """Write the sizes that are not 1; what remains is data parallel."""
-    sizes = ((name, getattr(layout, name)) for name in SIZES)
-    return ", ".join(f"{name} {size}" for name, size in sizes if size > 1) or "1 GPU"
 
 
 def _duration(seconds: float) -> str:

@@ -7,7 +7,6 @@ from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.ops.output import picked
-from megatron_eks.plan.cluster.capacity import CapacityPlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.lustre import CHANGES
 from megatron_eks.plan.cost import cluster_cost, job_cost
@@ -50,7 +49,12 @@ def _cluster(plan: ClusterPlan) -> Json:
                 "efa_interfaces_per_node": pool.instance.efa_interfaces,
                 "network_interfaces": [asdict(interface) for interface in pool.interfaces],
                 **picked(pool, "max_pods", "ami_release", "placement_group"),
-                "capacity": _capacity(pool.capacity),
+                "capacity": {
+                    "type": pool.capacity.kind,
+                    "reservation_id": pool.capacity.reservation_id
+                    or pool.capacity.reservation_group,
+                    "ends_at": ends_at.isoformat() if (ends_at := pool.capacity.ends_at) else None,
+                },
             }
             for pool in plan.pools
         ],
@@ -84,14 +88,6 @@ def _storage(plan: ClusterPlan) -> Json:
         "file_systems": file_systems,
         **picked(storage, "existing", "efs", "retain"),
         "changes": {effect: dict(keys) for effect, keys in CHANGES.items()},
-    }
-
-
-def _capacity(capacity: CapacityPlan) -> Json:
-    return {
-        "type": capacity.kind,
-        "reservation_id": capacity.reservation_id or capacity.reservation_group,
-        "ends_at": capacity.ends_at.isoformat() if capacity.ends_at else None,
     }
 
 

@@ -29,7 +29,9 @@ def run(file: Path, output: str) -> int:
     if wanted is None or has_errors(findings):
         raise ConfigError(findings)
     found = predict(wanted)
-    sys.stdout.write(formatted(output, _lines(wanted, found), lambda: _as_json(found)))
+    memory, speed = memory_as_json(found.memory), dict(asdict(found.speed))
+    shown: Json = {"memory": memory, "throughput": speed}
+    sys.stdout.write(formatted(output, _lines(wanted, found), lambda: shown))
     missing = found.memory.per_gpu_bytes - found.memory.capacity_bytes
     if missing > 0:
         # What the run would take was asked for, and is answered: nothing is refused here.
@@ -40,10 +42,6 @@ def run(file: Path, output: str) -> int:
         late = Finding(code, ("parallelism",), text, remedy, Level.WARNING)
         sys.stderr.write(messages(document.locate([late]), sys.stderr))
     return 0
-
-
-def _as_json(found: Prediction) -> Json:
-    return {"memory": memory_as_json(found.memory), "throughput": dict(asdict(found.speed))}
 
 
 def _lines(wanted: PredictionFile, found: Prediction) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
@@ -11,25 +11,18 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.config.load import Document, Json
 from megatron_eks.ops.failure import DONE, USAGE, no_such
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.output import picked, structured, table
 from megatron_eks.ops.planning.figures import can_draw, drawn, png
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import TIE, Candidate, as_job, evaluate, search
 from megatron_eks.plan.jobs.training import changed, fits
-from megatron_eks.project import check_files, job_files
+from megatron_eks.project import Files, check_files, job_files
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import date
-    from pathlib import Path
-
-    from megatron_eks.config.load import Document, Json
-    from megatron_eks.project import Files
-
-    Wanted = tuple[Path | None, Path | None]
-    """Where to write the best layout's job file, and the figure."""
+Wanted = tuple[Path | None, Path | None]
+"""Where to write the best layout's job file, and the figure."""
 
 _BEST = 10
 # What a search is there to mend does not keep it from searching.
@@ -47,7 +40,7 @@ _MENDED = {
 _NAMES = ("tensor", "pipeline", "virtual_pipeline", "context", "expert")
 
 
-def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date") -> int:
+def run(cluster: Path, name: str, wanted: Wanted, output: str, today: date) -> int:
     """Print the ten best layouts of each Megatron job, or of the one with that name."""
     files = check_files(cluster, job_files(cluster), today)
     errors = [each for each in files.findings if each.level is Level.ERROR]
@@ -71,14 +64,19 @@ def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date"
         data[job.name] = [_as_json(each) for each in found[:_BEST]]
         if output == "table":
             sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found, files))
-        if found:
-            _write((document, job), own, found, wanted)
+        file, picture = wanted
+        if found and file:
+            file.write_text(_text(document, as_job(job, found[0]), file.stem), encoding="utf-8")
+            sys.stderr.write(f"wrote {file}; check it with: meks validate {file}\n")
+        if found and picture:
+            png(found, own, picture)
+            sys.stderr.write(f"wrote {picture}\n")
     if output != "table":
         sys.stdout.write(structured(data, output))
     return DONE
 
 
-def _refused(jobs: int, wanted: "Wanted") -> str | None:
+def _refused(jobs: int, wanted: Wanted) -> str | None:
     """Say why the files that are wanted cannot be written."""
     for file in wanted:
         if file and (jobs > 1 or file.exists()):
@@ -88,22 +86,7 @@ def _refused(jobs: int, wanted: "Wanted") -> str | None:
     return None
 
 
-def _write(
-    written: "tuple[Document, MegatronRun]",
-    own: Candidate | None,
-    found: "Sequence[Candidate]",
-    wanted: "Wanted",
-) -> None:
-    (document, job), (file, picture) = written, wanted
-    if file:
-        file.write_text(_text(document, as_job(job, found[0]), file.stem), encoding="utf-8")
-        sys.stderr.write(f"wrote {file}; check it with: meks validate {file}\n")
-    if picture:
-        png(found, own, picture)
-        sys.stderr.write(f"wrote {picture}\n")
-
-
-def _searched(job: MegatronRun, files: "Files") -> tuple[Candidate | None, list[Candidate]]:
+def _searched(job: MegatronRun, files: Files) -> tuple[Candidate | None, list[Candidate]]:
     pool = gpu_pool(job, files.config) if files.config else None
     if pool is None:
         return None, []
@@ -112,8 +95,8 @@ def _searched(job: MegatronRun, files: "Files") -> tuple[Candidate | None, list[
 
 
 def _lines(
-    job: MegatronRun, own: Candidate | None, found: "Sequence[Candidate]", files: "Files"
-) -> "Iterator[str]":
+    job: MegatronRun, own: Candidate | None, found: Sequence[Candidate], files: Files
+) -> Iterator[str]:
     if not found:
         yield f"{job.name}: no layout fits; take more nodes or a type with more memory"
         return
@@ -179,8 +162,8 @@ _TOGETHER = (
 
 
 def _differences(
-    job: MegatronRun, own: Candidate | None, best: Candidate, files: "Files"
-) -> "Iterator[str]":
+    job: MegatronRun, own: Candidate | None, best: Candidate, files: Files
+) -> Iterator[str]:
     """Say in a line for each setting of the best what it alone would do to the job's own."""
     pool = gpu_pool(job, files.config) if files.config else None
     if own is None or pool is None:
@@ -203,21 +186,17 @@ def _differences(
             yield f"{words}: {abs(faster):.1%} {'faster' if faster > 0 else 'slower'} by itself"
 
 
-def _as_json(each: Candidate) -> "Json":
+def _as_json(each: Candidate) -> Json:
     return {
-        "parallelism": {name: getattr(each.layout, name) for name in (*_NAMES, "expert_tensor")},
+        "parallelism": picked(each.layout, *_NAMES, "expert_tensor"),
         "extra_args": list(each.extra_args),
-        "micro_batch_size": each.batch.micro_batch_size,
-        "recompute": each.batch.recompute,
-        "step_seconds": each.speed.step_seconds,
-        "tokens_per_second_per_gpu": each.speed.tokens_per_second_per_gpu,
-        "mfu": each.speed.mfu,
-        "per_gpu_bytes": each.memory.per_gpu_bytes,
-        "capacity_bytes": each.memory.capacity_bytes,
+        **picked(each.batch, "micro_batch_size", "recompute"),
+        **picked(each.speed, "step_seconds", "tokens_per_second_per_gpu", "mfu"),
+        **picked(each.memory, "per_gpu_bytes", "capacity_bytes"),
     }
 
 
-def _text(document: "Document", job: MegatronRun, name: str) -> str:
+def _text(document: Document, job: MegatronRun, name: str) -> str:
     """Write a job's file with another layout, and a name and a checkpoint directory of its own.
 
     Comments are not kept.

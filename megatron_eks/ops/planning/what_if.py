@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.gpus import lacks
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import has_errors
 from megatron_eks.config.job import FsdpJob, MegatronRun, TorchRun
+from megatron_eks.config.load import Json
 from megatron_eks.ops.failure import DONE, no_such
 from megatron_eks.ops.output import formatted, table, usd
 from megatron_eks.ops.planning.plan_jobs import takes
@@ -22,11 +22,8 @@ from megatron_eks.plan.jobs.pods import plan_training
 from megatron_eks.plan.jobs.training import changed
 from megatron_eks.project import check_files, job_files, load_project
 
-if TYPE_CHECKING:
-    from megatron_eks.config.load import Json
-
-    Run = MegatronRun | TorchRun
-    Row = tuple[str, Training | None, JobCost | None]
+Run = MegatronRun | TorchRun
+Row = tuple[str, Training | None, JobCost | None]
 
 _PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 
@@ -44,7 +41,7 @@ def run(cluster: Path, name: str, output: str, today: date) -> int:
     return DONE
 
 
-def _rows(job: "Run", planned: JobPlan, cluster: ClusterPlan) -> "Iterator[Row]":
+def _rows(job: Run, planned: JobPlan, cluster: ClusterPlan) -> Iterator[Row]:
     for change, option in _options(job, cluster):
         instance = cluster.pool(option.pool).instance
         training = None
@@ -57,7 +54,7 @@ def _rows(job: "Run", planned: JobPlan, cluster: ClusterPlan) -> "Iterator[Row]"
         yield change, training, job_cost(variant, cluster)
 
 
-def _options(job: "Run", cluster: ClusterPlan) -> "Iterator[tuple[str, Run]]":
+def _options(job: Run, cluster: ClusterPlan) -> Iterator[tuple[str, Run]]:
     """Yield the job as it is, then with one decision changed at a time."""
     yield "as it is", job
     pool = cluster.pool(job.pool)
@@ -83,7 +80,7 @@ def _options(job: "Run", cluster: ClusterPlan) -> "Iterator[tuple[str, Run]]":
             yield f"nodes: {nodes}", job.model_copy(update={"nodes": nodes})
 
 
-def _lines(rows: "list[Row]") -> Iterator[str]:
+def _lines(rows: list[Row]) -> Iterator[str]:
     own = rows[0][2]
     cells = []
     for change, training, cost in rows:
@@ -106,7 +103,7 @@ def _lines(rows: "list[Row]") -> Iterator[str]:
     yield "One change each, all else as it is. USEFUL: the share of the time that trains."
 
 
-def _as_json(change: str, training: Training | None, cost: JobCost | None) -> "dict[str, Json]":
+def _as_json(change: str, training: Training | None, cost: JobCost | None) -> dict[str, Json]:
     found: dict[str, Json] = {"change": change, "possible": training is not None}
     if training is not None and training.speed is not None:
         found["memory_share"] = training.memory.per_gpu_bytes / training.memory.capacity_bytes

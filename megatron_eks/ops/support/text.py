@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from megatron_eks.catalog import shown
 from megatron_eks.ops.support import secret_forms
-from megatron_eks.ops.support.secret_forms import sounds_secret
+from megatron_eks.ops.support.secret_forms import looks_random, sounds_secret
 
 HIDDEN = "(redacted)"
 
@@ -60,6 +60,7 @@ _OPTION = re.compile(r"(?P<name>--[\w.-]+)(?P<between>=|\\*[\"']?,?\s+\\*[\"']?)
 _EMPTY = (
     r"[\s\"'\\([{]*(?:true|false|null|none|%s)[\"'\\]*(?:\s*$|[}\])]|,\s*[\"'])|\(redacted\)\W*$"
 )
+# Nothing of the rest of a line is a secret: it is empty or a word, or else a number too.
 _NOTHING = re.compile(_EMPTY % r"\$\{\w+\}|\$\(\w+\)|[\"']{2}", re.IGNORECASE)
 _TRIVIAL = re.compile(rf"{_EMPTY}|[\s\"']*[\d.]{{1,6}}[\"']*\s" % r"[\d.]{1,6}|", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*[\d.,]+\b")
@@ -101,7 +102,11 @@ class Texts:
         found = {each for each in (value.strip(), *words) if len(each) >= _SHORTEST}
         plain = {each for each in found if _PLAIN.fullmatch(each)}
         self._plain |= plain
-        forms = {f(each) for each in found - plain for f in (str, _in_json, _in_address)}
+        forms = {
+            form
+            for each in found - plain
+            for form in (each, json.dumps(each)[1:-1], quote(each, safe=""))
+        }
         if not forms.issubset(self._taken):
             self._taken = sorted(forms.union(self._taken), key=len, reverse=True)
 
@@ -153,7 +158,9 @@ class Texts:
         if end is not None:
             return line[:end] + self._hidden("values of others")
         line = "".join(self._option(part) for part in _OPTIONS.split(line))
-        return secret_forms.RANDOM.sub(self._random, line)
+        return secret_forms.RANDOM.sub(
+            lambda found: self._hidden("tokens") if looks_random(found[0]) else found[0], line
+        )
 
     def _ends(self, line: str) -> Iterator[int]:
         """Yield after how much of a line a secret begins."""
@@ -163,7 +170,7 @@ class Texts:
             counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
             if (
                 (sounds_secret(name) or name.rpartition(".")[2] in self._variables)
-                and not (counted or _is_harmless(rest, numbers=False))
+                and not (counted or _NOTHING.match(rest))
                 and not line[: match.start()].endswith(_BEFORE_CAUSES)
                 and not (line[: match.start()].endswith("/") and "=" not in match[0])
             ):
@@ -171,14 +178,12 @@ class Texts:
                 break
         for match in _VARIABLE.finditer(line):
             name = next(filter(None, match.groups()))
-            if name not in shown.ENVIRONMENT and not _is_harmless(
-                line[match.end() :], numbers=True
-            ):
+            if name not in shown.ENVIRONMENT and not _TRIVIAL.match(line[match.end() :]):
                 yield match.end()
                 break
         for match in _VALUE.finditer(line):
             rest = line[match.end() :]
-            if not _NUMBER.match(rest) and not _is_harmless(rest, numbers=True):
+            if not _NUMBER.match(rest) and not _TRIVIAL.match(rest):
                 yield match.end()
                 break
         for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND, secret_forms.SAID):
@@ -190,9 +195,6 @@ class Texts:
         if match is None or match["name"].replace("_", "-") in _OPTIONS_OF_OURS:
             return part
         return match[0] + self._hidden("values of others") + (" " if part.endswith(" ") else "")
-
-    def _random(self, match: re.Match[str]) -> str:
-        return self._hidden("tokens") if secret_forms.looks_random(match[0]) else match[0]
 
     def _hidden(self, kind: str) -> str:
         self.counts[kind] += 1
@@ -210,22 +212,9 @@ class Texts:
         return hide
 
 
-def _in_json(value: str) -> str:
-    return json.dumps(value)[1:-1]
-
-
-def _in_address(value: str) -> str:
-    return quote(value, safe="")
-
-
 def without_secrets(text: str) -> str:
     """Return a text of others without secrets, where nothing else is known of it."""
     return Texts().without_secrets(text)
-
-
-def _is_harmless(rest: str, *, numbers: bool) -> bool:
-    """Tell whether nothing of the rest of a line is a secret: it is empty, a word, or a number."""
-    return (_NOTHING if not numbers else _TRIVIAL).match(rest) is not None
 
 
 def _plain_texts(word: str) -> Iterator[str]:
