@@ -86,12 +86,10 @@ def on_aws(
 
 def with_console(act: Callable[[Console], int], *, yes: bool = False) -> int:
     """Act for who sits at the terminal; what boto3 raises becomes a plain failure."""
-    from megatron_eks.ops.aws.session import ERRORS, explained
+    from megatron_eks.ops.aws.session import explaining
 
-    try:
+    with explaining():
         return act(console_here(yes=yes))
-    except ERRORS as error:
-        raise explained(error) from error
 
 
 def opened(plan: "ClusterPlan", reach: Reach) -> "Access":

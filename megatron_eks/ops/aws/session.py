@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import boto3
@@ -86,28 +87,33 @@ def open_session(region: str, environ: Mapping[str, str]) -> Aws:
             raise Failure(Code.REGION_DIFFERS, found, remedy, exit_code=USAGE)
         if other:
             break  # the first wins, as with the AWS CLI
-    try:
+    with explaining():
         return Aws(boto3.Session(region_name=region), region)
-    except ERRORS as error:
-        raise explained(error) from error
 
 
 def region_of(wanted: str | None, environ: Mapping[str, str]) -> str:
     """Return the region where there is no cluster file yet: a flag's, a variable's, a profile's."""
-    try:
+    with explaining():
         found = (
             wanted
             or environ.get("AWS_REGION")
             or environ.get("AWS_DEFAULT_REGION")
             or boto3.Session().region_name
         )
-    except ERRORS as error:
-        raise explained(error) from error
     if not found:
         found_out = "no region is known"
         remedy = "add --region, or set AWS_REGION"
         raise Failure(Code.NEEDS_ANSWER, found_out, remedy, exit_code=USAGE)
     return str(found)
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Say of any error of boto3 what it means."""
+    try:
+        yield
+    except ERRORS as error:
+        raise explained(error) from error
 
 
 def explained(error: Exception) -> Failure:

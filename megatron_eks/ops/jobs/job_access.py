@@ -15,8 +15,6 @@ REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/
 
 def out_of_reach(role: str, access: DataAccess, region: str, console: Console) -> Sequence[str]:
     """Return what a role lacks; who may not look is told so, and held up by nothing."""
-    if not access.grants:
-        return ()
     try:
         return lacking(role, access, session.open_session(region, os.environ).client("iam"))
     except session.ERRORS as error:

@@ -17,7 +17,6 @@ from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
 from megatron_eks.ops.jobs import logs, matching, overview, status, status_view, waiting, watching
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs
-from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.programs import Place
 from megatron_eks.project import Project
@@ -72,7 +71,16 @@ def see(
 
     @cache
     def record() -> Sequence[str]:
-        return _record(file, str(job), access, project, console)
+        claim = claim_of(project, str(job))
+        place = SharedPod(access, project, file, console, claim, _RECORD_SECONDS)
+        try:
+            return read(place, project, str(job), logs.Options(), console, both=True)
+        except Failure as failure:
+            console.say(f"note: {failure}")
+        except ApiError as error:
+            # A cluster that cannot tell has an end to show too.
+            console.say(f"note: the record of {job} cannot be read: {error}")
+        return ()
 
     def look() -> watching.View:
         if job is None:
@@ -82,21 +90,6 @@ def see(
 
     again = f"meks status {f'{job} ' if job else ''}{'--nodes ' * nodes}--watch"
     return watching.show(client, look, watching.Options(output, interval, again), console)
-
-
-def _record(
-    file: Path, job: str, access: Access, project: Project, console: Console
-) -> Sequence[str]:
-    """Read what a job's ranks have printed; a cluster that cannot tell has an end to show too."""
-    claim = claim_of(project, job)
-    place = SharedPod(access, project, file, console, claim, _RECORD_SECONDS)
-    try:
-        return read(place, project, job, logs.Options(), console, both=True)
-    except Failure as failure:
-        console.say(f"note: {failure}")
-    except ApiError as error:
-        console.say(f"note: the record of {job} cannot be read: {error}")
-    return ()
 
 
 _PROGRAM = "job_logs"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NoJob
 from megatron_eks.ops.jobs import account, ended, node_view, pace
 from megatron_eks.ops.jobs.account import Checkpoint, Goodput, Restarts
@@ -17,6 +19,8 @@ from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.project import Project
+
+_POLL_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -102,14 +106,39 @@ def ranks_of(client: Client, job: RunningJob) -> list[Rank]:
     return jobs.ranks(job, jobs.pods_of(client, job), events)
 
 
-def changes(client: Client, job: RunningJob) -> tuple[RunningJob | None, list[str]]:
-    """Return a job as it is now, None where it is gone, and what there is to say about it."""
-    now = jobs.find(client, job.namespace, job.name)
-    if now is None:
-        return None, []
-    events = client.list("v1", "Event", job.namespace)
-    ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
-    return now, [summary(now, ranks), *([] if now.ended else map(str, waits(now, ranks, events)))]
+def watched(
+    client: Client,
+    job: RunningJob,
+    seconds: float,
+    console: Console,
+    done: Callable[[RunningJob | None, Sequence[str]], bool],
+) -> bool:
+    """Say each change of a job until it is `done`, which is told what it is now and what is said.
+
+    None is one that is gone. A job goes on without us, and a wait of days outlives a lost network.
+    """
+    said: list[str] = []
+    now: RunningJob | None = job
+
+    def look() -> bool:
+        nonlocal now
+        try:
+            now, lines = jobs.find(client, job.namespace, job.name), []
+            if now is not None:
+                events = client.list("v1", "Event", job.namespace)
+                ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
+                lines = [summary(now, ranks)]
+                lines += [] if now.ended else map(str, waits(now, ranks, events))
+        except UnreachableError as error:
+            now, lines = now or job, [f"no answer from {error}; trying again"]
+        over = done(now, lines)
+        for line in lines:
+            if line not in said:
+                console.say(line)
+        said[:] = lines
+        return over
+
+    return console.wait(seconds, _POLL_SECONDS, look)
 
 
 def summary(job: RunningJob, ranks: Sequence[Rank]) -> str:

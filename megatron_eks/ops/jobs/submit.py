@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 from megatron_eks.catalog.workloads import whole
@@ -14,14 +14,13 @@ from megatron_eks.config.job import TrainingJob
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client, Object
-from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, INTERRUPTED, Failure
 from megatron_eks.ops.jobs import account, fit, logs, resume
 from megatron_eks.ops.jobs.look import look
 from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
-from megatron_eks.ops.jobs.status import changes, ranks_of, summary
+from megatron_eks.ops.jobs.status import ranks_of, summary, watched
 from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import RunningJob
@@ -30,26 +29,6 @@ from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.project import Project
 from megatron_eks.shipping import Shipped
-
-_POLL_SECONDS = 2
-
-Resolve = Callable[[str], str | None]
-"""From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
-
-Built = Callable[[], Mapping[str, str]]
-"""The images of outputs.json that are known by tag, each with the digest that a build recorded."""
-
-OutOfReach = Callable[[str, DataAccess], Sequence[str]]
-"""From the ARN of the jobs' role and what a job needs in S3 to the URIs that the role lacks."""
-
-CheckpointIn = Callable[[TrainingJob], bool]
-"""From a job to whether its directory holds a checkpoint."""
-
-Send = Callable[[Shipped], None]
-"""Puts a program that is too large for its job's own file where pods find it in S3."""
-
-Release = Callable[[str], Callable[[], int]]
-"""From a pool to what gives its nodes back; raises before the job exists what would fail then."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +41,26 @@ class Options:
     wait_seconds: float = 14 * 24 * 3600
     command: tuple[str, ...] = ("meks", "submit")
     """What was typed, to be shown where it is to be typed again."""
-    resolve: Resolve = field(default=lambda _: None)
-    built: Built = field(default=dict)
-    out_of_reach: OutOfReach = field(default=lambda *_: ())
-    send: Send = field(default=lambda _: None)
-    release: Release | None = None
-    checkpoint_in: CheckpointIn = field(default=lambda *_: True)
+    resolve: Callable[[str], str | None] = lambda _: None
+    """From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
+    built: Callable[[], Mapping[str, str]] = dict
+    """Images of outputs.json that are known by tag, each with the digest that a build recorded."""
+    out_of_reach: Callable[[str, DataAccess], Sequence[str]] = lambda *_: ()
+    """From the ARN of the jobs' role and what a job needs in S3 to the URIs that the role lacks."""
+    send: Callable[[Shipped], None] = lambda _: None
+    """Puts a program that is too large for its job's own file where pods find it in S3."""
+    release: Callable[[str], Callable[[], int]] | None = None
+    """From a pool to what gives its nodes back; raises beforehand what would fail then."""
+    checkpoint_in: Callable[[TrainingJob], bool] = lambda _: True
+    """From a job to whether its directory holds a checkpoint."""
 
 
 def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
     """Create a job that is not there yet; follow it or wait for it if asked to."""
     client = access.client
-    digests = _digests(project, options.built)
+    images = project.outputs.images.values()
+    asked = any(each.preview and not each.uri.startswith(PLACEHOLDER_HOST) for each in images)
+    digests = options.built() if asked else {}
     with closing(Megatron()) as megatron:
         rendered = render(_pinned(wish, options.resolve), digests, megatron)
     if megatron.not_asked:
@@ -101,7 +88,12 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         raise Failure(Code.JOB_DIFFERS, message, remedy)
     console.say(summary(found, ranks_of(client, found)))
     if not (options.follow or options.wait or release):
-        return _come_back(found, options, console)
+        console.say(
+            f"to run it again: meks cancel {found.name} && {shlex.join(options.command)}"
+            if found.ended
+            else f"see it: meks status {found.name}; meks logs {found.name} --follow"
+        )
+        return DONE
     return _stay(client, found, options, console, release)
 
 
@@ -117,25 +109,14 @@ def _release(rendered: Rendered, options: Options, console: Console) -> Callable
     return options.release(pool)
 
 
-def _pinned(wish: Wish, resolve: Resolve) -> Wish:
+def _pinned(wish: Wish, resolve: Callable[[str], str | None]) -> Wish:
     """Name an image of the command line by its digest, which never changes."""
     image = wish.changes.get(("image",))
     if not isinstance(image, str) or "/" not in image or is_digest(image):
         return wish
-    pinned = resolve(image)
-    # Without one the file's own check refuses it, and says what is allowed.
-    return (
-        wish
-        if pinned is None
-        else Wish(wish.cluster_file, wish.job, {**wish.changes, ("image",): pinned}, wish.today)
-    )
-
-
-def _digests(project: Project, built: Built) -> Mapping[str, str]:
-    """Return the digests of built images of which outputs.json has the tag only."""
-    images = project.outputs.images.values()
-    asked = any(each.preview and not each.uri.startswith(PLACEHOLDER_HOST) for each in images)
-    return built() if asked else {}
+    # Without a digest the file's own check refuses it, and says what is allowed.
+    pinned = resolve(image) or image
+    return replace(wish, changes={**wish.changes, ("image",): pinned})
 
 
 def _refuse_out_of_reach(rendered: Rendered, project: Project, options: Options) -> None:
@@ -211,14 +192,6 @@ def _shown(values: Mapping[str, Json], key: str) -> str:
     return json.dumps(values[key]) if key in values else "not set"
 
 
-def _come_back(job: RunningJob, options: Options, console: Console) -> int:
-    if not job.ended:
-        console.say(f"see it: meks status {job.name}; meks logs {job.name} --follow")
-    else:
-        console.say(f"to run it again: meks cancel {job.name} && {shlex.join(options.command)}")
-    return DONE
-
-
 def _stay(
     client: Client,
     job: RunningJob,
@@ -256,24 +229,17 @@ def wait(
     client: Client, job: RunningJob, seconds: float, console: Console, *, until_running: bool
 ) -> int:
     """Say each change of a job until it runs, or has ended; return the exit code of its end."""
-    said: list[str] = []
     ended = ""
 
-    def done() -> bool:
+    def done(now: RunningJob | None, lines: Sequence[str]) -> bool:
         nonlocal ended
-        try:
-            now, lines = _look_again(client, job)
-        except UnreachableError as error:
-            # The job goes on without us, and a wait of days outlives a lost network.
-            now, lines = job, [f"no answer from {error}; trying again"]
-        for line in lines:
-            if line not in said:
-                console.say(line)
-        said[:] = lines
+        if now is None or now.uid != job.uid:
+            message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
+            raise Failure(Code.JOB_NOT_FOUND, message, remedy)
         ended = now.ended
         return bool(ended) or (until_running and lines[0].startswith(f"{job.name}: Running"))
 
-    if not console.wait(seconds, _POLL_SECONDS, done):
+    if not watched(client, job, seconds, console, done):
         message = f"{job.name} has not come to an end in that time"
         raise Failure(Code.NOT_READY, message, f"it goes on; see: meks status {job.name}")
     if ended == "Failed":
@@ -285,12 +251,3 @@ def wait(
         console.say(f"once that is repaired: meks ckpt push {job.name}")
         return CHECK_FAILED
     return DONE
-
-
-def _look_again(client: Client, job: RunningJob) -> tuple[RunningJob, list[str]]:
-    """Return a job as it is now, and what there is to say about it."""
-    now, lines = changes(client, job)
-    if now is None or now.uid != job.uid:
-        message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
-        raise Failure(Code.JOB_NOT_FOUND, message, remedy)
-    return now, lines

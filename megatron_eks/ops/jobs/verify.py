@@ -8,14 +8,13 @@ from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import ApiError, Client, Object
-from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.checks import Result, in_kubernetes, report
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import INTERRUPTED, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import fit, verdicts
 from megatron_eks.ops.jobs.pool_checks import CHECKS
-from megatron_eks.ops.jobs.status import changes, ranks_of
+from megatron_eks.ops.jobs.status import ranks_of, watched
 from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import Project, synth_command
@@ -111,26 +110,15 @@ def _ended(
             path = (f"Job/{check.name}",)
             return in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)
         console.say(f"{check.name} will wait: {each}")
-    job = _started(client, check, console)
-    said: list[str] = []
-    now = job
+    job = now = _started(client, check, console)
+    said: Sequence[str] = ()
 
-    def done() -> bool:
-        nonlocal now
-        try:
-            found, lines = changes(client, job)
-        except UnreachableError as error:
-            found, lines = now, [f"no answer from {error}; trying again"]
-        if found is None:
-            return True
-        now = found
-        for line in lines:
-            if line not in said:
-                console.say(line)
-        said[:] = lines
-        return bool(now.ended)
+    def done(found: jobs.RunningJob | None, lines: Sequence[str]) -> bool:
+        nonlocal now, said
+        now, said = found or now, lines
+        return found is None or bool(found.ended)
 
-    if not console.wait(seconds, _POLL_SECONDS, done):
+    if not watched(client, job, seconds, console, done):
         text = "; ".join([f"not at its end after {duration(seconds)}", *said[1:]])
         return verdicts.Ended(check.name, "", text, log_of(client, now))
     return verdicts.Ended(check.name, now.ended, now.message(), log_of(client, now))
