@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from functools import partial
 from typing import Generic, TextIO, TypeVar
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import messages
 from megatron_eks.ops.console import Console
@@ -84,18 +84,8 @@ def judged(
     return results
 
 
-def in_aws(
-    code: StrEnum, path: Path, found: str, remedy: str, level: Level = Level.ERROR
-) -> Finding:
-    """Return a finding about something in AWS."""
-    return Finding(code, path, found, remedy, level, file=AWS)
-
-
-def in_kubernetes(
-    code: StrEnum, path: Path, found: str, remedy: str, level: Level = Level.ERROR
-) -> Finding:
-    """Return a finding about something in the cluster."""
-    return Finding(code, path, found, remedy, level, file=KUBERNETES)
+in_aws, in_kubernetes = partial(Finding, file=AWS), partial(Finding, file=KUBERNETES)
+"""Return a finding about something in AWS, and about something in the cluster."""
 
 
 def report(

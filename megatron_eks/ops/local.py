@@ -19,6 +19,7 @@ from pathlib import Path
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION
+from megatron_eks.kubernetes.connection import GoneError
 from megatron_eks.localcloud.aws.limits import NOT_CHECKED
 from megatron_eks.localcloud.kubernetes import build
 from megatron_eks.localcloud.kubernetes.build import cache_folder
@@ -252,17 +253,9 @@ REMEDIES = {
 """By the name of a cluster's folder, how it starts again."""
 
 
-@dataclass(frozen=True)
-class Fall:
-    """The end of a cluster that nobody has stopped."""
-
-    reason: str
-    remedy: str
-
-
-def fall_of(address: str, environment: Mapping[str, str]) -> Fall | None:
+def fall_of(address: str, environment: Mapping[str, str]) -> GoneError | None:
     """Return how the cluster fell that a user's process meant by an address of this machine."""
     for name, remedy in REMEDIES.items():
         if reason := fall_at(cache_folder(environment) / name, address):
-            return Fall(reason, remedy)
+            return GoneError(reason, remedy)
     return None

@@ -141,7 +141,7 @@ def explained(error: Exception) -> Failure:
         from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
 
         if fall := fall_of(str(where), os.environ):
-            found, remedy = fall.reason, fall.remedy
+            found, remedy = str(fall), fall.remedy
         return Failure(
             Code.AWS_NOT_REACHABLE, found, remedy, where=str(where), exit_code=NOT_REACHABLE
         )

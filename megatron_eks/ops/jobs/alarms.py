@@ -35,9 +35,10 @@ def alarms(
     """Return what is wrong with a run, or will be."""
     if look.job.ended:
         return [*_copies(look)]
+    still, explain = stands_still(look, found, plan), f"meks logs {look.job.name} --explain"
     return [
         *_copies(look),
-        *_still(look, found, plan),
+        *([_warning(look, Code.RUN_STANDS_STILL, still, explain)] if still else []),
         *_block(look, cluster, found),
         *_slow(look, found, predicted),
         *_overdue(look, plan, newest),
@@ -58,12 +59,6 @@ def _copies(look: Look) -> Iterator[Finding]:
         yield _warning(
             look, Code.COPIES_FAIL, text, remedy or f"meks logs {look.job.name} --rank 0"
         )
-
-
-def _still(look: Look, found: Pace, plan: JobPlan | None) -> Iterator[Finding]:
-    if text := stands_still(look, found, plan):
-        remedy = f"meks logs {look.job.name} --explain"
-        yield _warning(look, Code.RUN_STANDS_STILL, text, remedy)
 
 
 def _block(look: Look, cluster: ClusterPlan, found: Pace) -> Iterator[Finding]:

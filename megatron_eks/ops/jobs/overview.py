@@ -222,12 +222,15 @@ def as_json(found: Overview) -> dict[str, Json]:
         "at": time_text(found.now),
         **picked(found, "cluster", "kubernetes"),
         "pools": [asdict(each) for each in found.pools],
-        "jobs": [_job_as_json(each) for each in found.jobs],
+        "jobs": [
+            {
+                **asdict(each),
+                "progress": picked(each.progress, "step", "steps", "loss=finite_loss")
+                if each.progress
+                else None,
+            }
+            for each in found.jobs
+        ],
         "not_ready": [*found.not_ready],
         **({} if found.nodes is None else {"nodes": node_view.as_json(found.nodes)}),
     }
-
-
-def _job_as_json(job: JobState) -> dict[str, Json]:
-    step = job.progress and picked(job.progress, "step", "steps", "loss=finite_loss")
-    return {**asdict(job), "progress": step}

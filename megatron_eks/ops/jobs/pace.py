@@ -95,6 +95,7 @@ def pace(look: Look, plan: JobPlan | None) -> Pace:
     tokens = _median([_tokens_per_second(each, look.job, plan) for each in counted])
     tflops = _median([each.tflops_per_gpu for each in counted])
     left = _left(steps, step_seconds)
+    begun = steps[-1].at if steps else _all_began(look)
     line_seconds = _line_seconds(steps)
     return Pace(
         step_seconds=step_seconds,
@@ -102,7 +103,7 @@ def pace(look: Look, plan: JobPlan | None) -> Pace:
         tflops_per_gpu=tflops,
         mfu=_mfu(_median([each.mfu for each in counted]), tflops, tokens, planned(plan)),
         line_seconds=line_seconds,
-        silent_seconds=_silent(look),
+        silent_seconds=max(0.0, (look.now - begun).total_seconds()) if begun else None,
         seconds_left=left,
         ends_at=None if left is None else look.now + timedelta(seconds=left),
     )
@@ -201,12 +202,6 @@ def _line_seconds(steps: Sequence[Step]) -> float | None:
     gaps = [(after - before).total_seconds() for before, after in pairwise(times)]
     found = _median([gap for gap in gaps if gap >= 0])
     return found or None
-
-
-def _silent(look: Look) -> float | None:
-    last = look.logs.end.last
-    begun = last.at if last else _all_began(look)
-    return None if begun is None else max(0.0, (look.now - begun).total_seconds())
 
 
 def _all_began(look: Look) -> datetime | None:

@@ -95,15 +95,12 @@ def _watch(client: Client, see: Callable[[], View], options: Options, console: C
                 error.status in _PASSING or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             ):
                 raise
-            trouble = f"no answer from {client.server}: {_why(error)}; trying again"
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED:
-        return "it does not accept the credentials, log in again"
-    if isinstance(error, KubeconfigError):
-        return f"{error} - {error.remedy}"
-    return str(error) or type(error).__name__
+            why = str(error) or type(error).__name__
+            if isinstance(error, KubeconfigError):
+                why = f"{error} - {error.remedy}"
+            elif isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED:
+                why = "it does not accept the credentials, log in again"
+            trouble = f"no answer from {client.server}: {why}; trying again"
 
 
 class _Window:
@@ -158,8 +155,8 @@ def fitted(head: Iterable[str], parts: Iterable[Iterable[str]], rows: int) -> It
 
 # Terminals that know it show what is between as one change; the others ignore it.
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-_CLEAR_SCREEN, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"
 _WIDE = frozenset("WF")
+_CLEAR_SCREEN, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Screen:
@@ -194,15 +191,10 @@ class Screen:
 def cut(text: str, columns: int) -> str:
     """Return as much of a line as fits, without signs that would move the cursor."""
     width, kept = 0, []
-    for char in text:
-        if not char.isprintable():
-            continue
-        if unicodedata.combining(char):
-            width_of = 0
-        else:
-            width_of = 2 if unicodedata.east_asian_width(char) in _WIDE else 1
-        if width + width_of > columns:
+    for char in filter(str.isprintable, text):
+        wide = unicodedata.east_asian_width(char) in _WIDE
+        width += 0 if unicodedata.combining(char) else 1 + wide
+        if width > columns:
             break
-        width += width_of
         kept.append(char)
     return "".join(kept)

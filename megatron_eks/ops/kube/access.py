@@ -74,7 +74,13 @@ def open_access(
         _refuse_others(context, plan, known, named=wanted is not None)
     client = context.client(TIMEOUT_SECONDS, own_token)
     if is_local:
-        client.connection.what_ended = lambda: _fallen(context.server, environment)
+
+        def ended() -> GoneError | None:
+            from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
+
+            return fall_of(context.server, environment)
+
+        client.connection.what_ended = ended
     return Access(client, is_local)
 
 
@@ -138,14 +144,6 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
         return kubeconfig.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
     except session.ERRORS:
         return None
-
-
-def _fallen(server: str, environment: Mapping[str, str]) -> GoneError | None:
-    """Say what became of a cluster of this machine that gives no answer."""
-    from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
-
-    fall = fall_of(server, environment)
-    return GoneError(fall.reason, fall.remedy) if fall else None
 
 
 def _is_local(context: Context) -> bool:

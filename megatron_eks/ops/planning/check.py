@@ -90,7 +90,7 @@ class Files:
             self._add_file(path, named=True)
             return
         before, empty = len(self._findings), True
-        for folder, names, files in os.walk(path, onerror=self._add_unreadable):
+        for folder, names, files in os.walk(path, onerror=self._unreadable):
             kept = (name for name in names if name not in _SKIPPED and name[0] != ".")
             names[:] = sorted(name for name in kept if not name.startswith(_ASSET))
             for name in sorted(files):
@@ -186,8 +186,7 @@ class Files:
             size = path.stat().st_size
             content = path.read_bytes() if size <= _MAX_BYTES else b""
         except OSError as error:
-            reason = (error.strerror or type(error).__name__).lower()
-            self._report(Code.FILE_UNREADABLE, path, reason, "name a file that can be read")
+            self._unreadable(error, "file", path)
             return None
         if size > _MAX_BYTES:
             found = f"{size} bytes"
@@ -202,10 +201,12 @@ class Files:
     def _report(self, code: StrEnum, path: Path, found: str, remedy: str = "name others") -> None:
         self._findings.append(Finding(code, (), found, remedy).at(str(path), 1))
 
-    def _add_unreadable(self, error: OSError) -> None:
+    def _unreadable(
+        self, error: OSError, kind: str = "directory", path: Path | None = None
+    ) -> None:
         reason = (error.strerror or type(error).__name__).lower()
-        path = Path(str(error.filename))
-        self._report(Code.FILE_UNREADABLE, path, reason, "name a directory that can be read")
+        path = path or Path(str(error.filename))
+        self._report(Code.FILE_UNREADABLE, path, reason, f"name a {kind} that can be read")
 
 
 def _too_deep(value: Json) -> bool:

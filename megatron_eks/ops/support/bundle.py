@@ -10,6 +10,7 @@ import tarfile
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def _whole(file: Path) -> Iterator[io.BufferedWriter]:
     partial_path = file.with_name(f".meks-support-{uuid.uuid4().hex}")
     remedy = "name another place: --output"
     try:
-        with open(partial_path, "xb", opener=_owners_alone) as partial_file:
+        with open(partial_path, "xb", opener=partial(os.open, mode=0o600)) as partial_file:
             remedy = "see to that, or name another place: --output"
             yield partial_file
             partial_file.flush()
@@ -231,10 +232,6 @@ def _whole(file: Path) -> Iterator[io.BufferedWriter]:
         raise _not_written(file, str(error.strerror or error), remedy) from error
     finally:
         partial_path.unlink(missing_ok=True)
-
-
-def _owners_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _not_written(file: Path, found: str, remedy: str) -> Failure:

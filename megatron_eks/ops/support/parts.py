@@ -120,9 +120,13 @@ def of_cluster(access: Access, project: Project, job: str | None) -> Iterator[Pa
     yield Part("kubernetes/version.json", lambda: client.request("GET", "/version"))
     for version, kind in OF_THE_CLUSTER:
         yield Part(f"kubernetes/{kind}.json", partial(client.list, version, kind), "objects")
+
+    def objects(version: str, kind: str) -> list[Object]:
+        found = ({**each, "kind": kind} for each in client.list(version, kind))
+        return [each for each in found if _concerns(each, plan, job)]
+
     for version, kind in KINDS:
-        read = partial(_objects, client, (version, kind), plan, job)
-        yield Part(f"kubernetes/{kind}.json", read, "objects")
+        yield Part(f"kubernetes/{kind}.json", partial(objects, version, kind), "objects")
     yield Part("nodes.json", lambda: [asdict(each) for each in nodes.read(client, plan)])
     judged = partial(preflight.cluster, access, project)
     yield Part("preflight.json", lambda: checks.as_json(plan, judged()))
@@ -162,14 +166,6 @@ def _log(lines: Iterator[str]) -> str:
     """Return the end of a log: lines may be long."""
     text = "".join(f"{line}\n" for line in lines)
     return text[-_LOG_BYTES:]
-
-
-def _objects(
-    client: Client, kind: tuple[str, str], plan: ClusterPlan, job: str | None
-) -> list[Any]:
-    """Return the objects of a kind that belong to the platform or to the jobs."""
-    found = [{**each, "kind": kind[1]} for each in client.list(*kind)]
-    return [each for each in found if _concerns(each, plan, job)]
 
 
 def _concerns(found: Object, plan: ClusterPlan, job: str | None) -> bool:

@@ -71,8 +71,9 @@ def addresses(subject: Subject) -> Iterator[Finding]:
         if not found:
             continue
         largest = max(found, key=lambda each: each.free)
+        groups = subject.facts.node_groups
         nodes = sum(
-            pool.max_nodes - _running(subject, pool.name)
+            pool.max_nodes - (group.wanted if (group := groups.get(pool.name)) else 0)
             for pool in subject.plan.pools
             if pool.zone == zone
         )
@@ -81,11 +82,6 @@ def addresses(subject: Subject) -> Iterator[Finding]:
             text = f"{largest.free} addresses are free, and {nodes} more nodes take {needed}"
             remedy = "use fewer nodes, or a larger subnet; unused interfaces hold addresses too"
             yield in_aws(Code.SUBNET_ADDRESSES, (largest.id,), text, remedy)
-
-
-def _running(subject: Subject, pool: str) -> int:
-    group = subject.facts.node_groups.get(pool)
-    return group.wanted if group is not None else 0
 
 
 def default_group(subject: Subject) -> Iterator[Finding]:
