@@ -103,6 +103,7 @@ def _refuse_silence(wish: Wish, console: Console) -> None:
         raise Failure(Code.NEEDS_ANSWER, found, remedy, exit_code=USAGE)
 
 
+@dataclass
 class _Questions:
     """Settles one value after the other: by its flag, or by a question.
 
@@ -110,28 +111,22 @@ class _Questions:
     answered before is lost. With `--yes` what is proposed is taken.
     """
 
-    def __init__(
-        self,
-        wish: Wish,
-        aws: Aws,
-        console: Console,
-        public_address: Callable[[], str],
-        checked: Callable[[Answers], list[Finding]],
-    ) -> None:
-        self._wish = wish
-        self._aws = aws
-        self._console = console
-        self._public_address = public_address
-        self._checked = checked
+    _wish: Wish
+    _aws: Aws
+    _console: Console
+    _public_address: Callable[[], str]
+    _checked: Callable[[Answers], list[Finding]]
+
+    def __post_init__(self) -> None:
         # What is known so far; until it is, something that is right.
-        there = aws.client("ec2").describe_availability_zones(
+        there = self._aws.client("ec2").describe_availability_zones(
             Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
         )
         self._zones_there = sorted(each["ZoneName"] for each in there["AvailabilityZones"])
-        zone, account = self._zones_there[0], aws.account()
+        zone, account = self._zones_there[0], self._aws.account()
         self._known = Answers(
             name=_NAME,
-            region=aws.region,
+            region=self._aws.region,
             zones=self._around(zone),
             kubernetes_version=_KUBERNETES,
             role=f"arn:aws:iam::{account}:role/Admin",

@@ -67,9 +67,7 @@ def _role(tools: Tools) -> str | None:
     """Choose an administrator's role, unless the caller is one: deploying gives no access."""
     roles = tools.plan.access.admin_role_arns
     caller = str(tools.aws.client("sts").get_caller_identity()["Arn"])
-    if not roles or _is_one_of(caller, roles):
-        return None
-    return roles[0]
+    return roles[0] if roles and not _is_one_of(caller, roles) else None
 
 
 def _is_one_of(caller: str, roles: Sequence[str]) -> bool:

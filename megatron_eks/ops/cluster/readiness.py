@@ -7,7 +7,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.objects import key
-from megatron_eks.ops.kube.pods import state
+from megatron_eks.ops.kube.pods import condition, state
 
 _POLL_SECONDS = 1
 # A pod in each state says why; the others would say the same.
@@ -58,9 +58,7 @@ def unready(client: Client, manifest: Object) -> str | None:
 
 
 def _definition(_: Client, live: Object) -> str | None:
-    conditions = live.get("status", {}).get("conditions", ())
-    met = any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
-    return None if met else "not established yet"
+    return None if condition(live, "Established") == "True" else "not established yet"
 
 
 def _deployment(client: Client, live: Object) -> str | None:

@@ -45,7 +45,6 @@ class Step:
 class Patient:
     """A cluster with what was found in it, and what the platform should be."""
 
-    client: Client
     live: Live
     found: Sequence[Finding]
     platform: Sequence[Object]
@@ -64,7 +63,7 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
     platform: Sequence[Object] = ()
     if code in _FROM_PLATFORM:
         platform = apply.read([options.folder], access, project, previews=options.previews)
-    steps = _REMEDIES[code](Patient(access.client, live, found, platform))
+    steps = _REMEDIES[code](Patient(live, found, platform))
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
         raise Failure(Code.NOT_FIXABLE, text, found[0].remedy)
@@ -112,7 +111,7 @@ def _checked(
 
 def _missing(patient: Patient) -> list[Step]:
     """Bring what the cluster lacks of the platform, and leave the rest as it is."""
-    client, name = patient.client, patient.live.plan.name
+    client, name = patient.live.client, patient.live.plan.name
     return [
         Step(f"apply {key(each)}", partial(client.apply, each))
         for each in patient.platform
@@ -126,7 +125,7 @@ def _taint(patient: Patient) -> list[Step]:
     return [
         Step(
             f"taint node {name} with {wanted}=true:NoSchedule",
-            partial(_add, patient.client, name, taint),
+            partial(_add, patient.live.client, name, taint),
         )
         for name in _nodes(patient.found)
     ]
@@ -151,10 +150,9 @@ def _plugin_pods(name: str) -> Callable[[Patient], list[Step]]:
     def steps(patient: Patient) -> list[Step]:
         nodes = set(_nodes(patient.found))
         labels = f"app.kubernetes.io/name={name}"
-        pods = patient.client.list("v1", "Pod", "kube-system", labels=labels)
-        return [
-            _restart(patient.client, pod) for pod in pods if pod["spec"].get("nodeName") in nodes
-        ]
+        client = patient.live.client
+        pods = client.list("v1", "Pod", "kube-system", labels=labels)
+        return [_restart(client, pod) for pod in pods if pod["spec"].get("nodeName") in nodes]
 
     return steps
 
@@ -162,15 +160,16 @@ def _plugin_pods(name: str) -> Callable[[Patient], list[Step]]:
 def _parts(patient: Patient) -> list[Step]:
     """Start the pods again that are not ready, of each workload that does not work."""
     steps: list[Step] = []
+    client = patient.live.client
     for part, why in patient.live.parts:
         if why in {None, MISSING}:
             continue
-        workload = patient.client.get(_APPS, part.kind, part.name, part.namespace)
+        workload = client.get(_APPS, part.kind, part.name, part.namespace)
         chosen = workload["spec"]["selector"]["matchLabels"]
         labels = ",".join(f"{name}={value}" for name, value in chosen.items())
         steps += [
-            _restart(patient.client, pod)
-            for pod in patient.client.list("v1", "Pod", part.namespace, labels=labels)
+            _restart(client, pod)
+            for pod in client.list("v1", "Pod", part.namespace, labels=labels)
             # One that waits for a node would wait again.
             if pods.condition(pod, "Ready") != "True" and pod["spec"].get("nodeName")
         ]
@@ -183,7 +182,7 @@ def _foreign_plugins(patient: Patient) -> list[Step]:
     ours = {plugin.device for plugin in plugins if plugin.ours}
     return [
         _delete(
-            patient.client,
+            patient.live.client,
             f"delete DaemonSet {plugin} (an operator or Helm release that made it may bring it "
             "back: remove it there)",
             *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
@@ -195,7 +194,7 @@ def _foreign_plugins(patient: Patient) -> list[Step]:
 
 def _set_up(patient: Patient) -> list[Step]:
     """Let the Job run again that gives the directories to the pods' user."""
-    client, namespace = patient.client, patient.live.plan.platform.system_namespace
+    client, namespace = patient.live.client, patient.live.plan.platform.system_namespace
     found = client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
     steps = [
         _delete(client, f"delete Job {namespace}/{name}", "batch/v1", "Job", name, namespace)

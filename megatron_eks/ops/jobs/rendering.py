@@ -108,7 +108,12 @@ def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, st
         (folder / "jobs").mkdir()
         shutil.copy(cluster_file, folder / "cluster.yaml")
         if outputs.exists():
-            (folder / OUTPUTS).write_text(_with_images(outputs.read_text(), images))
+            stacks: dict[str, dict[str, Json]] = json.loads(outputs.read_text())
+            known = {
+                stack: {key: images.get(str(value), value) for key, value in values.items()}
+                for stack, values in stacks.items()
+            }
+            (folder / OUTPUTS).write_text(json.dumps(known))
         for number, (document, each) in enumerate(files.jobs):
             file = folder / "jobs" / f"{number:05}.yaml"
             there = unpack(each, files.shipped[each.name], file.with_suffix(""))
@@ -121,15 +126,6 @@ def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, st
             remedy = f"see the findings above, and run: {SYNTH}"
             raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
         return read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
-
-
-def _with_images(text: str, images: Mapping[str, str]) -> str:
-    stacks: dict[str, dict[str, Json]] = json.loads(text)
-    changed = {
-        stack: {key: images.get(str(value), value) for key, value in outputs.items()}
-        for stack, outputs in stacks.items()
-    }
-    return json.dumps(changed)
 
 
 def _rendered(

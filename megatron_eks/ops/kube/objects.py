@@ -218,7 +218,15 @@ def owned(client: Client, cluster: str) -> list[Object]:
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = [each for group in pool.map(of_kind, kinds(client)) for each in group]
-    return [each for each in found if _is_applied(each)]
+    # Kubernetes copies labels of Services to what it derives.
+    return [
+        each
+        for each in found
+        if any(
+            by.get("manager") == "meks" and by["operation"] == "Apply"
+            for by in each["metadata"].get("managedFields") or ()
+        )
+    ]
 
 
 def reason_to_keep(client: Client, manifest: Object) -> str:
@@ -246,9 +254,3 @@ def kinds(client: Client) -> Iterator[tuple[str, str]]:
         for each in client.request("GET", path)["resources"]:
             if "/" not in each["name"] and {"list", "delete"} <= set(each["verbs"]):
                 yield version, each["kind"]
-
-
-def _is_applied(manifest: Object) -> bool:
-    """Say whether we applied it: Kubernetes copies labels of Services to what it derives."""
-    managers = manifest["metadata"].get("managedFields") or ()
-    return any(each.get("manager") == "meks" and each["operation"] == "Apply" for each in managers)

@@ -21,9 +21,19 @@ SIZES = ("tensor", "pipeline", "context", "expert", "data")
 
 def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
     """Return the plan as plain JSON values."""
+    cost = cluster_cost(project.cluster)
     return {
         "cluster": _cluster(project.cluster),
-        "cost": _cost(project.cluster),
+        "cost": {
+            "currency": "USD",
+            "prices_as_of": AS_OF.isoformat(),
+            **picked(cost, "idle_per_hour=idle_usd_per_hour", "full_per_hour=full_usd_per_hour"),
+            "notes": list(cost.notes),
+            "items": [
+                picked(price, "item", "count", "each_per_hour=usd_per_hour", "per_hour=total")
+                for price in (*cost.standing, *cost.gpu_nodes)
+            ],
+        },
         "jobs": [job_as_json(job, project.cluster) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
@@ -88,20 +98,6 @@ def _storage(plan: ClusterPlan) -> Json:
         "file_systems": file_systems,
         **picked(storage, "existing", "efs", "retain"),
         "changes": {effect: dict(keys) for effect, keys in CHANGES.items()},
-    }
-
-
-def _cost(plan: ClusterPlan) -> Json:
-    cost = cluster_cost(plan)
-    return {
-        "currency": "USD",
-        "prices_as_of": AS_OF.isoformat(),
-        **picked(cost, "idle_per_hour=idle_usd_per_hour", "full_per_hour=full_usd_per_hour"),
-        "notes": list(cost.notes),
-        "items": [
-            picked(price, "item", "count", "each_per_hour=usd_per_hour", "per_hour=total")
-            for price in (*cost.standing, *cost.gpu_nodes)
-        ],
     }
 
 

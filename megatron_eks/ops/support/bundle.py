@@ -22,6 +22,8 @@ from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.output import count, formatted, structured
+from megatron_eks.ops.planning.plan import allowances
+from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.ops.support import parts
 from megatron_eks.ops.support.files import facts_in, is_output, is_setting, shown_file, shown_object
 from megatron_eks.ops.support.parts import FILES, Kind, Part
@@ -163,7 +165,7 @@ def run(wish: Wish, output: str, console: Console) -> int:
 
 def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
     """Yield the parts, as far as files and cluster let us."""
-    yield from parts.of_machine()
+    yield Part("versions.json", parts.versions, "plan")
     yield from parts.of_files(wish.cluster_file)
     try:
         project = wish.project()
@@ -172,7 +174,8 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
         yield parts.of_findings(error.findings)
         bundle.missing.append(Missing("plan.json", "the files have errors, see findings.txt"))
         return
-    yield from parts.of_project(project)
+    yield Part("plan.json", lambda: plan_as_json(project, allowances(project)), "plan")
+    yield parts.of_findings((*project.errors, *project.warnings))
     try:
         access = wish.access(project)
     except Failure as error:

@@ -20,8 +20,6 @@ from megatron_eks.ops.jobs import diagnosis, logs, nodes
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
-from megatron_eks.ops.planning.plan import allowances
-from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import OUTPUTS, Project, job_files
 
@@ -75,18 +73,14 @@ class Part:
     """Data, plan and objects become JSON; the others are text."""
 
 
-def of_machine() -> Iterator[Part]:
-    """Yield what runs here."""
-
-    def versions() -> Mapping[str, object]:
-        return {
-            "meks": __version__,
-            "python": sys.version,
-            "system": machine.platform(),
-            "packages": {name: metadata.version(name) for name in _PACKAGES},
-        }
-
-    yield Part("versions.json", versions, "plan")
+def versions() -> Mapping[str, object]:
+    """Return what runs here."""
+    return {
+        "meks": __version__,
+        "python": sys.version,
+        "system": machine.platform(),
+        "packages": {name: metadata.version(name) for name in _PACKAGES},
+    }
 
 
 def of_files(cluster_file: Path) -> Iterator[Part]:
@@ -101,12 +95,6 @@ def of_files(cluster_file: Path) -> Iterator[Part]:
             yield Part(f"{FILES}{path.name}", partial(_text, path, folder), kind)
     for path in job_files(cluster_file):
         yield Part(f"{FILES}jobs/{path.name}", partial(_text, path, folder), "configuration")
-
-
-def of_project(project: Project) -> Iterator[Part]:
-    """Yield what becomes of them."""
-    yield Part("plan.json", lambda: plan_as_json(project, allowances(project)), "plan")
-    yield of_findings((*project.errors, *project.warnings))
 
 
 def of_findings(findings: Iterable[Finding]) -> Part:

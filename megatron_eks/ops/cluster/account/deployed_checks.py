@@ -33,18 +33,14 @@ def support(subject: Subject) -> Iterator[Finding]:
         found = f"standard support of {version} {verb} on {ends}"
         remedy = "plan the next version; extended support costs six times as much an hour"
         yield Finding(Code.SUPPORT_ENDS, path, found, remedy, Level.WARNING)
-    yield from _event_ttl(subject)
-
-
-def _event_ttl(subject: Subject) -> Iterator[Finding]:
-    """Hold the time that events live against the bounds of EKS, which no document gives."""
+    # Which bounds the time has that events live, no document of EKS says.
     least, most = (_seconds(each) for each in subject.facts.event_ttl)
     if "Cluster" in subject.plan.stacks and not (
         (least or 0) <= (_seconds(EVENT_TTL) or 0) <= (most or math.inf)
     ):
         found = f"events live for {EVENT_TTL}, EKS takes {' to '.join(subject.facts.event_ttl)}"
         remedy = "set EVENT_TTL in megatron_eks/plan/cluster/cluster.py to one of these"
-        yield Finding(Code.EVENT_TTL, ("kubernetes_version",), found, remedy)
+        yield Finding(Code.EVENT_TTL, path, found, remedy)
 
 
 def _seconds(duration: str) -> float | None:
