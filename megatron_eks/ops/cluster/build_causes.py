@@ -1,4 +1,4 @@
-"""Why a build failed: what its last lines mean, what to do, and whether trying again may help."""
+"""Why a build or a launch failed: what it says means, what to do, and whether another try helps."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ class Cause:
     """One kind of failure."""
 
     pattern: str
-    """Where it shows in what was said; without regard to upper and lower case."""
+    """Where it shows in what was said; of builds without regard to upper and lower case."""
     found: str
     remedy: str
     passes: bool = False

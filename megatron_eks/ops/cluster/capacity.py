@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from botocore.client import BaseClient
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.cluster.build_causes import Cause
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.plan.cluster.pools import PoolPlan
@@ -32,72 +33,49 @@ _SPOT = {
 }
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why a launch failed."""
-
-    found: str
-    remedy: str
-    waiting_helps: bool = False
-    """Whether Auto Scaling may succeed at a later try without anybody doing anything."""
-
-
-_KNOWN: tuple[tuple[str, Reason], ...] = (
-    (
+_KNOWN = (
+    Cause(
         r"VcpuLimitExceeded|vCPU capacity|MaxSpotInstanceCount|InstanceLimit",
-        Reason(
-            "the account's quota is too small for {nodes} x {kind}, {vcpus} vCPUs",
-            "ask for {vcpus} or more of {quota!r}: aws service-quotas "
-            "request-service-quota-increase --service-code ec2 --quota-code {quota_code} "
-            "--desired-value {vcpus}",
-        ),
+        "the account's quota is too small for {nodes} x {kind}, {vcpus} vCPUs",
+        "ask for {vcpus} or more of {quota!r}: aws service-quotas "
+        "request-service-quota-increase --service-code ec2 --quota-code {quota_code} "
+        "--desired-value {vcpus}",
     ),
-    (
+    Cause(
         r"ReservationCapacityExceeded|[Cc]apacity ?[Rr]eservation",
-        Reason(
-            "the reservation {reservation} has no room: {message}",
-            "look at its state, type, zone and free instances: aws ec2 "
-            "describe-capacity-reservations",
-        ),
+        "the reservation {reservation} has no room: {message}",
+        "look at its state, type, zone and free instances: aws ec2 describe-capacity-reservations",
     ),
-    (
+    Cause(
         r"InsufficientInstanceCapacity|sufficient .*capacity|no Spot capacity",
-        Reason(
-            "EC2 has no free {kind} in {zone} now",
-            "Auto Scaling goes on trying; a reservation or Capacity Block is certain, another "
-            "zone takes another pool",
-            waiting_helps=True,
-        ),
+        "EC2 has no free {kind} in {zone} now",
+        "Auto Scaling goes on trying; a reservation or Capacity Block is certain, another "
+        "zone takes another pool",
+        passes=True,
     ),
-    (
+    Cause(
         r"InsufficientFreeAddresses",
-        Reason(
-            "the subnet in {zone} has no free addresses",
-            "give nodes back, or take a larger network.vpc_cidr for a new cluster",
-        ),
+        "the subnet in {zone} has no free addresses",
+        "give nodes back, or take a larger network.vpc_cidr for a new cluster",
     ),
-    (
+    Cause(
         r"NodeCreationFailure|failed to join",
-        Reason(
-            "nodes started and did not join the cluster",
-            "read what one printed: aws ec2 get-console-output; without a NAT gateway look at "
-            "network.interface_endpoints",
-        ),
+        "nodes started and did not join the cluster",
+        "read what one printed: aws ec2 get-console-output; without a NAT gateway look at "
+        "network.interface_endpoints",
     ),
-    (
+    Cause(
         r"AccessDenied|not authorized|UnauthorizedOperation|service-linked",
-        Reason(
-            "AWS may not start instances for you: {message}",
-            "ask who administers the account for the permission that it names",
-        ),
+        "AWS may not start instances for you: {message}",
+        "ask who administers the account for the permission that it names",
     ),
 )
-_UNKNOWN = Reason("{message}", "look at the node group in the EKS console", waiting_helps=True)
+_UNKNOWN = Cause("", "{message}", "look at the node group in the EKS console", passes=True)
 
 
-def explain(message: str, pool: PoolPlan, nodes: int) -> Reason:
+def explain(message: str, pool: PoolPlan, nodes: int) -> Cause:
     """Say what a message of EC2, Auto Scaling or EKS means for a pool."""
-    reason = next((each for pattern, each in _KNOWN if re.search(pattern, message)), _UNKNOWN)
+    reason = next((each for each in _KNOWN if re.search(each.pattern, message)), _UNKNOWN)
     quota, code = quota_of(pool)
     facts: dict[str, object] = {
         "kind": pool.instance.name,
@@ -109,7 +87,8 @@ def explain(message: str, pool: PoolPlan, nodes: int) -> Reason:
         "vcpus": pool.instance.vcpus * nodes,
         "zone": pool.zone,
     }
-    return Reason(reason.found.format(**facts), reason.remedy.format(**facts), reason.waiting_helps)
+    found, remedy = reason.found.format(**facts), reason.remedy.format(**facts)
+    return replace(reason, found=found, remedy=remedy)
 
 
 def offers_of(types: Iterable[str], ec2: BaseClient) -> dict[str, tuple[str, ...]]:

@@ -198,7 +198,7 @@ def _wait_for_nodes(
         reasons = [f"{code}: {text}" for code, text in present.issues]
         for message in [*reasons, *groups.launch_failures(present, since)]:
             reason = explain(message, pool, wish.nodes)
-            if not reason.waiting_helps:
+            if not reason.passes:
                 raise Failure(Code.NO_CAPACITY, reason.found, reason.remedy, where=pool.name)
             if reason.found not in said:
                 said.add(reason.found)

@@ -26,7 +26,7 @@ def test_reasons_are_put_in_plain_words(tmp_path, message, found, waiting):
     plan = tools(project_in(tmp_path), Clients(), console()).plan
     reason = explain(message, plan.pool("p4d"), 2)
     assert reason.found.startswith(found)
-    assert reason.waiting_helps is waiting
+    assert reason.passes is waiting
 
 
 @pytest.mark.parametrize("kind", sorted(INSTANCES))
