@@ -225,7 +225,9 @@ def _lines(found: CostNow) -> Iterator[str]:
     yield ""
     rows = [
         (
-            f"{each.instance_type} ({each.pool or 'system'}){_kind(each)}",
+            f"{each.instance_type} ({each.pool or 'system'})"
+            + ("" if each.capacity == "on_demand" else f" {each.capacity.replace('_', ' ')}")
+            + (f", {each.not_joined} not joined" if each.not_joined else ""),
             str(each.count),
             usd(each.usd_each, 5),
             usd(each.usd_per_hour),
@@ -251,11 +253,6 @@ def _lines(found: CostNow) -> Iterator[str]:
         yield "No jobs."
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     yield from (f"note: {note}" for note in found.notes)
-
-
-def _kind(each: NodeCost) -> str:
-    kind = "" if each.capacity == "on_demand" else f" {each.capacity.replace('_', ' ')}"
-    return f"{kind}{f', {each.not_joined} not joined' if each.not_joined else ''}"
 
 
 def _job_lines(jobs: Sequence[JobCostNow]) -> Iterator[str]:

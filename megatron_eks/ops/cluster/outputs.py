@@ -113,13 +113,13 @@ def _platform(recorded: Mapping[str, str], ecr: BaseClient, tools: Tools) -> dic
                 for uri, pinned in zip(missing, pool.map(resolve, missing), strict=True)
                 if pinned
             }
-    return {_key(uri): known[uri] for uri in wanted if uri in known}
-
-
-def _key(uri: str) -> str:
-    """Name an image as CloudFormation names outputs: `training-operator` is TrainingOperator."""
-    name = uri.partition("@")[0].rpartition(":")[0].rpartition("/")[2]
-    return "".join(word.capitalize() for word in re.split("[-_.]", name))
+    # Named as CloudFormation names outputs: `training-operator` is TrainingOperator.
+    names = {uri: uri.partition("@")[0].rpartition(":")[0].rpartition("/")[2] for uri in wanted}
+    return {
+        "".join(word.capitalize() for word in re.split("[-_.]", name)): known[uri]
+        for uri, name in names.items()
+        if uri in known
+    }
 
 
 def next_step(tools: Tools) -> str:

@@ -57,10 +57,6 @@ def unready(client: Client, manifest: Object) -> str | None:
     return check(client, live) if check else None
 
 
-def _definition(_: Client, live: Object) -> str | None:
-    return None if condition(live, "Established") == "True" else "not established yet"
-
-
 def _deployment(client: Client, live: Object) -> str | None:
     wanted, status = live["spec"].get("replicas", 1), live.get("status", {})
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
@@ -118,7 +114,9 @@ def _with_pod(client: Client, live: Object, text: str) -> str:
 
 
 _CHECKS: Mapping[str, Callable[[Client, Object], str | None]] = {
-    "CustomResourceDefinition": _definition,
+    "CustomResourceDefinition": lambda _, live: (
+        None if condition(live, "Established") == "True" else "not established yet"
+    ),
     "Deployment": _deployment,
     "DaemonSet": _daemon_set,
     "PersistentVolumeClaim": _claim,

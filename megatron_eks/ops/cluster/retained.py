@@ -9,7 +9,7 @@ from botocore.client import BaseClient
 
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.session import if_there
-from megatron_eks.ops.aws.stacks import Template, resources_of
+from megatron_eks.ops.aws.stacks import resources_of
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.names import REPOSITORY
 
@@ -21,7 +21,13 @@ def lift_retention(name: str, tools: Tools) -> None:
     """Let a stack delete what its template would keep: CloudFormation knows the order."""
     stacks, console = tools.stacks, tools.console
     old = stacks.template(name)
-    new = _without_retention(old)
+    new = copy.deepcopy(old)
+    for resource in resources_of(new).values():
+        policies = {"DeletionPolicy", "UpdateReplacePolicy"} & resource.keys()
+        resource.update(dict.fromkeys(policies, "Delete"))
+        properties = resource.get("Properties")
+        if resource.get("Type") == REPOSITORY and isinstance(properties, dict):
+            properties["EmptyOnDelete"] = True
     if new == old:
         return
     change_set = f"meks-{uuid.uuid4().hex[:12]}"
@@ -85,18 +91,6 @@ def left_behind(tools: Tools) -> list[str]:
 def _all(tools: Tools) -> Iterator[Mapping[str, Any]]:
     for page in tools.aws.client("fsx").get_paginator("describe_file_systems").paginate():
         yield from page["FileSystems"]
-
-
-def _without_retention(template: Template) -> Template:
-    new = copy.deepcopy(template)
-    for resource in resources_of(new).values():
-        for policy in ("DeletionPolicy", "UpdateReplacePolicy"):
-            if policy in resource:
-                resource[policy] = "Delete"
-        properties = resource.get("Properties")
-        if resource.get("Type") == REPOSITORY and isinstance(properties, dict):
-            properties["EmptyOnDelete"] = True
-    return new
 
 
 def _pages(bucket: str, s3: BaseClient) -> Iterator[list[dict[str, str]]]:

@@ -90,8 +90,13 @@ def steps(old: Template, new: Template) -> list[Template]:
     for done in range(1, count):
         step = copy.deepcopy(new)
         for change in changes:
-            for part in change.parts[done:]:
-                _take_back(step, old, change.logical_id, part)
+            theirs = _properties(resources_of(old)[change.logical_id])
+            ours = _properties(resources_of(step)[change.logical_id])
+            for key in (key for part in change.parts[done:] for key in part):
+                if key in theirs:
+                    ours[key] = copy.deepcopy(theirs[key])
+                else:
+                    ours.pop(key, None)
         templates.append(step)
     return [*templates, new]
 
@@ -127,16 +132,6 @@ def _named(value: Json) -> Iterator[str]:
                 yield str(inner[0])
             else:
                 yield from _named(inner)
-
-
-def _take_back(step: Template, old: Template, logical_id: str, part: Iterable[str]) -> None:
-    theirs = _properties(resources_of(old)[logical_id])
-    ours = _properties(resources_of(step)[logical_id])
-    for key in part:
-        if key in theirs:
-            ours[key] = copy.deepcopy(theirs[key])
-        else:
-            ours.pop(key, None)
 
 
 def _template_changes(

@@ -82,9 +82,11 @@ class Pull:
             sizes: dict[str, int] = dict(head["files"])
             self._check(sizes)
             self.left_out, self.size = head["left_out"], sum(sizes.values())
-            wanted = {
-                name: self._have(name, sizes[name]) for name in sorted(sizes.keys() - self.whole)
-            }
+            wanted = {}
+            for name in sorted(sizes.keys() - self.whole):
+                path = self.target / name
+                there = (each.stat().st_size for each in (path, _part(path)) if each.is_file())
+                wanted[name] = next((each for each in there if each <= sizes[name]), 0)
             missing = sum(sizes[name] - have for name, have in wanted.items())
             folders = (self.target, *self.target.absolute().parents)
             free = shutil.disk_usage(next(each for each in folders if each.is_dir())).free
@@ -108,12 +110,6 @@ class Pull:
                 self._in_the_way(path, "not a regular file")
             elif path.exists() and path.stat().st_size != size:
                 self._in_the_way(path, f"{path.stat().st_size:,} bytes, the source has {size:,}")
-
-    def _have(self, name: str, size: int) -> int:
-        """Return how many bytes of a file are here."""
-        path = self.target / name
-        there = (each.stat().st_size for each in (path, _part(path)) if each.is_file())
-        return next((each for each in there if each <= size), 0)
 
     def _take(
         self, name: str, have: int, size: int, stream: "_Stream", progress: TransferProgress

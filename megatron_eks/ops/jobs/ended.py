@@ -92,7 +92,15 @@ def looked(found: Look, lines: Sequence[str]) -> Look:
 
 def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> Look:
     """Return a look at a job that Kubernetes does not know any more."""
-    job = next(map(RunningJob, kept(lines, WORKLOADS)), RunningJob(_manifest(plan, namespace)))
+    manifest = {
+        "kind": "Job",
+        "metadata": {"name": plan.name, "namespace": namespace, "uid": ""},
+        "spec": {
+            "parallelism": plan.nodes,
+            "template": {"spec": {"containers": [{"args": list(plan.args)}]}},
+        },
+    }
+    job = RunningJob(next(iter(kept(lines, WORKLOADS)), manifest))
     there = [Rank(number, None, None) for number in range(plan.nodes)]
     if not job.ended:
         known = ranks(job, there, lines)
@@ -101,17 +109,6 @@ def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> 
         end = {"type": "Complete" if well else "Failed", "status": "True", "message": message}
         job = RunningJob({**job.manifest, "status": {"conditions": [end]}})
     return looked(Look(job, there, (), {}, None, Logs(), Logs(), now), lines)
-
-
-def _manifest(plan: JobPlan, namespace: str) -> Object:
-    return {
-        "kind": "Job",
-        "metadata": {"name": plan.name, "namespace": namespace, "uid": ""},
-        "spec": {
-            "parallelism": plan.nodes,
-            "template": {"spec": {"containers": [{"args": list(plan.args)}]}},
-        },
-    }
 
 
 def _pod(own: Sequence[str]) -> Object:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from megatron_eks.config.load import Json
-from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.jobs import node_view, room
 from megatron_eks.ops.jobs.look import newest_step
@@ -88,8 +88,18 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
         )
 
         def state(job: RunningJob) -> JobState:
-            own = owners.get((job.kind, job.name), [])
-            return _job(client, job, own, events.result())
+            ranks = jobs.ranks(job, owners.get((job.kind, job.name), []), events.result())
+            running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
+            phase = job.phase(ranks)
+            return JobState(
+                name=job.name,
+                phase=phase,
+                ranks=len(ranks),
+                running=running,
+                restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
+                progress=newest_step(client, namespace, ranks) if phase == "Running" else None,
+                waits_for=tuple(waits(job, ranks, events.result(), Around(now=client.now()))),
+            )
 
         states = tuple(pool.map(state, found))
         unready = tuple(line for part in parts for line in part.result())
@@ -111,22 +121,6 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
         not_ready=unready,
         now=client.now(),
         nodes=used,
-    )
-
-
-def _job(
-    client: Client, job: RunningJob, pods: Sequence[Object], events: Sequence[Object]
-) -> JobState:
-    ranks = jobs.ranks(job, pods, events)
-    phase = job.phase(ranks)
-    return JobState(
-        name=job.name,
-        phase=phase,
-        ranks=len(ranks),
-        running=sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks),
-        restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
-        progress=newest_step(client, job.namespace, ranks) if phase == "Running" else None,
-        waits_for=tuple(waits(job, ranks, events, Around(now=client.now()))),
     )
 
 

@@ -200,7 +200,11 @@ def _stay(
     release: Callable[[], int] | None,
 ) -> int:
     try:
-        code = _until_ended(client, job, options, console)
+        if options.follow and not job.ended:
+            wait(client, job, options.wait_seconds, console, until_running=True)
+            ranks = [rank.number for rank in ranks_of(client, job)]
+            logs.follow(client, job, ranks, logs.Options(), console)
+        code = wait(client, job, options.wait_seconds, console, until_running=False)
     except KeyboardInterrupt:
         kept = ", and its nodes are not given back" if release else ""
         console.say(
@@ -215,14 +219,6 @@ def _stay(
         console.say(str(failure))
         code = FAILED
     return (release() or code) if release else code
-
-
-def _until_ended(client: Client, job: RunningJob, options: Options, console: Console) -> int:
-    if options.follow and not job.ended:
-        wait(client, job, options.wait_seconds, console, until_running=True)
-        ranks = [rank.number for rank in ranks_of(client, job)]
-        logs.follow(client, job, ranks, logs.Options(), console)
-    return wait(client, job, options.wait_seconds, console, until_running=False)
 
 
 def wait(

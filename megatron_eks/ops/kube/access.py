@@ -69,7 +69,10 @@ def open_access(
         found = f"no context {name!r} in {files}" if name else f"no current context in {files}"
         raise Failure(Code.KUBECONFIG, found, _way(known, plan), exit_code=USAGE)
     context = known[name]
-    is_local = _is_local(context)
+    # By the name or the account of local clusters: a tunnel to EKS starts on loopback, too.
+    name = context.cluster_name
+    is_named = name == KUBECONFIG_NAME or f":{LOCAL_ACCOUNT}:" in name
+    is_local = is_named and urlsplit(context.server).hostname in _LOOPBACK
     if context.cluster_name != KUBECONFIG_NAME or not is_local:
         _refuse_others(context, plan, known, named=wanted is not None)
     client = context.client(TIMEOUT_SECONDS, own_token)
@@ -144,16 +147,6 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
         return kubeconfig.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
     except session.ERRORS:
         return None
-
-
-def _is_local(context: Context) -> bool:
-    """Say whether a context leads to this machine, by the name or the account of local clusters.
-
-    A tunnel to EKS starts on loopback, too.
-    """
-    name = context.cluster_name
-    is_named = name == KUBECONFIG_NAME or f":{LOCAL_ACCOUNT}:" in name
-    return is_named and urlsplit(context.server).hostname in _LOOPBACK
 
 
 def _refuse_others(
