@@ -54,10 +54,9 @@ def read(
     facts.taken = tuple(ask("whose the names are", lambda: taken(plan, stacks)) or ())
     ask.check = "quotas"
     facts.quotas = quotas(ask, plan, made=cluster is not None)
-    ask.check = "reservations and Capacity Blocks"
     named = dict.fromkeys(filter(None, (each.capacity.reservation_id for each in plan.pools)))
-    ec2 = ask.client("ec2")
-    facts.reservations = _each(ask, "the reservation {}", named, partial(described, ec2=ec2))
+    check, look = "reservations and Capacity Blocks", partial(described, ec2=ask.client("ec2"))
+    facts.reservations = _each(ask, check, "the reservation {}", named, look)
     _network(ask, plan, facts, cluster)
     _deployed(ask, plan, outputs, facts)
     if cluster and reach and cluster.endpoint:
@@ -70,76 +69,60 @@ def read(
 
 
 def _network(ask: Asking, plan: ClusterPlan, facts: Facts, cluster: EksCluster | None) -> None:
-    existing = plan.network.existing
+    existing, brought = plan.network.existing, "what the file brings along"
     named = existing.private_subnets.values() if existing else ()
     wanted = dict.fromkeys((*named, *(cluster.subnets if cluster else ())))
     ask.check = "free addresses"
     if wanted:
-        found = ask("subnets and their free addresses", lambda: deployed.subnets(ask, wanted))
-        facts.subnets = found or {}
-    ask.check = "what the file brings along"
-    if existing:
-        vpc = existing.vpc_id
-        facts.vpcs = ask("the VPC", lambda: {vpc: deployed.vpc_exists(ask, vpc)}) or {}
-        if (group := existing.node_security_group_id) is not None:
-            found_groups = ask(
-                "the nodes' security group", lambda: deployed.groups(ask, group_id=[group])
-            )
-            facts.groups = found_groups or {}
+        look = partial(deployed.subnets, ask, wanted)
+        facts.subnets = ask("subnets and their free addresses", look) or {}
+    vpcs = [existing.vpc_id] if existing else []
+    facts.vpcs = _each(ask, brought, "the VPC", vpcs, partial(deployed.vpc_exists, ask))
+    if existing and existing.node_security_group_id:
+        find = partial(deployed.groups, ask, group_id=[existing.node_security_group_id])
+        facts.groups = ask("the nodes' security group", find) or {}
     used = cluster.vpc if cluster else existing.vpc_id if existing else None
     ask.check = "default security group"
     if used:
-        look = partial(deployed.groups, ask, vpc_id=[used], group_name=["default"])
         # AWS puts one into every VPC.
+        find = partial(deployed.groups, ask, vpc_id=[used], group_name=["default"])
         facts.default_group = next(
-            iter((ask("the default security group", look) or {}).values()), None
+            iter((ask("the default security group", find) or {}).values()), None
         )
-    ask.check = "what the file brings along"
-    if (key := plan.storage.kms_key_arn) is not None:
-        facts.keys = ask("the KMS key", lambda: {key: deployed.key_state(ask, key)}) or {}
+    keys = filter(None, [plan.storage.kms_key_arn])
+    facts.keys = _each(ask, brought, "the KMS key", keys, partial(deployed.key_state, ask))
 
 
 def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) -> None:
     ask.check = "Kubernetes version supported"
-    found = ask(
-        "until when the Kubernetes version is supported",
-        lambda: deployed.support(ask, plan.kubernetes_version),
-    )
+    until = partial(deployed.support, ask, plan.kubernetes_version)
+    found = ask("until when the Kubernetes version is supported", until)
     if found is not None:
         facts.offers_version, facts.support_ends, facts.event_ttl = found
-    ask.check = "file systems"
     known = [each.id for each in outputs.file_systems if not each.preview]
-    facts.file_systems = _each(ask, "the file system {}", known, partial(deployed.file_system, ask))
-    ask.check = "images"
+    find = partial(deployed.file_system, ask)
+    facts.file_systems = _each(ask, "file systems", "the file system {}", known, find)
     uris = [each.uri for each in outputs.images.values() if not each.preview]
     ours = [uri for uri in uris if f".dkr.ecr.{plan.region}." in uri]
-    facts.images = _each(ask, "the image {}", ours, partial(deployed.has_image, ask.client("ecr")))
+    is_there = partial(deployed.has_image, ask.client("ecr"))
+    facts.images = _each(ask, "images", "the image {}", ours, is_there)
     ask.check = "S3 for jobs"
     if role := outputs.job_role:
-        iam, access = ask.client("iam"), plan.data_access
-        out = ask("what the jobs' role may do", lambda: job_access.lacking(role, access, iam))
-        facts.out_of_reach = tuple(out or ())
+        lacks = partial(job_access.lacking, role, plan.data_access, ask.client("iam"))
+        facts.out_of_reach = tuple(ask("what the jobs' role may do", lacks) or ())
     if "Cluster" in plan.stacks:
-        ask.check = "add-ons"
-        facts.addons = _each(
-            ask,
-            "the add-on {}",
-            [each.name for each in plan.addons],
-            partial(deployed.addon, ask.client("eks"), plan.eks_name),
-        )
-        ask.check = "node groups"
-        facts.node_groups = _each(
-            ask,
-            "the node group {}",
-            [each.name for each in plan.pools],
-            NodeGroups(plan.eks_name, ask.aws).find,
-        )
+        addons, pools = (each.name for each in plan.addons), (each.name for each in plan.pools)
+        look = partial(deployed.addon, ask.client("eks"), plan.eks_name)
+        facts.addons = _each(ask, "add-ons", "the add-on {}", addons, look)
+        group = NodeGroups(plan.eks_name, ask.aws).find
+        facts.node_groups = _each(ask, "node groups", "the node group {}", pools, group)
 
 
 def _each(
-    ask: Asking, what: str, names: Iterable[str], find: Callable[[str], _Found]
+    ask: Asking, check: str, what: str, names: Iterable[str], find: Callable[[str], _Found]
 ) -> Mapping[str, _Found]:
     """Look each of some things up; those that nobody may look up are left out."""
+    ask.check = check
     found: dict[str, _Found] = {}
     for name in names:
 
