@@ -129,11 +129,8 @@ class Last:
 
     def take(self, line: str) -> None:
         """Tell a line, unless it is the program's JSON."""
-        if line.startswith("{"):
-            try:
-                found = json.loads(line)
-            except ValueError:
-                found = None
+        with suppress(ValueError):
+            found = json.loads(line) if line.startswith("{") else None
             if isinstance(found, dict) and found.get("program") == self._program:
                 self._summary = found
                 return

@@ -11,6 +11,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPResponse
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
@@ -113,8 +114,7 @@ def _content(response: HTTPResponse, deadline: float) -> bytes:
 
 
 def _json(content: bytes) -> dict[str, object]:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(content), dict):
+            return found
+    return {}

@@ -66,6 +66,9 @@ class Change:
         )
 
 
+_EVENT = ("LogicalResourceId", "ResourceType", "ResourceStatus", "ResourceStatusReason")
+
+
 @dataclass(frozen=True)
 class Event:
     """A line of a stack's history."""
@@ -199,13 +202,7 @@ class Stacks:
                 for each in page["StackEvents"]:
                     if each["EventId"] == after:
                         return
-                    yield Event(
-                        each["EventId"],
-                        each.get("LogicalResourceId", ""),
-                        each.get("ResourceType", ""),
-                        each.get("ResourceStatus", ""),
-                        each.get("ResourceStatusReason", ""),
-                    )
+                    yield Event(each["EventId"], *(each.get(name, "") for name in _EVENT))
         except self._client.exceptions.ClientError as error:
             if error_code(error) != "ValidationError":
                 raise

@@ -89,13 +89,8 @@ def cluster_if_reached(way: Access | Failure, project: Project) -> list[Result]:
 def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
     """Put findings about keys of the cluster file on their lines."""
     document = read_document(cluster_file, MISSING_CLUSTER)
-    return [
-        replace(
-            result,
-            findings=tuple(
-                finding if finding.file else next(document.locate([finding]))
-                for finding in result.findings
-            ),
-        )
-        for result in results
-    ]
+
+    def placed(finding: Finding) -> Finding:
+        return finding if finding.file else next(document.locate([finding]))
+
+    return [replace(each, findings=tuple(map(placed, each.findings))) for each in results]

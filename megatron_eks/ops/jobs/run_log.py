@@ -183,7 +183,6 @@ def _of_ours(found: re.Match[str], line: str, at: datetime | None) -> Step | Non
 
 
 def _float(text: str) -> float | None:
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        return None
+    return None

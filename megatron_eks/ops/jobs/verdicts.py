@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
@@ -61,12 +62,10 @@ def measured(log: str) -> Mapping[str, Json]:
 def last_summary(log: str) -> Mapping[str, Json] | None:
     """Return the JSON line with which a program of ours ends."""
     for line in reversed(log.splitlines()):
-        if line.startswith("{") and '"program"' in line:
-            try:
+        with suppress(ValueError):
+            if line.startswith("{") and '"program"' in line:
                 found: dict[str, Json] = json.loads(line)
-            except ValueError:
-                continue
-            return found
+                return found
     return None
 
 
