@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from http import HTTPStatus
 
 from megatron_eks.catalog.instances import HUGEPAGES_REQUEST_MIB
@@ -58,30 +59,24 @@ def types(live: Live) -> Iterator[Finding]:
                 yield in_kubernetes(Code.NODE_TYPE, _path(node, label), text, remedy)
 
 
-def gpus(live: Live) -> Iterator[Finding]:
-    """Compare GPUs with the catalogue."""
+def _devices(device: str, fact: str, code: StrEnum, live: Live) -> Iterator[Finding]:
+    """Compare the devices of each node with the catalogue, where a `fact` counts them."""
     for node, pool in live.pool_nodes:
-        yield from _device(node, "nvidia.com/gpu", pool.instance.gpus, Code.NODE_GPUS)
+        path, wanted = _path(node, "status.allocatable"), getattr(pool.instance, fact)
+        # A node whose kubelet is silent offers nothing new.
+        offered = int(node.allocatable.get(device, 0))
+        if node.ready and offered < wanted:
+            text = f"{offered} of {wanted} {device}"
+            remedy = f"start its device plugin again: meks fix {code}; else replace the node"
+            yield in_kubernetes(code, path, text, remedy)
+        elif offered > wanted:
+            text = f"{offered} {device}, and its type has {wanted}"
+            remedy = "look for a plugin that shares devices; jobs expect whole ones"
+            yield in_kubernetes(code, path, text, remedy, Level.WARNING)
 
 
-def efa(live: Live) -> Iterator[Finding]:
-    """Compare EFA interfaces with the catalogue."""
-    for node, pool in live.pool_nodes:
-        wanted = pool.instance.efa_interfaces
-        yield from _device(node, "vpc.amazonaws.com/efa", wanted, Code.NODE_EFA)
-
-
-def _device(node: NodeRoom, device: str, wanted: int, code: StrEnum) -> Iterator[Finding]:
-    # A node whose kubelet is silent offers nothing new.
-    offered = int(node.allocatable.get(device, 0))
-    if node.ready and offered < wanted:
-        text = f"{offered} of {wanted} {device}"
-        remedy = f"start its device plugin again: meks fix {code}; else replace the node"
-        yield in_kubernetes(code, _path(node, "status.allocatable"), text, remedy)
-    elif offered > wanted:
-        text = f"{offered} {device}, and its type has {wanted}"
-        remedy = "look for a plugin that shares devices; jobs expect whole ones"
-        yield in_kubernetes(code, _path(node, "status.allocatable"), text, remedy, Level.WARNING)
+gpus = partial(_devices, "nvidia.com/gpu", "gpus", Code.NODE_GPUS)
+efa = partial(_devices, "vpc.amazonaws.com/efa", "efa_interfaces", Code.NODE_EFA)
 
 
 def huge_pages(live: Live) -> Iterator[Finding]:
