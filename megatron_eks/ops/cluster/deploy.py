@@ -23,7 +23,7 @@ from megatron_eks.ops.cluster.splitting import (
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import CHECK_FAILED, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cost import stack_costs
+from megatron_eks.plan.cost import stack_costs, total
 from megatron_eks.project import read_document
 
 _AGAIN = "run `meks deploy` again: what is done stays done"
@@ -226,14 +226,13 @@ def _agreed(new: Sequence[str], account: str, tools: Tools) -> bool:
     kept = retained.repositories(tools) if plan.stack("Images") in new else []
     if kept:
         tools.console.say(f"taken over, with the images in it: repository {', '.join(kept)}")
-    prices = [
+    whole = total(
         price.total
         for part, each in stack_costs(plan).items()
         if plan.stack(part) in {*made, *new}
         for price in each
-    ]
-    known = [price for price in prices if price is not None]
-    price = f"{sum(known):.2f} USD" if len(known) == len(prices) else "an unknown sum"
+    )
+    price = "an unknown sum" if whole is None else f"{whole:.2f} USD"
     tools.console.say(f"{plan.name} then costs {price} an hour, and no GPU node starts")
     if tools.console.confirm("Go on?"):
         return True

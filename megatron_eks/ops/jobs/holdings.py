@@ -54,11 +54,7 @@ def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = No
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         nodes = threads.submit(client.list, "v1", "Node")
         pods = threads.submit(client.list, "v1", "Pod", namespace)
-        found = (
-            jobs.everything(client, namespace)
-            if only is None
-            else [jobs.get(client, namespace, only)]
-        )
+        found = [jobs.get(client, namespace, only)] if only else jobs.everything(client, namespace)
         by_name = {each["metadata"]["name"]: each for each in nodes.result()}
         reader = _Reader(client, plan, now, by_name, pods.result())
         holdings = tuple(threads.map(reader.job, found))
@@ -172,12 +168,9 @@ def _span(
     start = _began(job) if job.restarts else _started(pod)
     if not has_ended(pod):
         return start, None
-    ends = [
-        each["state"]["terminated"]["finishedAt"]
-        for each in pod["status"].get("containerStatuses") or ()
-        if each.get("state", {}).get("terminated", {}).get("finishedAt")
-    ]
-    last = max(map(datetime.fromisoformat, ends), default=None)
+    statuses = pod["status"].get("containerStatuses") or ()
+    ends = (each.get("state", {}).get("terminated", {}).get("finishedAt") for each in statuses)
+    last = max(map(datetime.fromisoformat, filter(None, ends)), default=None)
     return start, last or _ended(job) or now
 
 
@@ -193,10 +186,9 @@ def _began(job: RunningJob) -> datetime | None:
     """
     conditions = job.manifest.get("status", {}).get("conditions") or ()
     running = [each for each in conditions if each["type"] == "Running"]
-    found = running[-1].get("lastTransitionTime") if running else None
     # A condition that no longer holds has changed at the end, so its time says nothing.
-    if running and running[-1]["status"] != "True":
-        found = None
+    holds = running and running[-1]["status"] == "True"
+    found = running[-1].get("lastTransitionTime") if holds else None
     begun = found or job.manifest.get("status", {}).get("startTime")
     return moment(begun or job.manifest["metadata"].get("creationTimestamp"))
 

@@ -81,11 +81,8 @@ def failures(
 ) -> list[Failure]:
     """Return all that speaks against nodes, by node and time; `own` are the pods of jobs."""
     ends = [each for job, pod in own for each in _ends(job, pod, words)]
-    found = [
-        *(each for node in nodes for each in _of_node(node)),
-        *_of_events(events),
-        *_of_ranks(ends),
-    ]
+    of_nodes = (each for node in nodes for each in _of_node(node))
+    found = (*of_nodes, *_of_events(events), *_of_ranks(ends))
     return sorted(found, key=lambda each: (each.node, each.when))
 
 

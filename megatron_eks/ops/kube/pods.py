@@ -38,10 +38,7 @@ class PodState:
 def state(pod: Object, events: Sequence[Object] = ()) -> PodState:
     """Describe a pod; `events` are those of its namespace."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    containers = [
-        *status.get("initContainerStatuses", ()),
-        *status.get("containerStatuses", ()),
-    ]
+    containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
     deleting = "deletionTimestamp" in metadata
     return PodState(
         name=metadata["name"],
@@ -61,10 +58,8 @@ def events_of(client: Client, namespace: str, kind: str, name: str) -> list[Obje
 
 def when(event: Object) -> str:
     """Return the time of an event."""
-    first = event.get("eventTime") or event.get("firstTimestamp") or ""
-    return str(
-        (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or first
-    )
+    last = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp")
+    return str(last or event.get("eventTime") or event.get("firstTimestamp") or "")
 
 
 def moment(text: str | None) -> datetime | None:
@@ -89,9 +84,8 @@ def _reason(pod: Object, containers: Sequence[Object], events: Sequence[Object])
         if reason := _of_container(container, pod, events):
             return one_line(reason)
     if status.get("phase") == "Failed":
-        return one_line(
-            f"{status.get('reason', 'Failed')}: {status.get('message', '')}".rstrip(": ")
-        )
+        why = f"{status.get('reason', 'Failed')}: {status.get('message', '')}"
+        return one_line(why.rstrip(": "))
     return ""
 
 
