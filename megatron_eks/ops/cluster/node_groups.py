@@ -59,21 +59,14 @@ class NodeGroups:
             ami_release=str(group.get("releaseVersion", "")),
         )
 
-    def names(self) -> list[str]:
-        """Return the names of all; none where there is no cluster yet."""
-        pages = self._eks.get_paginator("list_nodegroups").paginate(clusterName=self.cluster)
-        return (
-            if_there(lambda: [str(name) for page in pages for name in page["nodegroups"]], _GONE)
-            or []
-        )
-
     def wanted(self) -> Mapping[str, int]:
         """Return how many nodes each is asked to have."""
         # Asked first: on a cluster that is not there a list of its groups is an error of another
         # kind in some of AWS's stand-ins.
         if if_there(self._eks.describe_cluster, _GONE, name=self.cluster) is None:
             return {}
-        groups = (self.find(name) for name in self.names())
+        pages = self._eks.get_paginator("list_nodegroups").paginate(clusterName=self.cluster)
+        groups = (self.find(name) for page in pages for name in page["nodegroups"])
         return {group.name: group.wanted for group in groups if group}
 
     def resize(self, group: NodeGroup, nodes: int) -> None:

@@ -74,11 +74,9 @@ class Rule:
     peer: str
     """A group, a range of addresses, or a prefix list."""
 
-    def covers(self, ports: tuple[int, ...]) -> bool:
-        """Say whether it lets TCP through on these ports."""
-        return self.protocol == "-1" or (
-            self.protocol == "tcp" and all(self.first <= port <= self.last for port in ports)
-        )
+    def covers(self, port: int) -> bool:
+        """Say whether it lets TCP through on this port."""
+        return self.protocol == "-1" or (self.protocol == "tcp" and self.first <= port <= self.last)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from megatron_eks.ops.output import count
 from megatron_eks.plan.cluster.network import node_addresses
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
-LUSTRE_PORTS = (988, *range(1018, 1024))
+_LUSTRE_PORT = 988
 _LUSTRE = "TCP 988 and 1018-1023"
 
 
@@ -136,12 +136,8 @@ def _lustre(groups: tuple[Group, ...], nodes: str | None) -> Iterator[Finding]:
     def admits(peer: str) -> bool:
         return peer in wanted or not peer.startswith("sg-") or (not wanted and peer not in own)
 
-    for group in groups:
-        if any(rule.covers((988,)) and admits(rule.peer) for rule in group.ingress):
-            return
-    if wanted & own and any(
-        rule.covers((988,)) and rule.peer in own for group in groups for rule in group.ingress
-    ):
+    rules = [rule for group in groups for rule in group.ingress if rule.covers(_LUSTRE_PORT)]
+    if any(admits(rule.peer) or (wanted & own and rule.peer in own) for rule in rules):
         return
     whom = f"the nodes ({nodes})" if nodes else "any group but its own"
     text = f"{', '.join(sorted(own))} opens {_LUSTRE} for nobody of {whom}"
