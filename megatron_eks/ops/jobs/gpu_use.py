@@ -90,18 +90,13 @@ def ask(
     devices: str = DEVICES,
 ) -> Mapping[str, Use]:
     """Ask ranks by their pods, so many at once; what has not answered in time says so."""
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for rank in ranks:
-        waiting.put(rank)
+    # Each rank of a list is the next one for one thread alone.
+    waiting = iter([*ranks])
     done: queue.SimpleQueue[tuple[str, Use]] = queue.SimpleQueue()
     deadline = time.monotonic() + all_seconds
 
     def work() -> None:
-        while time.monotonic() < deadline:
-            try:
-                rank = waiting.get_nowait()
-            except queue.Empty:
-                return
+        while time.monotonic() < deadline and (rank := next(waiting, None)):
             left = min(rank_seconds, deadline - time.monotonic())
             done.put((rank, _ask(client, namespace, rank, left, devices)))
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import queue
 import select
 import signal
 import termios
@@ -172,16 +171,12 @@ def _at_once(act: Callable[[Rank], str], ranks: Sequence[Rank]) -> list[str]:
 
     Its threads end with the process: whoever interrupts it does not wait for the containers.
     """
-    waiting: queue.SimpleQueue[Rank] = queue.SimpleQueue()
-    for rank in ranks:
-        waiting.put(rank)
-    found = {}
+    # Each rank of a list is the next one for one thread alone.
+    waiting, found = iter([*ranks]), dict[int, str]()
 
     def work() -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                rank = waiting.get_nowait()
-                found[rank.number] = act(rank)
+        for rank in waiting:
+            found[rank.number] = act(rank)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in ranks[:_AT_ONCE]]
     for each in threads:
