@@ -56,10 +56,9 @@ def empty_buckets(name: str, tools: Tools) -> None:
 def repositories(tools: Tools) -> list[str]:
     """Return the cluster's image repositories that exist and that no other living stack holds."""
     describe = tools.aws.client("ecr").describe_repositories
-    names = [image.repository for image in tools.plan.images]
     return [
         name
-        for name in names
+        for name in (image.repository for image in tools.plan.images)
         if if_there(describe, "RepositoryNotFoundException", repositoryNames=[name])
         and tools.stacks.holder(REPOSITORY, name) in {None, tools.plan.stack("Images")}
     ]

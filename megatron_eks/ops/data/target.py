@@ -136,10 +136,9 @@ def at_directory(word: str, mount: str) -> Target:
 
 def claim_of(target: Target, project: Project) -> str:
     """Return the claim on the file system that a target's job saves to."""
-    platform = project.cluster.platform
-    if target.pool is None:
-        return platform.claim
-    return platform.claim_in(project.cluster.pool(target.pool).zone)
+    plan = project.cluster
+    pool = plan.pool(target.pool) if target.pool else None
+    return plan.platform.claim_in(pool.zone) if pool else plan.platform.claim
 
 
 def _is_place(word: str) -> bool:

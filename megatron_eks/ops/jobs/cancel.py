@@ -25,16 +25,14 @@ def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: C
     if "deletionTimestamp" not in job.manifest["metadata"]:
         console.say(summary(job, ranks))
         if any(rank.pod and rank.pod.phase == "Running" for rank in ranks):
-            grace = max(
-                (spec.get("terminationGracePeriodSeconds", 30) for _, spec in job.pod_specs)
-            )
+            grace = max(spec.get("terminationGracePeriodSeconds", 30) for _, spec in job.pod_specs)
             console.say(f"its ranks get SIGTERM, and {duration(grace)} for a last checkpoint")
         if not console.confirm(f"Delete {job.kind} {name}?"):
             console.say("nothing was changed")
             return FAILED
         jobs.delete(client, job)
+    labels = f"{JOB_LABEL}={name}"
     for version, kind in _BESIDE:
-        labels = f"{JOB_LABEL}={name}"
         for each in client.list(version, kind, namespace, labels=labels, missing_ok=True):
             client.delete(version, kind, each["metadata"]["name"], namespace, missing_ok=True)
     wait_until_gone(client, job, seconds, console)

@@ -39,10 +39,8 @@ def rooms(nodes: Iterable[Object], pods: Iterable[Object]) -> list[NodeRoom]:
     for pod in pods:
         node = pod["spec"].get("nodeName")
         if node and not has_ended(pod):
-            _add(
-                used.setdefault(node, {"pods": Fraction(0)}),
-                {**requests(pod["spec"]), "pods": Fraction(1)},
-            )
+            asked = {**requests(pod["spec"]), "pods": Fraction(1)}
+            _add(used.setdefault(node, {}), asked)
     return [_room(node, used.get(node["metadata"]["name"], {})) for node in nodes]
 
 

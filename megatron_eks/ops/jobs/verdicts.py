@@ -87,7 +87,7 @@ def _judge(ended: Ended, mark: float | None) -> Iterator[Finding]:
 
 def _told(summary: Mapping[str, Json], path: Path) -> Iterator[Finding]:
     """Yield what the program itself has found."""
-    for text in _texts(summary.get("findings")):
+    for text in _told_by(summary):
         found = _FINDING.fullmatch(str(text))
         if found is None:
             continue
@@ -131,13 +131,12 @@ def _throughput(summary: Mapping[str, Json], mark: float | None, path: Path) -> 
         text = f"{min(rates):g} {unit}, and there is no published mark for this type"
         remedy = "compare it with another pair of nodes, and set pass_busbw_gb_s"
         yield in_kubernetes(Code.BELOW_MARK, path, text, remedy, Level.WARNING)
-    elif min(rates) < mark and not any(
-        subject in str(each) for each in _texts(summary.get("findings"))
-    ):
+    elif min(rates) < mark and not any(subject in str(each) for each in _told_by(summary)):
         text = f"{subject}: {min(rates):g} {unit}, the mark is {mark:g}"
         remedy = "see that nothing else runs on the nodes, then measure again"
         yield in_kubernetes(Code.BELOW_MARK, path, text, remedy)
 
 
-def _texts(found: Json) -> list[Json]:
+def _told_by(summary: Mapping[str, Json]) -> list[Json]:
+    found = summary.get("findings")
     return found if isinstance(found, list) else []

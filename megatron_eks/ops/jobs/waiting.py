@@ -135,12 +135,8 @@ def _wait(job: RunningJob, reason: str, ranks: Sequence[Rank], now: datetime | N
     selector = job.pod_specs[0][1].get("nodeSelector") or {}
     pool = selector.get(POOL_LABEL)
     take = f"take nodes: meks scale {pool} {job.wanted}" if pool else "add a system node"
-    born = [
-        datetime.fromisoformat(rank.manifest["metadata"]["creationTimestamp"])
-        for rank in ranks
-        if rank.manifest is not None
-    ]
-    begun = min(born, default=None)
+    born = (each.manifest["metadata"]["creationTimestamp"] for each in ranks if each.manifest)
+    begun = min(map(datetime.fromisoformat, born), default=None)
     return Wait(
         kind=kind,
         ranks=tuple(rank.number for rank in ranks),

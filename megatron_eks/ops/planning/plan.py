@@ -64,12 +64,11 @@ def _refused(findings: Sequence[Finding], cluster_file: Path, output: str) -> in
 
 
 def _named(name: str, project: Project) -> JobPlan:
-    for job in project.jobs:
-        if job.name == name:
-            return job
-    known = [job.name for job in project.jobs]
-    found = f"no job named {name!r} beside {project.file}"
-    raise no_such(Code.JOB_NOT_FOUND, found, name, known)
+    known = {job.name: job for job in project.jobs}
+    if name not in known:
+        found = f"no job named {name!r} beside {project.file}"
+        raise no_such(Code.JOB_NOT_FOUND, found, name, known)
+    return known[name]
 
 
 def _page(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:

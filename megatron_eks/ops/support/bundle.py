@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError
@@ -25,7 +24,14 @@ from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.planning.plan import allowances
 from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.ops.support import parts
-from megatron_eks.ops.support.files import facts_in, is_output, is_setting, shown_file, shown_object
+from megatron_eks.ops.support.files import (
+    Value,
+    facts_in,
+    is_output,
+    is_setting,
+    shown_file,
+    shown_object,
+)
 from megatron_eks.ops.support.parts import FILES, Kind, Part
 from megatron_eks.ops.support.text import HIDDEN, Texts
 from megatron_eks.project import Project
@@ -33,9 +39,6 @@ from megatron_eks.project import Project
 _KIB = 1024
 _CONTENTS = "contents.json"
 _NOT_ANSWERED = "the API server gave no answer"
-
-# JSON and YAML, which have no narrower type.
-Value = Any
 
 _ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")

@@ -15,17 +15,14 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 
 Path = tuple[str, ...]
-# A JSON Schema, and PyYAML's nodes.
-_Any = Any
+# JSON, a JSON Schema, and PyYAML's nodes.
+Value = Any
 
 _DEEPEST = 100
 # Their keys are zones and instance types.
 _BY_PLACE = frozenset({"private_subnets", "instance_hour"})
 _COMMENT = re.compile(r"#[^\n]*")
 _BROKEN_LINE = re.compile(r"(?P<key>\s*(?:-\s+)*[A-Za-z_][\w-]*:)?(?P<value>.*)")
-
-
-Value = Any
 
 
 class Hide(Protocol):
@@ -89,7 +86,7 @@ class _Reader:
         self._is_shown, self._hide = is_shown, hide
         self._seen: set[tuple[int, Path]] = set()
 
-    def places(self, node: _Any, path: Path) -> Iterator[tuple[int, int, str | None]]:
+    def places(self, node: Value, path: Path) -> Iterator[tuple[int, int, str | None]]:
         """Yield beginning, end, and what stands there instead, if anything does."""
         if (id(node), path) in self._seen or len(path) > _DEEPEST:
             return
@@ -113,7 +110,7 @@ class _Reader:
                 yield from self.places(inner, (*path, str(key.value) if is_name else ""))
 
 
-def _span(node: _Any) -> tuple[int, int]:
+def _span(node: Value) -> tuple[int, int]:
     return node.start_mark.index, node.end_mark.index
 
 
@@ -124,8 +121,6 @@ def _broken(line: str, hide: Hide) -> str:
     value = match["value"].strip()
     return (match["key"] or "") + (f" {hide(value)}" if value else "") + line[match.end() :]
 
-
-# JSON, which has no narrower type.
 
 # Written by others at length, and told by the rest of the object.
 _DROPPED = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})

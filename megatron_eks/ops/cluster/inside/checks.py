@@ -165,11 +165,9 @@ def claims(live: Live) -> Iterator[Finding]:
     """Ask for claims that are bound."""
     platform = live.plan.platform
     names = dict.fromkeys(name for _, name in platform.claims) or {platform.claim: None}
-    wanted = [(platform.namespace, name) for name in names]
-    if platform.efs_claim:
-        wanted.append((platform.namespace, platform.efs_claim))
-    wanted += [(platform.system_namespace, name) for name in names]
-    for namespace, name in wanted:
+    efs = [platform.efs_claim] if platform.efs_claim else []
+    wanted = [(platform.namespace, name) for name in (*names, *efs)]
+    for namespace, name in (*wanted, *((platform.system_namespace, name) for name in names)):
         path = (f"PersistentVolumeClaim/{namespace}/{name}",)
         claim = live.client.find("v1", "PersistentVolumeClaim", name, namespace)
         phase = claim.get("status", {}).get("phase", "Pending") if claim else None
