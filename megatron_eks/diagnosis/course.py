@@ -1,5 +1,6 @@
 """The course of a run in its log: what shows a trouble, and what came later than it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,12 @@ OF_RANKS = frozenset({LogCode.COLLECTIVE_TIMED_OUT, LogCode.PEER_GONE})
 
 OF_WATCHERS = frozenset({"ENDED_BY_OTHERS.watcher", "ERROR_OF_A_PROGRAM.blocked"})
 """What a watcher says before it kills the ranks of its node."""
+
+_KERNEL = re.compile(r"\b(Lustre|LNet)(Error)?: ")
+"""What a node's kernel says: no sign that a pod's program runs."""
+
+_AFTER_SIGNAL = frozenset({LogCode.GROUP_NOT_INITIALISED, LogCode.MEETING_TIMED_OUT})
+"""What a launcher or a rank says of its group when a signal from outside has ended it."""
 
 # Collectives keep ranks together, so after a rank has failed another reports one step at most.
 _SURVIVED = 2
@@ -43,7 +50,7 @@ class Course:
         last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
         self._steps = [(place, ordered[place]) for place in sorted(last.values())]
         self.signs = signs = [
-            replace(each, tier=Tier.CONSEQUENCE) if self._killed_by_watcher(each) else each
+            replace(each, tier=Tier.CONSEQUENCE) if self._was_told(each) else each
             for each in self.signs
         ]
         self.end = endings.place(ordered)
@@ -108,11 +115,16 @@ class Course:
         # Logs of ranks may stand one after the other: what has no time is placed by its own rank.
         return line.timed or self.kept.heard[line.rank] > later.number > line.number
 
-    def _killed_by_watcher(self, sign: Sign) -> bool:
-        """Say whether the watcher of its node had said just before that it ends the ranks."""
-        return sign.signature.code is LogCode.KILLED and any(
-            each.signature.name in OF_WATCHERS
-            and each.line.rank == sign.line.rank
+    def _was_told(self, sign: Sign) -> bool:
+        """Say whether it only follows: a watcher, or a signal from outside, had ended the ranks."""
+        before: frozenset[str] = frozenset()
+        if sign.signature.code is LogCode.KILLED:
+            before = OF_WATCHERS
+        elif sign.signature.code in _AFTER_SIGNAL:
+            before = frozenset({"LAUNCHER_SIGNALLED.term"})
+        return any(
+            each.signature.name in before
+            and each.line.rank in (sign.line.rank, None)
             and each.place < sign.place
             and not any(each.place < place < sign.place for place, _ in self._steps)
             for each in self.signs
@@ -138,4 +150,5 @@ def _pod(line: Line) -> str | None:
 
 
 def _of_the_program(sign: Sign) -> bool:
-    return not sign.signature.start and sign.tier <= Tier.GENERIC
+    own = not sign.signature.start and sign.tier <= Tier.GENERIC
+    return own and not _KERNEL.search(sign.line.text)

@@ -164,7 +164,7 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
     if course.kept.errors:
         more += f" The first that calls itself an error: {_said(course.kept.errors[0])}"
     return Diagnosis(
-        cause=f"not in these {course.kept.count} lines, which show only what followed:"
+        cause=f"not in {_count(course, 'these')}, which show only what followed:"
         f" {chosen.signature.what[:1].lower()}{chosen.signature.what[1:]}{more}",
         why=chosen.signature.why,
         remedy=f"{doing.remedy} {chosen.signature.remedy}" if doing else chosen.signature.remedy,
@@ -190,7 +190,7 @@ def _well(course: Course) -> Diagnosis:
 def _went_on(course: Course) -> Diagnosis:
     """Explain lines of which all that they show was outlived."""
     return Diagnosis(
-        cause=f"no known trouble at the end of {course.kept.count} lines:"
+        cause=f"no known trouble at the end of {_count(course)}:"
         " training went on after what they show",
         why="The run goes on, or what ended it is in another log.",
         remedy="if it has ended, give the logs of all ranks to their end and the pods' events"
@@ -236,6 +236,12 @@ def _held_by_others(text: str) -> str:
     )
 
 
+def _count(course: Course, these: str = "") -> str:
+    number = course.kept.count
+    lines = "1 line" if number == 1 else f"{number} lines"
+    return f"{these if number != 1 else these and 'this'} {lines}".lstrip()
+
+
 def _said(line: Line) -> str:
     return line.text.strip()[:_LONGEST]
 
@@ -273,7 +279,7 @@ def _nothing(course: Course) -> Diagnosis:
     elif course.kept.doubts:
         unknown = f"; the first that tells of something gone wrong: {_said(course.kept.doubts[0])}"
     return Diagnosis(
-        cause=f"no known trouble in {course.kept.count} lines{unknown}",
+        cause=f"no known trouble in {_count(course)}{unknown}",
         why="The cause is in another log, or is not known yet.",
         remedy="give the logs of all ranks from their start, of the container before this one"
         " (--previous) and the pods' events (kubectl describe pod), with NCCL_DEBUG=INFO",

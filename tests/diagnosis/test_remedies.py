@@ -28,6 +28,8 @@ VARIABLE = re.compile(
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]+)(?: ([0-9a-z_]+)(?=[ .,;)]))?")
 SET = sorted({(n, v.rstrip(",:")) for text in TEXTS for n, v in VARIABLE.findall(text)})
 TOLD = sorted({name for text in TEXTS for name, _ in OPTION.findall(text) if name in OPTIONS})
+OF_ONES_OWN = {"--tokenizer-type"}
+"""Told for a command that is not ours, beside the key of the job file."""
 
 
 def said(key: str, value: object) -> list[str]:
@@ -50,7 +52,10 @@ def test_a_variable_that_a_remedy_sets_is_accepted(name, value):
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_an_option_that_a_remedy_names_is_no_key_of_the_job_file(name):
-    """What a job file has a key for is told by that key."""
+def test_an_option_that_a_remedy_names_is_accepted(name):
+    """What a job file has a key for, and what the plan sets, is told by that key."""
     words = [name] if name in FLAGS else [name, "1"]
-    assert [line for line in said("extra_args", words) if "follows from" in line] == []
+    refused = [
+        line for line in said("extra_args", words) if "MEKS-0332" in line or "MEKS-0381" in line
+    ]
+    assert refused == [] or name in OF_ONES_OWN
