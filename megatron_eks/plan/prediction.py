@@ -6,15 +6,17 @@ from dataclasses import dataclass, replace
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.prediction import PredictedTraining, PredictionFile
 from megatron_eks.plan.jobs.layout import Sizes, check_sizes
+from megatron_eks.plan.jobs.memory import uncounted_options
 from megatron_eks.plan.jobs.models import (
     check_meaning,
     check_model,
     divided_layers,
     model_shape,
 )
+from megatron_eks.plan.jobs.options.argument_checks import unknown_option
 from megatron_eks.plan.jobs.training import megatron_batch, run_layout
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
@@ -63,6 +65,23 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
                 remedy = "remove it, or use framework: megatron"
                 yield Finding(Code.NO_MEANING, ("parallelism", name), found, remedy)
     yield from findings
+    yield from _check_arguments(wanted)
+
+
+def _check_arguments(wanted: PredictionFile) -> Iterator[Finding]:
+    """Yield options that the pinned Megatron lacks, and what nobody counts."""
+    words = wanted.extra_args
+    if wanted.framework == "fsdp" and words:
+        found, remedy = "arguments of Megatron mean nothing to FSDP", "remove them"
+        yield Finding(Code.NO_MEANING, ("extra_args",), found, remedy)
+        return
+    for place, word in enumerate(words):
+        unknown = unknown_option(word, word.partition("=")[0]) if word.startswith("--") else None
+        if unknown:
+            yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", place), *unknown)
+    if uncounted := uncounted_options(words):
+        found = f"not counted: {', '.join(uncounted)}"
+        yield warning(Code.FITS_TIGHTLY, ("extra_args",), found, "try it on one step first")
 
 
 def predict(wanted: PredictionFile) -> Prediction:
@@ -110,7 +129,7 @@ def savings(wanted: PredictionFile, found: Prediction) -> Iterator[tuple[str, in
     for text, block, change in changes:
         values = (training if block == "training" else parallelism).model_copy(update=change)
         option = wanted.model_copy(update={block: values})
-        if any(True for _ in check_prediction(option)):
+        if any(each.level is Level.ERROR for each in check_prediction(option)):
             continue
         saved = found.memory.per_gpu_bytes - predict(option).memory.per_gpu_bytes
         if saved > 0:

@@ -124,6 +124,14 @@ def test_megatrons_own_arguments_count(predict):
     assert smaller["weights_bytes"] + 2 * plain["parameters"] == plain["weights_bytes"]
 
 
+def test_an_option_that_is_not_counted_is_told(predict):
+    """The numbers stand; what they leave out is named."""
+    code, out, err = predict(LLAMA | {"extra_args": ["--fine-grained-activation-offloading"]})
+    assert (code, out) == predict(LLAMA)[:2]
+    assert "warning MEKS-0313" in err
+    assert "not counted: --fine-grained-activation-offloading" in err
+
+
 def test_fsdp_takes_its_own_names(predict):
     """`train_batch_size` and `activation_checkpointing` are the job file's words for it."""
     base = {key: LLAMA[key] for key in ("gpu", "gpus", "gpus_per_node")}
@@ -184,6 +192,8 @@ def test_stages_need_not_divide_the_layers(predict):
         ({"training": {"global_batch_size": 127}}, "MEKS-0309"),
         ({"training": {"global_batch_sise": 128}}, "MEKS-0101"),
         ({"gpu": {"name": "X"}}, "MEKS-0102"),
+        ({"extra_args": ["--no-such-option"]}, "MEKS-0332"),
+        ({"framework": "fsdp", "parallelism": {}, "extra_args": ["--swiglu"]}, "MEKS-0339"),
     ],
     ids=str,
 )

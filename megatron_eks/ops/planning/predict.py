@@ -32,6 +32,7 @@ def run(file: Path, output: str) -> int:
     memory, speed = memory_as_json(found.memory), dict(asdict(found.speed))
     shown: Json = {"memory": memory, "throughput": speed}
     sys.stdout.write(formatted(output, _lines(wanted, found), lambda: shown))
+    late = [*findings]
     missing = found.memory.per_gpu_bytes - found.memory.capacity_bytes
     if missing > 0:
         # What the run would take was asked for, and is answered: nothing is refused here.
@@ -39,8 +40,9 @@ def run(file: Path, output: str) -> int:
         changes = [f"{name} ({saved / GIB:.1f} less)" for name, saved in savings(wanted, found)]
         remedy = f"use {' or '.join(changes)}" if changes else "use more GPUs, or larger ones"
         code = Code.DOES_NOT_FIT if found.memory.surely_too_large else Code.FITS_TIGHTLY
-        late = Finding(code, ("parallelism",), text, remedy, Level.WARNING)
-        sys.stderr.write(messages(document.locate([late]), sys.stderr))
+        more = Finding(code, ("parallelism",), text, remedy, Level.WARNING)
+        late += document.locate([more])
+    sys.stderr.write(messages(late, sys.stderr))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Whether the ranks of a run have room in their GPUs and hosts, and what would make it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -180,7 +180,12 @@ def _uncounted(job: MegatronRun) -> list[str]:
     if isinstance(job, MegatronBridgeJob):
         names = ((name, name.rpartition(".")[2]) for name in job.overrides)
         return [name for name, setting in names if setting in _UNCOUNTED_OF_BRIDGE]
-    words = (word.partition("=")[0] for word in job.extra_args if word.startswith("--"))
+    return uncounted_options(job.extra_args)
+
+
+def uncounted_options(extra_args: Sequence[str]) -> list[str]:
+    """Return those of Megatron's options that move memory in a way that is not planned."""
+    words = (word.partition("=")[0] for word in extra_args if word.startswith("--"))
     return [word for word in words if OPTIONS.get(word) in _UNCOUNTED]
 
 

@@ -62,7 +62,7 @@ def check_extra_arguments(
         name, equals, value = word.partition("=")
         values = [value] if equals else rest
         settings = {setting for _, setting, _ in given.values()}
-        problem = _unknown(word, name) or _without_fp8(name, job, cluster)
+        problem = unknown_option(word, name) or _without_fp8(name, job, cluster)
         problem = problem or _of_plan(name, values, plan)
         if problem is None and OPTIONS[name] in settings:
             problem = f"{name} stands above too, and the last one wins", "keep one of the two"
@@ -81,7 +81,8 @@ def check_extra_arguments(
     yield from check_places(given, cluster.storage.lustre.mount_path, mounts(cluster))
 
 
-def _unknown(word: str, name: str) -> tuple[str, str] | None:
+def unknown_option(word: str, name: str) -> tuple[str, str] | None:
+    """Say what is wrong with a name that Megatron does not have, and what to do."""
     if name in OPTIONS:
         return None
     if " " in word and name.split(maxsplit=1)[0] in OPTIONS:
