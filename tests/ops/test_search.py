@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.__main__ import main
+from megatron_eks.project import ROOT
 
 JOB = "megatron-cpt-techpulse"
 
@@ -97,3 +98,13 @@ def test_what_if_shows_the_money(capsys):
     assert max(map(len, table)) <= 80
     with pytest.raises(SystemExit, match="2"):
         main(["plan", "--what-if"])
+
+
+def test_what_if_compares_the_price_of_a_token(capsys):
+    """The same steps of FSDP on half the nodes learn from half the tokens."""
+    cluster = ROOT / "cluster.yaml"
+    assert main(["plan", "fsdp-llama-2-7b", "--what-if", "--cluster", str(cluster)]) == 0
+    table = capsys.readouterr().out
+    change = float(table.partition("nodes: 1 ")[2].splitlines()[0].split()[-1].rstrip("%"))
+    assert abs(change) < 15  # twice the price, if the tokens were the same
+    assert "column compares the price of a token" in table

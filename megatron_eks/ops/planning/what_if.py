@@ -82,6 +82,8 @@ def _options(job: Run, cluster: ClusterPlan) -> Iterator[tuple[str, Run]]:
 
 def _lines(rows: list[Row]) -> Iterator[str]:
     own = rows[0][2]
+    # The row of the job as it is has a layout.
+    tokens, *others = (training.tokens for _, training, _ in rows if training is not None)
     cells = []
     for change, training, cost in rows:
         if training is None or training.speed is None:
@@ -91,7 +93,7 @@ def _lines(rows: list[Row]) -> Iterator[str]:
         share = memory.per_gpu_bytes / memory.capacity_bytes
         difference = ""
         if cost and own and cost.usd is not None and own.usd and change != rows[0][0]:
-            difference = f"{cost.usd / own.usd - 1:+.0%}"
+            difference = f"{cost.usd / own.usd * tokens / training.tokens - 1:+.0%}"
         useful = f"{training.goodput.expected:.1%}" if training.goodput else ""
         step = f"{training.speed.step_seconds:.3g} s"
         price = usd(cost.usd, digits=0) if cost else ""
@@ -101,6 +103,9 @@ def _lines(rows: list[Row]) -> Iterator[str]:
     header = ("WHAT IF", "MEMORY", "STEP", "USEFUL", "TAKES", "USD", "")
     yield from table(header, cells, right=range(1, 7))
     yield "One change each, all else as it is. USEFUL: the share of the time that trains."
+    if {tokens} != {*others}:
+        yield "The same steps on other nodes learn from other numbers of tokens: the last"
+        yield "column compares the price of a token."
 
 
 def _as_json(change: str, training: Training | None, cost: JobCost | None) -> dict[str, Json]:
@@ -108,6 +113,7 @@ def _as_json(change: str, training: Training | None, cost: JobCost | None) -> di
     if training is not None and training.speed is not None:
         found["memory_share"] = training.memory.per_gpu_bytes / training.memory.capacity_bytes
         found["step_seconds"] = training.speed.step_seconds
+        found["tokens"] = training.tokens
         found["useful"] = training.goodput.expected if training.goodput else None
     if cost is not None:
         found |= {"hours": cost.hours, "usd": cost.usd}
