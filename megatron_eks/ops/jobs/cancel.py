@@ -26,7 +26,8 @@ def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: C
         console.say(summary(job, ranks))
         if any(rank.pod and rank.pod.phase == "Running" for rank in ranks):
             grace = max(spec.get("terminationGracePeriodSeconds", 30) for _, spec in job.pod_specs)
-            console.say(f"its ranks get SIGTERM, and {duration(grace)} for a last checkpoint")
+            last = "for a last checkpoint, where the program writes one"
+            console.say(f"its ranks get SIGTERM, and {duration(grace)} to end: {last}")
         if not console.confirm(f"Delete {job.kind} {name}?"):
             console.say("nothing was changed")
             return FAILED

@@ -127,6 +127,9 @@ def network(found: Run) -> Iterator[Finding]:
     elif not names and not guarded:
         text = "nothing in the log tells what NCCL talks over"
         remedy = "set NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET"
+        if any(each.get("name") == "NCCL_DEBUG_FILE" for each in container.get("env") or ()):
+            # The plan has set both, and its log is in a file of the pod.
+            remedy = f"ask NCCL's own log in the pods: meks status {found.name} --nodes"
         yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
 
 
@@ -151,7 +154,8 @@ def checkpoints(found: Run) -> Iterator[Finding]:
     """Ask for a checkpoint."""
     if not _SAVED.search(found.log):
         text = "the last lines of its log tell of no checkpoint"
-        remedy = "look at checkpoint.interval, and at the directory on the file system"
+        remedy = "see how often its program saves (checkpoint.interval where the job file has it), "
+        remedy += "and the directory on the file system"
         yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
 
 

@@ -15,7 +15,7 @@ from megatron_eks.kubernetes.execution import Channel, Execution
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.data.shared_pod import rendered
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, USAGE, Failure, no_such
-from megatron_eks.ops.jobs import cancel, shell, submit
+from megatron_eks.ops.jobs import cancel, room, shell, submit
 from megatron_eks.ops.kube import access, jobs, objects
 from megatron_eks.ops.kube.jobs import CONTAINER, RunningJob
 from megatron_eks.ops.opening import Opened, Reach
@@ -62,6 +62,12 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
         raise Failure(Code.JOB_NOT_FOUND, text, remedy, exit_code=NOT_FOUND)
     if options.stop:
         return cancel.run(client, on.plan, own, _END_SECONDS, console)
+    if found and not found.ended and options.gpus is not None:
+        has = int(room.requests(found.pod_specs[0][1]).get("nvidia.com/gpu", 0))
+        if has != options.gpus:
+            text = f"--gpus {options.gpus}: {own} is there already, with {has}"
+            remedy = f"leave --gpus out to use it, or end it first: meks dev {name} --stop"
+            raise Failure(Code.DEV_GPUS, text, remedy, exit_code=USAGE)
     if found and found.ended:
         console.say(f"{own} has ended; starting it again")
         jobs.delete(client, found)

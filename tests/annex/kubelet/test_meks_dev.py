@@ -98,6 +98,8 @@ def test_it_has_what_the_jobs_pods_have(cluster, meks):
     assert "to end it: meks dev mine --stop" in first.stderr
     again = meks("dev", "mine", "--", "sh", "-c", "cat mine; exit 3", code=3)
     assert "Start it?" not in again.stderr
+    said = meks("dev", "mine", "--gpus", "9", code=2).stderr
+    assert "--gpus 9: dev-mine is there already, with 0 - leave --gpus out" in said
     assert meks("dev", "mine", given="pwd\n").stdout == "/tmp/code\n"  # noqa: S108 -- the pod's
     shown = json.loads(meks("status", "-o", "json").stdout)
     assert [(each["name"], each["phase"]) for each in shown["jobs"]] == [("dev-mine", "Running")]

@@ -97,7 +97,12 @@ def test_the_log_tells_what_nccl_talks_over(checked, line, state):
 
 def test_a_program_of_others_that_says_nothing_is_not_checked(checked):
     """Ours end a job whose NCCL does not use EFA; of others nobody knows."""
-    assert checked(command=["torchrun", "their.py"])["NCCL over EFA"].verdict == "not checked"
+    found = checked(command=["torchrun", "their.py"])["NCCL over EFA"]
+    assert (found.verdict, "set NCCL_DEBUG" in found.findings[0].remedy) == ("not checked", True)
+    # What the plan sets already, it tells nobody to set.
+    log = [{"name": "NCCL_DEBUG_FILE", "value": "/tmp/nccl.%h.%p.log"}]  # noqa: S108 -- in the pod
+    found = checked(command=["torchrun", "their.py"], env=log)["NCCL over EFA"]
+    assert found.findings[0].remedy.endswith("meks status job --nodes")
 
 
 def test_a_loss_that_rises_is_told(checked):
