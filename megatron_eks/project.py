@@ -35,10 +35,12 @@ TEMPLATE = ROOT / "megatron_eks" / "template"
 """Files of a project of its own, and the versions of the CDK's command line."""
 IN_CHECKOUT = (ROOT / "megatron_eks" / "stacks").is_symlink()
 """Whether there are a Makefile, examples and docs; a wheel has files where a checkout has links."""
-SYNTH = "make synth" if IN_CHECKOUT else "meks synth"
-GET_PROGRAMS = "make programs" if IN_CHECKOUT else "uv tool install --python 3.12 'WHEEL[megatron]'"
+_MAKE = "make" if Path.cwd() == ROOT else f"make -C {quote(str(ROOT))}"
+GET_PROGRAMS = (
+    f"{_MAKE} programs" if IN_CHECKOUT else "uv tool install --python 3.12 'WHEEL[megatron]'"
+)
 """What installs PyTorch and Megatron on this machine."""
-GET_LOCAL = "make setup-dev" if IN_CHECKOUT else "uv tool install 'WHEEL[local]'"
+GET_LOCAL = f"{_MAKE} setup-dev" if IN_CHECKOUT else "uv tool install 'WHEEL[local]'"
 """What installs the parts of a local AWS and its control plane."""
 
 TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
@@ -234,11 +236,12 @@ def check_documents(
     return Files(config, tuple(parsed), ordered, shipped, tuple(without_bucket))
 
 
-def synth_command(cluster_file: Path) -> str:
-    """Return what writes templates and manifests of a cluster file."""
+def synth_command(cluster_file: Path = DEFAULT_CLUSTER) -> str:
+    """Return what writes templates and manifests of a cluster file, as it is typed here."""
     file = shown(cluster_file)
-    option = "CLUSTER_CONFIG=" if IN_CHECKOUT else "--cluster "
-    return SYNTH if file == DEFAULT_CLUSTER else f"{SYNTH} {option}{quote(file)}"
+    made = IN_CHECKOUT and Path.cwd() == ROOT
+    command, option = ("make synth", "CLUSTER_CONFIG=") if made else ("meks synth", "--cluster ")
+    return command if file == DEFAULT_CLUSTER else f"{command} {option}{quote(file)}"
 
 
 def job_files(cluster_file: Path) -> list[Path]:

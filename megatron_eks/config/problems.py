@@ -133,6 +133,10 @@ def _wrong_type(
     kind, value = detail["type"], detail["input"]
     if path[-2:] == ("capacity", "id") and isinstance(value, list):
         return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
+    if path == ("model",) and isinstance(value, dict) and "direction" in block_at(model, ()):
+        found = "a conversion of a model that is spelt out is not supported yet"
+        remedy = "name a preset, or convert with Megatron-Bridge's own program in a torchrun job"
+        return Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
     if value is None and kind in _TYPES:
         entry = isinstance(path[-1], int)
         remedy = "write the entry behind its dash, or remove the dash"

@@ -143,7 +143,7 @@ def test_another_clusters_output_never_takes_the_place_of_the_folders(tmp_path):
     done = run(tmp_path, "env", "-C", str(here), "cdk", "synth", "-q", CLUSTER_CONFIG=str(file))
     assert done.returncode != 0
     assert f"MEKS-0010 {file}:1 name: . is the folder of cluster 'techpulse'" in done.stderr
-    assert f"--output {tmp_path}/cdk.out`, or run: make synth CLUSTER_CONFIG={file}" in done.stderr
+    assert f"--output {tmp_path}/cdk.out`, or run: meks synth --cluster {file}" in done.stderr
     assert not any((here / "cdk.out").glob("*.json"))
     cdk8s = ("env", "-C", str(here), "cdk8s", "synth", "--check-upgrade=false")
     for name, code in (("other", 0), ("Two Words", 1), ("other", 0)):

@@ -29,7 +29,7 @@ from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.ops.failure import USAGE, Failure, no_such
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
-from megatron_eks.project import OUTPUTS, SYNTH, Files, check_files, job_files
+from megatron_eks.project import OUTPUTS, Files, check_files, job_files, synth_command
 from megatron_eks.shipping import Shipped, unpack
 from megatron_eks.synthesis import SynthesisError, synthesise_manifests
 
@@ -123,7 +123,7 @@ def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, st
         try:
             synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
         except SynthesisError as error:
-            remedy = f"see the findings above, and run: {SYNTH}"
+            remedy = f"see the findings above, and run: {synth_command(cluster_file)}"
             raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
         return read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
 

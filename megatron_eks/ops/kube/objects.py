@@ -16,7 +16,7 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.failure import NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.kube import jobs
 from megatron_eks.programs.printable import plain
-from megatron_eks.project import SYNTH
+from megatron_eks.project import synth_command
 
 CLUSTER_LABEL = CLUSTER_ANNOTATION
 """On whatever `meks apply` has put into a cluster, so that it is found again and pruned."""
@@ -55,7 +55,7 @@ def key(manifest: Object) -> Key:
     return Key(group, manifest["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
-def read(paths: Sequence[Path], again: str = SYNTH) -> list[Object]:
+def read(paths: Sequence[Path], again: str = "") -> list[Object]:
     """Read manifests from files and folders, in the order of application.
 
     `again` is the command that writes them.
@@ -65,9 +65,9 @@ def read(paths: Sequence[Path], again: str = SYNTH) -> list[Object]:
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
         if not path.exists() or not files:
             what = "no manifest in it" if path.exists() else "no such file or folder"
-            raise Failure(
-                Code.NOT_SYNTHESISED, what, f"run: {again}", where=str(path), exit_code=NOT_FOUND
-            )
+            remedy = f"run: {again or synth_command()}"
+            place = str(path)
+            raise Failure(Code.NOT_SYNTHESISED, what, remedy, where=place, exit_code=NOT_FOUND)
         for file in files:
             found += _read_file(file)
     return sorted(found, key=stage)
@@ -89,7 +89,7 @@ def _read_file(file: Path) -> list[Object]:
         and "name" in (each["metadata"] or {})
     ]
     if len(named) < len(objects) or not named:
-        remedy = f"write it again: {SYNTH}"
+        remedy = f"write it again: {synth_command()}"
         raise Failure(Code.NOT_SYNTHESISED, found, remedy, where=str(file), exit_code=USAGE)
     return named
 

@@ -109,7 +109,7 @@ def test_the_real_cdk_deploys_what_is_then_built(server, tmp_path):
     assert "really-megatron-training:" in (tmp_path / "outputs.json").read_text()
     done = meks("build", cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
-    assert "next: make synth, then meks apply" in done.stderr
+    assert "next: meks synth, then meks apply" in done.stderr
     assert "really-megatron-training@sha256:" in (tmp_path / "outputs.json").read_text()
     done = meks("build", "megatron", cwd=tmp_path, environment=environment)
     assert "megatron: built already" in done.stderr
