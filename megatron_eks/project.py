@@ -236,9 +236,9 @@ def check_documents(
     return Files(config, tuple(parsed), ordered, shipped, tuple(without_bucket))
 
 
-def synth_command(cluster_file: Path = DEFAULT_CLUSTER) -> str:
+def synth_command(cluster_file: Path | str = DEFAULT_CLUSTER) -> str:
     """Return what writes templates and manifests of a cluster file, as it is typed here."""
-    file = shown(cluster_file)
+    file = shown(Path(cluster_file))
     made = IN_CHECKOUT and Path.cwd() == ROOT
     command, option = ("make synth", "CLUSTER_CONFIG=") if made else ("meks synth", "--cluster ")
     return command if file == DEFAULT_CLUSTER else f"{command} {option}{quote(file)}"

@@ -127,16 +127,22 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
 
 
+def _not_yet(path: Path, value: object, model: type[BaseModel] | None) -> tuple[str, str] | None:
+    """Say which shape of a value is for a later release."""
+    if path[-2:] == ("capacity", "id") and isinstance(value, list):
+        return hints.SEVERAL_RESERVATIONS
+    if path == ("model",) and isinstance(value, dict) and "direction" in block_at(model, ()):
+        found = "a conversion of a model that is spelt out is not supported yet"
+        return found, "name a preset, or run Megatron-Bridge's own program as a torchrun job"
+    return None
+
+
 def _wrong_type(
     path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
 ) -> Finding:
     kind, value = detail["type"], detail["input"]
-    if path[-2:] == ("capacity", "id") and isinstance(value, list):
-        return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
-    if path == ("model",) and isinstance(value, dict) and "direction" in block_at(model, ()):
-        found = "a conversion of a model that is spelt out is not supported yet"
-        remedy = "name a preset, or convert with Megatron-Bridge's own program in a torchrun job"
-        return Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
+    if later := _not_yet(path, value, model):
+        return Finding(Code.NOT_SUPPORTED_YET, path, *later)
     if value is None and kind in _TYPES:
         entry = isinstance(path[-1], int)
         remedy = "write the entry behind its dash, or remove the dash"
