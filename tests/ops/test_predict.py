@@ -124,6 +124,13 @@ def test_megatrons_own_arguments_count(predict):
     assert smaller["weights_bytes"] + 2 * plain["parameters"] == plain["weights_bytes"]
 
 
+def test_what_is_offloaded_is_told_of_the_host(predict):
+    """Twelve bytes a parameter and more leave the GPU for the host's memory."""
+    words = ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
+    assert "more of the host's memory a GPU" in predict(LLAMA | {"extra_args": words}, "table")[1]
+    assert "the host's memory" not in predict(LLAMA, "table")[1]
+
+
 def test_an_option_that_is_not_counted_is_told(predict):
     """The numbers stand; what they leave out is named."""
     code, out, err = predict(LLAMA | {"extra_args": ["--fine-grained-activation-offloading"]})

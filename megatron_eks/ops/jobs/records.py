@@ -122,7 +122,7 @@ def claim_of(project: Project, name: str) -> str:
 
 def run(place: Place, project: Project, name: str, options: Options, console: Console) -> int:
     """Print the lines of all ranks."""
-    console.say(f"pods of {name} are gone: from its record in {_folder(project, name)}")
+    console.say(f"no pods of {name}: reading its record in {_folder(project, name)}")
     for line in read(place, project, name, options, console):
         if matching.matches(options.pattern, line):
             console.write(f"{line}\n")
@@ -159,7 +159,8 @@ def read(
     ended = place.run(_PROGRAM, [folder, *words], lines.append)
     if ended.code == NOT_FOUND:
         found = f"{name} has no pods and no record: {'; '.join(ended.names('findings'))}"
-        raise Failure(Code.NO_LOGS, found, f"meks status {name}", exit_code=NOT_FOUND)
+        remedy = f"start it, if it has not run yet: meks submit {name}; or: meks status {name}"
+        raise Failure(Code.NO_LOGS, found, remedy, exit_code=NOT_FOUND)
     # What the program itself says stands among them; the ranks' lines begin with a bracket.
     own = [line for line in lines if line.startswith("[")]
     whole = ended.summary.get("lines") == len(own)

@@ -138,6 +138,8 @@ def memory_lines(memory: MemoryEstimate) -> Iterator[str]:
     yield from table(header, rows, right=range(7))
     overhead = _gib(OVERHEAD_BYTES)
     yield f"GiB per GPU; OF without the {overhead} that CUDA, NCCL and fragments take of it."
+    if host := max(stage.host_bytes for stage in memory.stages):
+        yield f"The offloaded optimizer takes {_gib(host)} GiB more of the host's memory a GPU."
 
 
 def _shown(memory: MemoryEstimate) -> list[StageMemory]:
