@@ -107,7 +107,7 @@ def shared_files(folder: Path) -> str:
         return ""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
-    return f"{found} files, {size / 1024**power:.4g} {units[power]}, in {shared}"
+    return f"{found} file{'s' * (found != 1)}, {size / 1024**power:.4g} {units[power]}, in {shared}"
 
 
 def _is_falling(state: State) -> bool:

@@ -16,6 +16,7 @@ from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
 from megatron_eks.ops.kube import objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import Key, key
+from megatron_eks.ops.output import count
 from megatron_eks.project import Project, synth_command
 
 _DRY_RUNS = 8
@@ -218,7 +219,9 @@ def show(changes: Sequence[Change], console: Console) -> None:
     verbs = [each.verb for each in changes]
     counts = [f"{verbs.count(verb)} to {verb}" for verb in _VERBS]
     counts = [each for each in counts if not each.startswith("0 ")]
-    console.say(f"{', '.join(counts) or 'no changes'}, {verbs.count('')} objects as they should be")
+    same = verbs.count("")
+    whole = f"{count(same, 'object')} as {'it' if same == 1 else 'they'} should be"
+    console.say(f"{', '.join(counts) or 'no changes'}, {whole}")
 
 
 def _carry_out(client: Client, changes: Sequence[Change], console: Console, seconds: float) -> None:

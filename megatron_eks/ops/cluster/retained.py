@@ -12,6 +12,7 @@ from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.stacks import resources_of
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.names import REPOSITORY
+from megatron_eks.ops.output import count
 
 _BUCKET = "AWS::S3::Bucket"
 _PAGE = 1000
@@ -50,7 +51,7 @@ def empty_buckets(name: str, tools: Tools) -> None:
         for page in _pages(bucket, s3):
             s3.delete_objects(Bucket=bucket, Delete={"Objects": page, "Quiet": True})
             deleted += len(page)
-            tools.console.say(f"  {bucket}: {deleted} objects deleted")
+            tools.console.say(f"  {bucket}: {count(deleted, 'object')} deleted")
 
 
 def repositories(tools: Tools) -> list[str]:

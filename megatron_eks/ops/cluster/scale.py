@@ -46,7 +46,9 @@ def run(wish: Wish, tools: Tools, connect: Connect) -> int:
     """Scale a pool; raise Failure where that does not work."""
     pool = tools.pool(wish.pool)
     if not 0 <= wish.nodes <= pool.max_nodes:
-        found = f"{wish.nodes} nodes, and the cluster file allows {pool.name} {pool.max_nodes}"
+        found = (
+            f"{count(wish.nodes, 'node')}, and the cluster file allows {pool.name} {pool.max_nodes}"
+        )
         remedy = f"use 0 to {pool.max_nodes}, or raise gpu_pools max_nodes"
         raise Failure(Code.NODE_COUNT, found, remedy, exit_code=USAGE)
     group = _settled(pool, tools)

@@ -1,5 +1,6 @@
 """`meks status JOB`: how a job does, rank by rank, beside its plan, and what it waits for."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.project import Project
 
 _POLL_SECONDS = 2
+# PyTorchJob's and Job's words for it, then JobSet's and TrainJob's.
+_GIVEN_UP = re.compile("backoff limit|BackoffLimitExceeded|ReachedMaxRestarts|number of restarts")
 
 
 @dataclass(frozen=True)
@@ -147,5 +150,7 @@ def summary(job: RunningJob, ranks: Sequence[Rank]) -> str:
     phase = job.phase(ranks)
     if phase in jobs.ENDED:
         message = job.message()
+        if _GIVEN_UP.search(message):
+            message = "its ranks failed as often as runtime.gang_restarts allows"
         return f"{job.name}: {phase}{' - ' if message else ''}{message}"
     return f"{job.name}: {phase}, {running} of {len(ranks)} ranks run"

@@ -14,7 +14,7 @@ from megatron_eks.ops.jobs.pace import Pace, Planned, span
 from megatron_eks.ops.jobs.status import State, summary
 from megatron_eks.ops.jobs.watching import View, fitted
 from megatron_eks.ops.kube.jobs import Rank
-from megatron_eks.ops.output import picked, table
+from megatron_eks.ops.output import count, picked, table
 
 SCHEMA_VERSION = 1
 
@@ -167,7 +167,9 @@ def _restarts(found: Restarts) -> str:
     if not (found.used or found.gang):
         return ""
     limit = "" if found.limit is None else f" of {found.limit}"
-    lost = "" if found.lost_steps is None else f"; the last one lost {found.lost_steps} steps"
+    lost = (
+        "" if found.lost_steps is None else f"; the last one lost {count(found.lost_steps, 'step')}"
+    )
     return f"{found.gang} of the gang, counted as {found.used}{limit}{lost}"
 
 

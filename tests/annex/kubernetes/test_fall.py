@@ -106,7 +106,7 @@ def test_shared_outlives_a_fall_and_an_end(meks, folder):
     """Until somebody says that it may go; each command says where it is, and how much."""
     assert meks("local", "up", "--empty").returncode == 0
     file = _precious(folder)
-    kept = f"1 files, 3 MiB, in {folder / 'shared'}"
+    kept = f"1 file, 3 MiB, in {folder / 'shared'}"
     fell(folder, read_state(folder).pids["etcd"])
     done = meks("local", "up", "--empty")
     assert (done.returncode, file.exists()) == (0, True)
@@ -140,5 +140,5 @@ def test_down_asks_who_is_there(tmp_path, folder, answer, stays):
     for each in (ours, theirs):
         os.close(each)
     assert done.returncode == 0
-    assert "delete its /shared too: 1 files, 3 MiB, in " in done.stderr
+    assert "delete its /shared too: 1 file, 3 MiB, in " in done.stderr
     assert file.exists() is stays

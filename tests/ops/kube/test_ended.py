@@ -4,8 +4,9 @@ import pytest
 
 from megatron_eks.ops.jobs import ended
 from megatron_eks.ops.jobs.diagnosis import said_of_nodes
+from megatron_eks.ops.jobs.status import summary
 from megatron_eks.ops.kube import pods
-from megatron_eks.ops.kube.jobs import Rank
+from megatron_eks.ops.kube.jobs import Rank, RunningJob
 
 AT = "2026-11-22T10:00:00Z"
 START = f"record: start 0001, {AT}"
@@ -99,3 +100,22 @@ def test_what_was_said_of_the_nodes_of_earlier_pods_is_known(newest, before, aro
         [f"{node}: NodeNotReady at {at}:" for node, at in map(str.split, each)]
         for each in (before, around_its_end)
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "Job train has failed because it has reached the specified backoff limit.",
+            "its ranks failed as often as runtime.gang_restarts allows",
+        ),
+        ("jobset failed due to exceeding max number of restarts", "its ranks failed as often as"),
+        ("Pod of train was deleted", "Pod of train was deleted"),
+    ],
+)
+def test_a_job_that_was_given_up_is_told_in_the_words_of_its_file(said, shown):
+    """A controller's limit is a key of the job file; other messages stand as they are."""
+    status = {"conditions": [{"type": "Failed", "status": "True", "message": said}]}
+    spec = {"template": {"spec": {}}}
+    job = RunningJob({"kind": "Job", "metadata": {"name": "train"}, "spec": spec, "status": status})
+    assert summary(job, []).startswith(f"train: Failed - {shown}")

@@ -63,7 +63,7 @@ def test_an_apply_that_ends_in_the_middle_is_gone_on_with(  # noqa: PLR0917 -- i
     assert not {"extra-1", "extra-2"} & there
     done, told = put()
     assert done == 0
-    assert "2 to create, 1 objects as they should be" in told
+    assert "2 to create, 1 object as it should be" in told
     assert "no changes, 3 objects as they should be" in put()[1]
 
 
