@@ -109,7 +109,7 @@ def fetch(uri: str, directory: str, place: Place, console: Console) -> int:
     ended = programs.run(place, "fetch", words, console)
     if ended.code == DONE:
         files, held = ended.summary.get("files"), ended.summary.get("bytes")
-        console.write(f"{directory}: {count(files, 'file')}, {size(held)} of {uri}\n")
+        console.write(f"{directory}: {files} files, {size(held)} of {uri}\n")
     return ended.code
 
 

@@ -16,7 +16,7 @@ from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs.checkpoints import check_disk
 from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_memory_mib
-from megatron_eks.plan.jobs.search import as_job, search
+from megatron_eks.plan.jobs.search import REDUCED, as_job, search
 from megatron_eks.plan.jobs.training import (
     TIGHT,
     at_fewest_nodes,
@@ -208,13 +208,24 @@ def _other_layout(
                 continue
             less = f" ({gib(needed - each.memory.per_gpu_bytes)} less)"
             if nodes == job.nodes:
-                return f"use {' and '.join(words)}{less}; meks plan --search lists other layouts"
+                less += f"{_reduced(job, instance, model, needed)}; meks plan --search"
+                return f"use {' and '.join(words)}{less} lists other layouts"
             key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
             more = most_nodes is not None and nodes > most_nodes
             raised = f", for which the pool needs max_nodes: {nodes}" if more else ""
             changes = " and ".join([f"{key}: {nodes}", *words])
             return f"use {changes}{less}{raised}; or a larger type"
     return "use a type with more memory, or a smaller model"
+
+
+def _reduced(job: MegatronRun, instance: InstanceType, model: ModelShape, needed: int) -> str:
+    """Name gradients in bf16 if they are enough: the one saving that keeps layout and speed."""
+    if not isinstance(job, MegatronJob) or REDUCED in job.extra_args:
+        return ""
+    option = job.model_copy(update={"extra_args": (*job.extra_args, REDUCED)})
+    memory = job_memory(option, model, instance)
+    saved = gib(needed - memory.per_gpu_bytes)
+    return f" or extra_args: [{REDUCED}] ({saved} less)" if fits(memory) else ""
 
 
 def _differences(job: MegatronRun, option: MegatronRun) -> list[str]:

@@ -116,6 +116,5 @@ def test_what_was_said_of_the_nodes_of_earlier_pods_is_known(newest, before, aro
 def test_a_job_that_was_given_up_is_told_in_the_words_of_its_file(said, shown):
     """A controller's limit is a key of the job file; other messages stand as they are."""
     status = {"conditions": [{"type": "Failed", "status": "True", "message": said}]}
-    spec = {"template": {"spec": {}}}
-    job = RunningJob({"kind": "Job", "metadata": {"name": "train"}, "spec": spec, "status": status})
+    job = RunningJob({"kind": "Job", "metadata": {"name": "train"}, "spec": {}, "status": status})
     assert summary(job, []).startswith(f"train: Failed - {shown}")

@@ -44,6 +44,19 @@ def test_an_offloaded_optimizer_is_counted_on_the_host():
     assert not [line for line in said if line.startswith("error MEKS-0312")]
 
 
+def test_what_is_short_of_a_little_is_told_of_gradients_in_bf16():
+    """They keep layout and speed, and are proposed where they are enough."""
+    tight = (
+        (ROOT / "jobs" / "megatron-cpt-techpulse.yaml")
+        .read_text()
+        .replace("tensor: 4", "tensor: 2")
+    )
+    (said,) = (line for line in findings(tight) if "MEKS-0312" in line)
+    assert "parallelism.tensor: 4 (16.2 less) or extra_args: [--grad-reduce-in-bf16] (7.5" in said
+    added = tight + "extra_args: [--grad-reduce-in-bf16]\n"
+    assert not [line for line in findings(added) if "MEKS-0312" in line]
+
+
 def test_derived_dimensions_may_be_left_out():
     """`kv_channels` is hidden_size over num_attention_heads, as Megatron takes it."""
     good = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
