@@ -113,11 +113,18 @@ def _down(place: Place) -> int:
 
 
 def _tell_environment(place: Place) -> None:
-    _say("It still runs. For a shell in this checkout:\n")
-    _say("unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN")
-    for name, value in place.environment.items():
-        _say(f"export {name}={shlex.quote(value)}")
-    _say(f"export PATH={ROOT / '.venv/bin'}:$PATH")
+    file = place.folder / "shell.sh"
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in place.environment.items()]
+    lines = (
+        "[ -f ~/.bashrc ] && . ~/.bashrc",
+        "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN",
+        *exports,
+        f"export PATH={ROOT / '.venv/bin'}:$PATH",
+    )
+    file.touch(mode=0o600)  # it has keys in it
+    file.write_text("".join(f"{line}\n" for line in lines))
+    _say("It still runs. For a shell in it, which `exit` leaves again:\n")
+    _say(f"bash --init-file {shlex.quote(str(file))}")
     _say("\nTry: meks status; kubectl get pods -A; aws s3 ls; cdk diff; meks scale p4d 0")
     _say("End it, which deletes its /shared too: make demo ARGS=--down")
 

@@ -39,7 +39,9 @@ def run(code: str, output: str, stdout: TextIO) -> int:
     if meaning is None:
         meant = closest(code, pages) or closest(wanted, list(explanations()))
         hint = f"did you mean {meant}? " if meant else ""
-        sys.stderr.write(f"unknown code {code!r}; {hint}docs/rules.md lists all of them\n")
+        sys.stderr.write(
+            f"meks explain: error: unknown code {code!r}; {hint}docs/rules.md lists all of them\n"
+        )
         return USAGE
     rows: dict[str, str] = {"code": wanted, **vars(meaning)}
     lines = (f"{key:8}{value}" for key, value in rows.items())

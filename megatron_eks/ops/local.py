@@ -171,7 +171,8 @@ def _down(folder: Path, *, may_delete: bool) -> int:
     if not (folder / STATE_FILE).exists():
         _say("the local cluster is still starting - try again in a few seconds")
         return FAILED
-    os.kill(read_state(folder).pid, signal.SIGTERM)
+    state = read_state(folder)
+    os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
     while is_running(folder):
         if time.monotonic() > deadline:
@@ -179,6 +180,8 @@ def _down(folder: Path, *, may_delete: bool) -> int:
             return FAILED
         time.sleep(_POLL_SECONDS)
     _say("stopped the local cluster")
+    if left := [name for name, value in state.environment.items() if os.environ.get(name) == value]:
+        _say(f"this shell still points at it; run: unset {' '.join(left)}")
     return _leave(folder, may_delete=may_delete)
 
 

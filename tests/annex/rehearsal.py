@@ -16,7 +16,8 @@ def rehearsal_in(
     cache.mkdir()
     (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
 
-    def local(*words: str) -> command.Done:
-        return command.meks("local", *words, env={**os.environ, "XDG_CACHE_HOME": str(folder)})
+    def local(*words: str, **more: str) -> command.Done:
+        env = {**os.environ, "XDG_CACHE_HOME": str(folder), **more}
+        return command.meks("local", *words, env=env)
 
     return cache, local

@@ -149,7 +149,9 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
     jobs.wait_for_pods(client, job, 2, "Running")
     client.close()
 
-    assert meks("down").returncode == 0
+    done = meks("down", KUBECONFIG=str(kubeconfig))
+    assert done.returncode == 0
+    assert "this shell still points at it; run: unset KUBECONFIG" in done.stderr
     wait_for("the end of all processes", lambda: not alive(pids), 30)
     assert meks("down").returncode == 0
     assert meks("status").returncode == 3
