@@ -276,9 +276,11 @@ def test_program_survives_errors_and_says_them_once(tmp_path):
     root.unlink()
     (tmp_path / "staging").rename(root)
     wait_for(lambda: not (root / "iter_0000100").exists())
+    # What is removed is said after that.
+    said = [process.stderr.readline().rstrip() for _ in range(3)]
     process.terminate()
     _, err = process.communicate(timeout=20)
-    assert err.splitlines() == [
+    assert [*said, *err.splitlines()] == [
         "retention: iter_0000050 is whole",
         "retention: removed iter_0000050, older than the 1 newest checkpoints",
         "retention: removed iter_0000100, older than the 1 newest checkpoints",
