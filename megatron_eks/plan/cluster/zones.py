@@ -13,16 +13,12 @@ _EKS_ZONES = 2
 
 def check_region(config: ClusterConfig) -> Iterator[Finding]:
     """Yield an unknown region, and administrators of another partition."""
-    partition = PARTITIONS.get(config.region)
-    if partition is None:
+    if config.region not in PARTITIONS:
         found = f"unknown or unsupported region {config.region!r}"
         yield Finding(Code.UNKNOWN_REGION, ("region",), found, choices(config.region, PARTITIONS))
         return
     for index, arn in enumerate(config.access.admin_role_arns):
-        if arn.split(":")[1] != partition:
-            found = f"a role of partition {arn.split(':')[1]!r} cannot act in {config.region}"
-            path: Path = ("access", "admin_role_arns", index)
-            yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
+        yield from check_partition(("access", "admin_role_arns", index), arn, config.region)
 
 
 def _places(config: ClusterConfig) -> Iterator[Finding]:
