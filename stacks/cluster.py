@@ -5,7 +5,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.plan.cluster.access import AccessPlan
+from megatron_eks.config.cluster import Access
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
 from megatron_eks.stacks.addons import PlannedAddons
 from megatron_eks.stacks.base import BaseStack, Place, encryption_key, log_group
@@ -134,7 +134,7 @@ class ClusterStack(BaseStack):
         )
         return cluster
 
-    def _administrators(self, access: AccessPlan) -> None:
+    def _administrators(self, access: Access) -> None:
         entries = Construct(self, "Administrators")
         policy = f"arn:{partition()}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
         for arn in access.admin_role_arns:

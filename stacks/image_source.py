@@ -6,13 +6,13 @@ from pathlib import PurePosixPath
 from aws_cdk import aws_codebuild as codebuild
 
 from megatron_eks.build_context import context_paths
+from megatron_eks.config.images import GithubSource
 from megatron_eks.plan.cluster.builds import buildspec
-from megatron_eks.plan.cluster.images import SourcePlan
 from megatron_eks.stacks.policies import Statement, partition, statement
 
 
 def source(
-    github: SourcePlan | None, asset: str, program: str
+    github: GithubSource | None, asset: str, program: str
 ) -> codebuild.CfnProject.SourceProperty:
     """Say where the source is, and which program makes an image of it."""
     if github is None:
@@ -33,7 +33,7 @@ def source(
 
 
 def triggers(
-    github: SourcePlan | None, image: str
+    github: GithubSource | None, image: str
 ) -> codebuild.CfnProject.ProjectTriggersProperty | None:
     """Build on pushes to the branch that change what the image is made of."""
     if github is None or not github.webhook:
@@ -56,7 +56,7 @@ def triggers(
     )
 
 
-def source_access(github: SourcePlan | None, asset: str) -> Statement:
+def source_access(github: GithubSource | None, asset: str) -> Statement:
     """Let the build read its source, and nothing beside it."""
     if github is not None:
         # Connections that are older than the service's new name have, and need, the old prefix.

@@ -10,10 +10,10 @@ from constructs import Construct
 
 from megatron_eks.build_context import stage
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
+from megatron_eks.config.images import GithubSource
 from megatron_eks.own_images import stage_own
 from megatron_eks.plan.cluster.builds import REPORT_GROUP, ImagePlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.images import SourcePlan
 from megatron_eks.stacks.base import encryption_key, log_group
 from megatron_eks.stacks.image_source import source, source_access, triggers
 from megatron_eks.stacks.policies import (
@@ -131,7 +131,7 @@ class ImageBuild(Construct):
         base: str | None,
         checkout: Path,
         folder: Path,
-        github: SourcePlan | None,
+        github: GithubSource | None,
         region: str,
         project_name: str,
         key: str,

@@ -41,6 +41,11 @@ class Access(Model):
     deletion_protection: bool = True
     """EKS refuses to delete the cluster while this is true."""
 
+    @property
+    def bastion(self) -> bool:
+        """Whether an instance in the VPC forwards to the private endpoint, through SSM."""
+        return self.private_route == "ssm_bastion"
+
 
 class Proxy(Model):
     """The way out of a network that has no other."""

@@ -62,6 +62,11 @@ class GithubSource(Model):
     webhook: bool = False
     """Build on each push to the branch that changes what the image is made of."""
 
+    @property
+    def url(self) -> str:
+        """Where git finds it."""
+        return f"https://github.com/{self.repository}.git"
+
 
 ImageSource = Annotated[AssetSource | GithubSource, Field(discriminator="type")]
 

@@ -1,26 +1,13 @@
 """Who may administer the cluster and reach its API endpoint, and what is refused of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.plan.cluster.network import PRIVATE_NETWORKS, check_listed_once, parse_network
-
-
-@dataclass(frozen=True)
-class AccessPlan:
-    """Administrators, and the API endpoint."""
-
-    admin_role_arns: tuple[str, ...]
-    public_cidrs: tuple[str, ...]
-    deletion_protection: bool
-    bastion: bool
-    """Whether an instance in the VPC forwards to the private endpoint, through SSM."""
-
+from megatron_eks.plan.cluster.zones import check_partition
 
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
 # RFC 5737: TEST-NET-1 to 3, for documentation.
@@ -124,12 +111,9 @@ def _boundary(config: ClusterConfig) -> Iterator[Finding]:
     arn, path = config.permissions_boundary_arn, ("permissions_boundary_arn",)
     if arn is None:
         return
-    theirs, account = arn.split(":")[1], arn.split(":")[4]
+    account = arn.split(":")[4]
     if account not in {"aws", *admin_accounts(config)}:
         found = f"a policy of account {account}, and the administrators are of another"
         remedy = "use a policy of the account that you deploy to"
         yield warning(Code.ANOTHER_ACCOUNT, path, found, remedy)
-    partition = PARTITIONS.get(config.region)
-    if partition not in {None, theirs}:
-        found = f"a policy of partition {theirs!r} bounds no role in {config.region}"
-        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
+    yield from check_partition(path, arn, config.region)

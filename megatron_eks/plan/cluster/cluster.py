@@ -6,21 +6,20 @@ from datetime import date
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.pricing import PriceList
-from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.cluster import Access, ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.images import GithubSource
 from megatron_eks.config.job import AnyJob
-from megatron_eks.plan.cluster.access import AccessPlan, check_access
+from megatron_eks.plan.cluster.access import check_access
 from megatron_eks.plan.cluster.builds import ImagePlan
 from megatron_eks.plan.cluster.capacity import check_capacity
 from megatron_eks.plan.cluster.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.cluster.egress import check_egress
 from megatron_eks.plan.cluster.existing import check_existing, plan_notes
 from megatron_eks.plan.cluster.images import (
-    SourcePlan,
     check_images,
     check_source,
-    plan_image_source,
     plan_images,
 )
 from megatron_eks.plan.cluster.lustre import check_lustre
@@ -95,14 +94,14 @@ class ClusterPlan:
     region: str
     availability_zones: tuple[str, ...]
     kubernetes_version: str
-    access: AccessPlan
+    access: Access
     network: NetworkPlan
     system_nodes: SystemNodesPlan
     pools: tuple[PoolPlan, ...]
     storage: StoragePlan
     data_access: DataAccess
     images: tuple[ImagePlan, ...]
-    image_source: SourcePlan | None
+    image_source: GithubSource | None
     """The repository that images are built from; None: this checkout."""
     addons: tuple[AddonPlan, ...]
     platform: PlatformPlan
@@ -153,7 +152,7 @@ def plan_cluster(
 ) -> ClusterPlan:
     """Plan a cluster for jobs, from a configuration that has passed the checks."""
     brought = config.existing_cluster is not None
-    data_access = plan_data_access(jobs)
+    data_access, source = plan_data_access(jobs), config.images.source
     made = ("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster")
     observability = plan_observability(config)
     return ClusterPlan(
@@ -163,19 +162,14 @@ def plan_cluster(
         region=config.region,
         availability_zones=config.availability_zones,
         kubernetes_version=config.kubernetes_version,
-        access=AccessPlan(
-            admin_role_arns=config.access.admin_role_arns,
-            public_cidrs=config.access.public_cidrs,
-            deletion_protection=config.access.deletion_protection,
-            bastion=config.access.private_route == "ssm_bastion",
-        ),
+        access=config.access,
         network=plan_network(config),
         system_nodes=plan_system_nodes(config),
         pools=tuple(plan_pool(pool, config.kubernetes_version) for pool in config.gpu_pools),
         storage=plan_storage(config),
         data_access=data_access,
         images=plan_images(config, image_tags),
-        image_source=plan_image_source(config),
+        image_source=source if isinstance(source, GithubSource) else None,
         addons=tuple(
             _addon(addon, config.kubernetes_version)
             for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import get_args
 
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
@@ -24,22 +23,6 @@ REPOSITORIES: dict[Image, str] = {
     "megatron": "megatron-training",
     "fsdp": "fsdp",
 }
-
-
-@dataclass(frozen=True)
-class SourcePlan:
-    """A repository on GitHub that holds this project."""
-
-    repository: str
-    """OWNER/NAME."""
-    branch: str
-    connection_arn: str
-    webhook: bool
-
-    @property
-    def url(self) -> str:
-        """Where git finds it."""
-        return f"https://github.com/{self.repository}.git"
 
 
 def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
@@ -71,19 +54,6 @@ def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[I
 def build_arguments(config: ClusterConfig, image: Image) -> dict[str, str]:
     """Return the pins that an image is made of, or what the configuration has in their place."""
     return {**BUILD_ARGUMENTS[image], **getattr(config.images, image).build_args}
-
-
-def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
-    """Plan where CodeBuild finds the source; None: in this checkout."""
-    source = config.images.source
-    if not isinstance(source, GithubSource):
-        return None
-    return SourcePlan(
-        repository=source.repository.removesuffix(".git"),
-        branch=source.branch,
-        connection_arn=source.connection_arn,
-        webhook=source.webhook,
-    )
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

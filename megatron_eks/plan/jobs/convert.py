@@ -18,7 +18,7 @@ from megatron_eks.plan.jobs.models import unknown_preset
 from megatron_eks.plan.jobs.paths import outside
 from megatron_eks.plan.jobs.pods import Images, Program, task
 from megatron_eks.plan.jobs.resources import (
-    cpu_resources,
+    Resources,
     gpu_instance,
     system_resources,
     task_node,
@@ -102,7 +102,7 @@ def plan(job: ConvertCheckpointJob, cluster: ClusterPlan, images: Images) -> Job
     )
     offered = task_node(job, cluster)
     cpu = min(_CPU_MILLIS, offered.cpu_millis)
-    resources = cpu_resources(cpu, _needed_mib(job.model)) if job.pool else offered
+    resources = Resources(cpu, _needed_mib(job.model)) if job.pool else offered
     plan = task(job, cluster, images, program, resources=resources)
     expected = conversion(
         PRESETS[job.model],

@@ -15,7 +15,7 @@ from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.paths import from_the_hub, gated, is_repository, outside
 from megatron_eks.plan.jobs.pods import Images, Program, task, token_file
-from megatron_eks.plan.jobs.resources import cpu_resources, system_resources
+from megatron_eks.plan.jobs.resources import Resources, system_resources
 from megatron_eks.plan.jobs.runtime import check_task
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
@@ -78,7 +78,7 @@ def plan(job: FetchJob, cluster: ClusterPlan, images: Images) -> JobPlan:
         secrets=(token,) if token else (),
     )
     resources = (
-        cpu_resources(_CPU_MILLIS, _MEMORY_MIB)
+        Resources(_CPU_MILLIS, _MEMORY_MIB)
         if job.pool
         else system_resources(cluster.system_nodes.instance_type)
     )

@@ -28,7 +28,6 @@ from megatron_eks.plan.jobs.job import (
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import (
     Resources,
-    cpu_resources,
     gpu_resources,
     gpus_per_node,
     job_gpus,
@@ -264,7 +263,7 @@ def plan_shared(
     ours = (name for name, image in images.items() if is_ours(name) and not image.preview)
     job = Job(schema_version=1, kind=_KIND, name=SHARED_APP, image=own or next(ours, "megatron"))
     run = Program(program, tuple(args), {}, {})
-    resources = cpu_resources(_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB)
+    resources = Resources(_CPU_MILLIS, _MEMORY_MIB, scratch_gib=_SCRATCH_GIB)
     return replace(
         task(job, cluster, images, run, resources=resources),
         # Its command reads what it prints, and nobody looks for it later.

@@ -41,12 +41,12 @@ class Resources:
 
     cpu_millis: int
     memory_mib: int
-    gpus: int
-    efa: int
-    hugepages_mib: int
-    shm_mib: int
+    gpus: int = 0
+    efa: int = 0
+    hugepages_mib: int = 0
+    shm_mib: int = 0
     """Size of /dev/shm; a memory file system counts against the memory limit."""
-    scratch_gib: int
+    scratch_gib: int = _SCRATCH_GIB
     """Size of /tmp on the node's NVMe."""
 
 
@@ -71,7 +71,6 @@ def gpu_resources(
         efa=efa,
         hugepages_mib=hugepages // _HUGEPAGE_MIB * _HUGEPAGE_MIB if efa else 0,
         shm_mib=_default_shm_mib(instance, gpus) if shm_gib is None else shm_gib * MIB_PER_GIB,
-        scratch_gib=_SCRATCH_GIB,
     )
 
 
@@ -110,23 +109,10 @@ def job_memory_mib(job: GpuJob, instance: InstanceType) -> int:
     return wish * MIB_PER_GIB if wish else memory_limit_mib(instance, gpus)
 
 
-def cpu_resources(cpu_millis: int, memory_mib: int, scratch_gib: int = _SCRATCH_GIB) -> Resources:
-    """Give a pod CPU and memory alone."""
-    return Resources(
-        cpu_millis=cpu_millis,
-        memory_mib=memory_mib,
-        gpus=0,
-        efa=0,
-        hugepages_mib=0,
-        shm_mib=0,
-        scratch_gib=scratch_gib,
-    )
-
-
 def system_resources(instance_type: str) -> Resources:
     """Give a pod half of a system node, so that two of them, or the add-ons, fit beside it."""
     vcpus, memory_mib = system_node_size(instance_type)
-    return cpu_resources(
+    return Resources(
         cpu_millis=vcpus * 1000 // _SYSTEM_SHARE,
         memory_mib=memory_mib // _SYSTEM_SHARE,
         scratch_gib=_SYSTEM_SCRATCH_GIB,
@@ -165,4 +151,4 @@ def task_node(job: Job, cluster: ClusterPlan) -> Resources:
 def whole_node(instance: InstanceType) -> Resources:
     """Give a pod without GPUs what all GPUs of a node would bring along."""
     gpus = instance.gpus
-    return cpu_resources(cpu_limit_millis(instance, gpus), memory_limit_mib(instance, gpus))
+    return Resources(cpu_limit_millis(instance, gpus), memory_limit_mib(instance, gpus))

@@ -17,7 +17,6 @@ from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, task
 from megatron_eks.plan.jobs.resources import (
     Resources,
-    cpu_resources,
     gpu_resources,
     whole_node,
 )
@@ -139,7 +138,7 @@ def _job(name: str, pool: PoolPlan) -> Job:
 def _small(instance: InstanceType) -> Resources:
     cpu = min(_CPU_MILLIS, whole_node(instance).cpu_millis)
     memory = min(_MEMORY_MIB, instance.memory_mib // 2)
-    return cpu_resources(cpu, memory)
+    return Resources(cpu, memory)
 
 
 def _sample_data() -> dict[str, bytes]:
