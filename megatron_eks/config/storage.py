@@ -33,6 +33,17 @@ class DataRepository(Model):
     export_changes: bool = False
     """Files that are made or changed are written back; what is deleted stays in S3."""
 
+    @property
+    def import_events(self) -> tuple[str, ...]:
+        """What happens to objects, and then to the directory."""
+        return ("NEW", "CHANGED", "DELETED") if self.import_changes else ()
+
+    @property
+    def export_events(self) -> tuple[str, ...]:
+        """What happens to files, and then to the prefix."""
+        # Not DELETED: a file that is removed by mistake must not take its copy along.
+        return ("NEW", "CHANGED") if self.export_changes else ()
+
 
 class ExistingLustre(Model):
     """A file system that this project did not make."""

@@ -1,7 +1,6 @@
 """The S3 prefixes that the file systems show as directories."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
@@ -10,27 +9,6 @@ from megatron_eks.plan.cluster.data_access import check_bucket
 
 _MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
 _PATH: Path = ("storage", "lustre", "data_repositories")
-
-
-@dataclass(frozen=True)
-class RepositoryPlan:
-    """A directory of the file system that shows an S3 prefix."""
-
-    path: str
-    s3_uri: str
-    import_events: tuple[str, ...]
-    export_events: tuple[str, ...]
-
-
-def plan_repository(repository: DataRepository) -> RepositoryPlan:
-    """Plan a repository that has passed the checks."""
-    return RepositoryPlan(
-        path=repository.path,
-        s3_uri=repository.s3_uri,
-        import_events=("NEW", "CHANGED", "DELETED") if repository.import_changes else (),
-        # Not DELETED: a file that is removed by mistake must not take its copy along.
-        export_events=("NEW", "CHANGED") if repository.export_changes else (),
-    )
 
 
 def check_repositories(lustre: Lustre) -> Iterator[Finding]:

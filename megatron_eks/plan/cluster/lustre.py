@@ -9,12 +9,8 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.storage import ExistingLustre, Lustre
-from megatron_eks.plan.cluster.data_repositories import (
-    RepositoryPlan,
-    check_repositories,
-    plan_repository,
-)
+from megatron_eks.config.storage import DataRepository, ExistingLustre, Lustre
+from megatron_eks.plan.cluster.data_repositories import check_repositories
 from megatron_eks.plan.cluster.egress import has_no_way_out
 from megatron_eks.plan.cluster.network import makes_vpc
 
@@ -58,7 +54,7 @@ class LustrePlan:
     deployment: Literal["PERSISTENT_2", "SCRATCH_2"]
     version: str
     efa: bool
-    repositories: tuple[RepositoryPlan, ...]
+    repositories: tuple[DataRepository, ...]
 
     @property
     def throughput_mb_s(self) -> float:
@@ -114,7 +110,7 @@ def plan_file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
         deployment="SCRATCH_2" if scratch else "PERSISTENT_2",
         version=pins.LUSTRE_VERSION,
         efa=lustre.efa,
-        repositories=tuple(plan_repository(each) for each in lustre.data_repositories),
+        repositories=lustre.data_repositories,
     )
 
 

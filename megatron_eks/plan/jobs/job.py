@@ -6,7 +6,7 @@ from functools import cache
 from typing import Literal
 
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.config.job import GpuJob
+from megatron_eks.config.job import GpuJob, SecretKey
 from megatron_eks.config.model import Workload
 from megatron_eks.config.outputs import Image
 from megatron_eks.plan.cluster.pools import PoolPlan
@@ -69,17 +69,11 @@ JOBSET_RANKS = "node"
 
 
 @dataclass(frozen=True)
-class SecretEntry:
-    """One key of a Kubernetes Secret."""
+class SecretFile:
+    """One key of a Kubernetes Secret, as a file."""
 
     secret: str
     key: str
-
-
-@dataclass(frozen=True)
-class SecretFile(SecretEntry):
-    """One key of a Kubernetes Secret, as a file."""
-
     directory: str
 
     @property
@@ -154,7 +148,7 @@ class JobPlan:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     """Contents by file name, mounted in CONFIG_DIRECTORY."""
     secrets: tuple[SecretFile, ...] = ()
-    secret_env: Mapping[str, SecretEntry] = field(default_factory=dict)
+    secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     """Variables whose values Kubernetes takes from Secrets."""
     rendezvous: Rendezvous | None = None
     """None: the rank of each node is known beforehand."""
@@ -174,7 +168,7 @@ class JobPlan:
         return max(1, self.resources.gpus)
 
     @property
-    def secret_entries(self) -> tuple[SecretEntry, ...]:
+    def secret_entries(self) -> tuple[SecretFile | SecretKey, ...]:
         """What has to be in the namespace before the pods."""
         return (*self.secrets, *self.secret_env.values())
 

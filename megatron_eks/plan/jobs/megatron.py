@@ -39,7 +39,6 @@ from megatron_eks.plan.jobs.precision import check_precision
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
 from megatron_eks.plan.jobs.runtime import (
     check_gpus,
-    check_runtime,
     check_tensor_parallelism,
     check_workers,
 )
@@ -117,7 +116,6 @@ def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Fin
 
 
 def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
-    yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     if job.image == "fsdp":
         found = "this image has no Megatron-LM"

@@ -13,7 +13,7 @@ from megatron_eks.plan.jobs.arguments import options
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, log_directory, ranks
 from megatron_eks.plan.jobs.resources import gpu_instance, gpus_per_node, job_gpus
-from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, no_meaning
+from megatron_eks.plan.jobs.runtime import check_gpus, no_meaning
 from megatron_eks.plan.jobs.training import capacity_bytes
 from megatron_eks.predict.memory import GIB
 
@@ -27,7 +27,6 @@ _LOW_SHARE = 0.2
 
 def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the test from measuring anything."""
-    yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     # A number that is too low is not better the second time.
     names = ("gang_restarts", "distributed_timeout_minutes", "rendezvous", "elastic")

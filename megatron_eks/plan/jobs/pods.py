@@ -20,7 +20,6 @@ from megatron_eks.plan.jobs.job import (
     TRAINING_APP,
     JobPlan,
     Rendezvous,
-    SecretEntry,
     SecretFile,
     Training,
     workload_of,
@@ -172,10 +171,7 @@ def task(
         grace_seconds=GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,
-        secret_env={
-            name: SecretEntry(each.secret, each.key)
-            for name, each in sorted(job.runtime.secret_env.items())
-        },
+        secret_env=dict(sorted(job.runtime.secret_env.items())),
     )
 
 

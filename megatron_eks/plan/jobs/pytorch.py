@@ -45,7 +45,7 @@ from megatron_eks.plan.jobs.pods import (
     token_file,
 )
 from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, gpus_per_node, job_gpus
-from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime, check_workers, no_meaning
+from megatron_eks.plan.jobs.runtime import check_gpus, check_workers, no_meaning
 from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
 from megatron_eks.plan.jobs.training import (
     at_fewest_nodes,
@@ -114,7 +114,6 @@ def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 
 def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
-    yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     model_findings = list(check_model(job.model))
     yield from model_findings

@@ -41,7 +41,8 @@ _MANY_RESTARTS = 50
 
 
 def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
-    """Yield what is wrong with the nodes and GPUs that a job asks for."""
+    """Yield what is wrong with the pods, nodes and GPUs that a job asks for."""
+    yield from check_runtime(job, cluster)
     longest = _longest_name(job, cluster)
     if len(longest) > _DNS_LABEL_LENGTH:
         found = f"the name {longest!r} would have {len(longest)} characters, and 63 are allowed"

@@ -26,7 +26,7 @@ from megatron_eks.plan.jobs.pods import (
     ranks,
 )
 from megatron_eks.plan.jobs.resources import gpu_instance
-from megatron_eks.plan.jobs.runtime import check_gpus, check_runtime
+from megatron_eks.plan.jobs.runtime import check_gpus
 from megatron_eks.plan.jobs.training import at_fewest_nodes, job_memory
 
 # On the pod's own volume, and a name that says in tracebacks whose files these are.
@@ -37,7 +37,6 @@ _OF_DATA = "/data"
 
 def check(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with a job file; what its folder holds is judged where it is read."""
-    yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     yield from _program(job)
     if job.checkpoint is not None:
