@@ -225,11 +225,6 @@ def _subsystem(value: str) -> Policy | None:
     return None
 
 
-def is_subsystem(name: str) -> bool:
-    """Tell whether NCCL logs anything by this name."""
-    return name.upper() in _SUBSYSTEMS
-
-
 def _one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 

@@ -4,13 +4,15 @@ import json
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
 import selftest_cases
 
+from megatron_eks.catalog.images import TestLevel
 from megatron_eks.catalog.program_options import PACKAGE
-from megatron_eks.plan.cluster.images import LEVELS, REPOSITORIES
+from megatron_eks.plan.cluster.images import REPOSITORIES
 from megatron_eks.project import ROOT
 
 SELFTEST = ROOT / "assets" / "images" / "selftest.py"
@@ -61,8 +63,8 @@ def test_a_case_that_fails_ends_with_4_and_its_last_words(tmp_path):
 
 def test_each_level_has_cases_and_holds_those_below():
     """The names are those of the cluster file."""
-    assert selftest_cases.LEVELS == LEVELS
-    found = [{case.name for case in selftest_cases.up_to(level)} for level in LEVELS]
+    assert get_args(TestLevel) == selftest_cases.LEVELS
+    found = [{case.name for case in selftest_cases.up_to(level)} for level in get_args(TestLevel)]
     assert found[0] < found[1] < found[2]
     assert len(found[2]) == len(selftest_cases.CASES)
 

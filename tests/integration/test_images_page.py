@@ -1,9 +1,10 @@
 """docs/images.md says what the images really are."""
 
 import re
+from typing import get_args
 
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster.images import LEVELS, STRATEGIES
+from megatron_eks.catalog.images import TagStrategy, TestLevel
 from megatron_eks.project import ROOT
 from tests.assets.image_versions import IMAGE_VERSIONS
 
@@ -39,5 +40,5 @@ def test_versions_are_the_pins():
 
 def test_levels_and_strategies_are_all_there():
     """Each value that the cluster file takes has its row."""
-    assert tuple(rows("How it was tested")) == LEVELS
-    assert tuple(rows("Tags")) == STRATEGIES
+    assert tuple(rows("How it was tested")) == get_args(TestLevel)
+    assert tuple(rows("Tags")) == get_args(TagStrategy)

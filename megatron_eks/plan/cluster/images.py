@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import get_args
 
 from megatron_eks.catalog.gpus import FIRST_CUDA, is_older
-from megatron_eks.catalog.images import Image, TagStrategy, TestLevel
+from megatron_eks.catalog.images import Image
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import BUILD_ARGUMENTS
 from megatron_eks.config.cluster import ClusterConfig
@@ -15,9 +14,6 @@ from megatron_eks.config.images import GithubSource
 from megatron_eks.plan.cluster.access import admin_accounts
 from megatron_eks.plan.cluster.builds import OWN_ARGUMENTS, ImagePlan
 from megatron_eks.plan.cluster.zones import check_partition
-
-LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
-STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
 
 REPOSITORIES: dict[Image, str] = {
     "megatron": "megatron-training",
