@@ -122,17 +122,18 @@ def check_spot(
         found = (
             f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
         )
-        remedy = "use another kind of capacity"
-        interval = job.checkpoint.interval
+        interval, needed = job.checkpoint.interval, list[str]()
         often = int(interval * _SOON_SECONDS / between) if between else 0
         if between and not saved:
             found += f"; a checkpoint takes about {_shown(seconds)}"
             lustre = cluster.storage.lustre
             size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
-            remedy += f", or storage.lustre.capacity_gib: {size}"
+            needed.append(f"storage.lustre.capacity_gib: {size}")
         if often and between > _SOON_SECONDS:
             found += f"; {interval} steps between checkpoints take {_shown(between)}"
-            remedy += f", or checkpoint.interval: {often} at most"
+            needed.append(f"checkpoint.interval: {often} at most")
+        change = " with ".join(needed) or "save often: checkpoint.interval"
+        remedy = f"use another kind of capacity, or {change}"
         yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
 
 

@@ -108,8 +108,9 @@ def test_several_nodes_on_spot_are_warned_of():
     [found] = findings_of_job(spot)
     assert found == (
         "warning MEKS-0231  nodes: 2 nodes on spot: EC2 takes one with two minutes' notice, and "
-        "all restart; a checkpoint takes about 6 minutes - use another kind of capacity, or "
-        "storage.lustre.capacity_gib: 4800 with checkpoint.interval: 37 at most"
+        "all restart; a checkpoint takes about 6 minutes; 100 steps between checkpoints take 81 "
+        "minutes - use another kind of capacity, or storage.lustre.capacity_gib: 4800 with "
+        "checkpoint.interval: 37 at most"
     )
     followed = {**spot, "capacity_gib: 1200": "capacity_gib: 4800"}
     seldom = "2 nodes on spot: EC2 takes one with two minutes' notice, and all restart"
