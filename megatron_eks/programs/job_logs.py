@@ -1,15 +1,16 @@
 """Prints what record has kept of a job's ranks, each line with its rank.
 
-job_logs DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--most-bytes N]
-            [--objects]
+job_logs DIR [--rank N] [--tail N] [--since SECONDS] [--before] [--both] [--all] [--match REGEX]
+            [--most-bytes N] [--objects]
 
 DIR holds a folder for each start of the job. Of each rank its newest output is printed; what it
-printed before its container started again instead of that, or as well. Before all that, --objects
-prints what job_objects has kept of the job: itself, its pods and its events, a line for each.
+printed before its container started again instead of that, or as well, or of all starts. Before all
+that, --objects prints what job_objects has kept of the job: itself, its pods and its events, a line
+for each. With --match only lines that match are printed, and of each start the last --tail ones.
 
 Most lines have no time of their own: --since begins with the first one in which the program wrote a
 later time, and leaves out ranks that have not lived since. At most --most-bytes are printed in all,
-the last ones of each rank.
+the last ones of each rank; what other ranks leave of that is for the last one and the first.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 no such logs, 130 interrupted.
 """
@@ -44,7 +45,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     """Print the lines, and in the end how many there were and their checksum."""
     options = _parser().parse_args(argv)
     objects = _objects(options.directory) if options.objects else []
-    found = _chosen(options.directory, options.rank, needed=not objects)
+    found = _chosen(options.directory, options.rank, needed=not objects, deep=options.all)
     since = time.time() - options.since if options.since else None
     lines = checksum = cut = 0
 
@@ -56,16 +57,24 @@ def main(argv: Sequence[str], report: Report) -> None:
     for each in objects:
         write(f"[object] {json.dumps(each)}")
     width = len(str(max(found, default=0)))
-    for rank, folders in found.items():
-        # The container before the last one, the last one, or both in their order.
+    kept: dict[int, list[bytes]] = {}
+    left = options.most_bytes
+    # The first rank and the last tell of steps, so they have what the others leave.
+    for more, rank in enumerate(sorted(found, key=lambda each: (each in {0, max(found)}, each))):
+        folders = found[rank]
+        # The container before the last one, the last one, or all in their order.
         of = folders[1:] if options.before else folders[:1]
-        of = folders[::-1] if options.both else of
+        of = folders[::-1] if options.both or options.all else of
         parts = [part for folder in of for part in record_files.parts(folder, rank)]
         if not parts or (since and parts[-1].stat().st_mtime < since):
             continue
-        kept, dropped = _last(_lines(parts, since), options.tail, options.most_bytes // len(found))
+        said = _telling(of, rank, options) if options.match else _lines(parts, since)
+        tail = None if options.match else options.tail
+        kept[rank], dropped = _last(said, tail, left // (len(found) - more))
+        left -= sum(len(line) + 1 for line in kept[rank])
         cut += dropped
-        for line in kept:
+    for rank in sorted(kept):
+        for line in kept[rank]:
             write(f"[{rank:{width}}] {log_line(line)}")
     report.facts.update(directory=str(options.directory), ranks=list(found), lines=lines)
     report.facts.update(crc32=checksum, left_out=cut)
@@ -104,8 +113,23 @@ def _modified(file: Path) -> float:
     return file.stat().st_mtime
 
 
-def _chosen(directory: Path, wanted: int | None, *, needed: bool) -> dict[int, list[Path]]:
+def _telling(of: Sequence[Path], rank: int, options: argparse.Namespace) -> Iterator[bytes]:
+    """Yield of each start the lines that match, and its last ones."""
+    for folder in of:
+        end: deque[bytes] = deque()
+        for line in _lines(record_files.parts(folder, rank), None):
+            end.append(line)
+            if len(end) > (options.tail or 0) and options.match.search(early := end.popleft()):
+                yield early
+        yield from end
+
+
+def _chosen(
+    directory: Path, wanted: int | None, *, needed: bool, deep: bool
+) -> dict[int, list[Path]]:
     """Return the folders of each rank: that of its newest output, and of the container before.
+
+    With `deep` of all containers before that, as far as they are of the same job.
 
     The newest start may lack ranks that had failed for good. They are in the one before it, if that
     was of the same pods, or began when the job was there; else it is of an earlier job of the name.
@@ -115,13 +139,20 @@ def _chosen(directory: Path, wanted: int | None, *, needed: bool) -> dict[int, l
     born = job.get("metadata", {}).get("creationTimestamp", "9999-12-31T00:00:00Z")
     since = datetime.fromisoformat(born).timestamp()
     folders = [directory / each for each in reversed(names) if _ranks(directory / each)]
+
+    def chain(folder: Path, rank: int) -> list[Path]:
+        linked = [folder]
+        while (before := _before(linked[-1], rank, since)) and (deep or len(linked) == 1):
+            linked += before
+        return linked
+
     found: dict[int, list[Path]] = {}
     for newest in folders[:1]:
-        found = {rank: [newest, *_before(newest, rank, since)] for rank in _ranks(newest)}
+        found = {rank: chain(newest, rank) for rank in _ranks(newest)}
     linked = {folder for each in found.values() for folder in each[1:]}
     for folder in sorted(linked, reverse=True):
         for rank in _ranks(folder):
-            found.setdefault(rank, [folder, *_before(folder, rank, since)])
+            found.setdefault(rank, chain(folder, rank))
     chosen = {rank: found[rank] for rank in sorted(found) if wanted in (None, rank)}
     if needed and not chosen:
         there = f"no rank {wanted}, ranks are 0 to {max(found)}" if found else "no record of a job"
@@ -202,6 +233,13 @@ def _last(lines: Iterator[bytes], tail: int | None, most: int) -> tuple[list[byt
     return list(kept) if tail != 0 else [], cut
 
 
+def _pattern(text: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(text.encode())
+    except re.error as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from problem
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="a job's logs")
@@ -211,6 +249,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--before", action="store_true", help="before its last restart")
     parser.add_argument("--both", action="store_true", help="before and after it")
     parser.add_argument("--objects", action="store_true", help="what Kubernetes said, too")
+    parser.add_argument("--all", action="store_true", help="from its first start on")
+    parser.add_argument("--match", type=_pattern, metavar="REGEX", help="see above")
     parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
     return parser
 

@@ -136,3 +136,28 @@ def test_what_kubernetes_said_comes_first_unless_it_was_of_an_earlier_job(folder
     assert not [line for line in printed(folder, "--objects") if "object" in line]
     shutil.rmtree(folder / "0001")
     assert printed(folder, "--objects") == lines[:2]
+
+
+def test_all_starts_come_with_the_lines_that_match_and_the_last_of_each(folder):
+    """What lies between two ends is long, and of the steps alone there may be thousands."""
+    name = "rank-00000.log"
+    for number in (2, 3):
+        (again := folder / f"000{number}").mkdir()
+        head = f"record: start 000{number}, 2026-11-22T10:00:00Z, after 000{number - 1}\n"
+        lines = [f"{head}noise\nstep {number}\nnoise\nnoise\nend {number}\n"]
+        (again / name).write_text("".join(lines))
+    lines = printed(folder, "--all", "--rank", 0, "--match", "record: |step", "--tail", 1)
+    assert [line.removeprefix("[0] ")[-6:] for line in lines[:5]] == [f"step {n}" for n in range(5)]
+    assert [line.partition(",")[0] for line in lines[5:]] == [
+        *("[0] record: start 0002", "[0] step 2", "[0] end 2"),
+        *("[0] record: start 0003", "[0] step 3", "[0] end 3"),
+    ]
+    assert len(printed(folder, "--all", "--rank", 0, "--match", "step")) == 7
+    assert run_program.run("job_logs", folder, "--match", "(").code == 2
+
+
+def test_what_the_others_leave_is_for_the_ranks_that_tell_of_steps(folder):
+    """The last rank prints Megatron's, and the first one ours."""
+    (folder / "0001" / "rank-00005.log").write_text("nothing\n")
+    lines = printed(folder, "--most-bytes", 308)
+    assert [line[:4] for line in lines].count("[11]") == 5
