@@ -18,7 +18,7 @@ from megatron_eks.config.messages import message
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, USAGE, Failure
 from megatron_eks.programs.printable import drop, guarded, own
 
-for _panel in ("plan", "cluster", "jobs", "nodes", "data", "ckpt", "here"):
+for _panel in ("plan", "cluster", "jobs", "nodes", "reports", "data", "ckpt", "here"):
     import_module(f"megatron_eks.cli.{_panel}")
 
 _NOT_SHOWN = (

@@ -1,6 +1,6 @@
 """What the cluster knows of a job's end: its ranks' logs, the pods' states, events and nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -55,8 +55,7 @@ def _explained(
     known: Sequence[Object],
 ) -> Diagnosis:
     """Explain a job by what its ranks printed, and by pods and events that are known of it."""
-    living = client.list("v1", "Event", job.namespace) if job else []
-    living += client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
+    living = _events(client, job)
     objects = {each["metadata"]["uid"]: each for each in (*known, *living)}.values()
     events = [each for each in objects if "involvedObject" in each]
     pods_of = jobs.by_rank(job, [each for each in objects if "spec" in each]) if job else {}
@@ -71,6 +70,28 @@ def _explained(
         return diagnose([*told, *printed, *ends])
     found = diagnose([*told, *printed, *ends, f"event {job.message()}"])
     return in_phase(found, job.phase(ranks))
+
+
+def _events(client: Client, job: RunningJob | None) -> list[Object]:
+    """Return what the API server still knows: said in a job's namespace, and of nodes."""
+    living = client.list("v1", "Event", job.namespace) if job else []
+    return living + client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
+
+
+def warnings(
+    client: Client, job: RunningJob, kept: Sequence[Object], pods_of: Mapping[str, Object]
+) -> list[Object]:
+    """Return the warnings about a job, its pods (by uid) and their nodes, the oldest first."""
+    nodes = {each["spec"].get("nodeName") for each in pods_of.values()}
+    found = {each["metadata"]["uid"]: each for each in (*kept, *_events(client, job))}
+
+    def is_own(event: Object) -> bool:
+        about = event["involvedObject"]
+        of_node = about.get("kind") == "Node" and about.get("name") in nodes
+        return of_node or about.get("uid") in pods_of or job.makes(about)
+
+    own = (each for each in found.values() if each.get("type") == "Warning" and is_own(each))
+    return sorted(own, key=pods.when)
 
 
 def in_phase(found: Diagnosis, phase: str) -> Diagnosis:

@@ -16,8 +16,8 @@ from megatron_eks.plan.jobs.job import JobPlan
 
 _LINE = re.compile(r"\[\s*(\d+)\] (.*)", re.DOTALL)
 # What megatron_eks/programs/record.py writes about a rank.
-_START = re.compile(r"record: start \d+, ([\dTZ:-]+)")
-_END = re.compile(
+START = re.compile(r"record: start (\d+), ([\dTZ:-]+)")
+END = re.compile(
     r"record: (?:ended with exit code (\d+)|was ended by signal (\d+)), ([\dTZ:-]+)(?:: (.*))?"
 )
 _OWN = re.compile(r"\[\s*\d+\] record: |\[object\] ")
@@ -76,7 +76,7 @@ def _rank(number: int, before: Rank | None, own: Sequence[str]) -> Rank:
         pod |= {key: before.manifest[key] for key in ("metadata", "spec")}
     if before is None or phase not in jobs.ENDED:
         return Rank(number, pods.state(pod), pod)
-    broken_off = not any(map(_END.fullmatch, own))
+    broken_off = not any(map(END.fullmatch, own))
     return before if broken_off else replace(before, pod=pods.state(pod))
 
 
@@ -116,7 +116,7 @@ def _pod(own: Sequence[str]) -> Object:
 
     One that had just started again when its job was given up has its end in the start before.
     """
-    ends = [(place, end) for place, each in enumerate(own) if (end := _END.fullmatch(each))]
+    ends = [(place, end) for place, each in enumerate(own) if (end := END.fullmatch(each))]
     if len(ends) > 1 and _was_told(ends[-2][1], ends[-1][1]):
         ends.pop()
         own = own[: ends[-1][0]]
@@ -148,4 +148,4 @@ def _was_told(before: re.Match[str], end: re.Match[str]) -> bool:
 
 def _begun(own: Sequence[str]) -> str:
     """Return when the newest container began; nothing if the record has lost its beginning."""
-    return next((found[1] for each in reversed(own) if (found := _START.match(each))), "")
+    return next((found[2] for each in reversed(own) if (found := START.match(each))), "")

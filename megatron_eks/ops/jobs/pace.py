@@ -92,7 +92,7 @@ def pace(look: Look, plan: JobPlan | None) -> Pace:
     # The first line of a start holds compilation and the first collectives.
     counted = newest[1:] if len(newest) > 2 else newest  # noqa: PLR2004 -- something must remain
     step_seconds = _median([each.seconds for each in counted])
-    tokens = _median([_tokens_per_second(each, look.job, plan) for each in counted])
+    tokens = _median([tokens_per_second(each, look.job, plan) for each in counted])
     tflops = _median([each.tflops_per_gpu for each in counted])
     left = _left(steps, step_seconds)
     begun = steps[-1].at if steps else _all_began(look)
@@ -142,7 +142,8 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _tokens_per_second(step: Step, job: RunningJob, plan: JobPlan | None) -> float | None:
+def tokens_per_second(step: Step, job: RunningJob, plan: JobPlan | None) -> float | None:
+    """Return how fast a step was, on all GPUs together."""
     if step.tokens_per_second is not None or not step.seconds:
         return step.tokens_per_second
     length = argument(job, "--seq-length")

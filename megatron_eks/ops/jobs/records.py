@@ -154,6 +154,13 @@ def read(
     chosen = {"rank": options.rank, "tail": options.tail, "since": options.since_seconds}
     words = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
     words += ["--before"] * options.previous or ["--both", "--objects"] * both
+    return told(place, project, name, words, console)
+
+
+def told(
+    place: Place, project: Project, name: str, words: Sequence[str], console: Console
+) -> list[str]:
+    """Return what job_logs prints of a record. Raises Failure if it has none, or came cut."""
     folder = _folder(project, name)
     lines: list[str] = []
     ended = place.run(_PROGRAM, [folder, *words], lines.append)
@@ -172,7 +179,7 @@ def read(
         console.say(finding)
     there = ended.summary.get("ranks")
     nodes = next((each.nodes for each in project.jobs if each.name == name), 0)
-    if isinstance(there, list) and options.rank is None:
+    if isinstance(there, list) and not any(each.startswith("--rank") for each in words):
         lacking = [number for number in range(nodes) if number not in there]
         if lacking:
             console.say(f"note: {waiting.numbers(lacking)} of {nodes} left no record")

@@ -30,6 +30,11 @@ _LOADED = re.compile(
 _COPIES = re.compile(r"copies to (s3://\S+): (whole|failing|waiting|missing): (.*)")
 _PERCENT, _MILLI = 100, 1000
 
+TELLING = (
+    r"iteration +\d+/|step \d+/\d+|(saved|loaded) checkpoint|goes on from step|copies to s3://"
+)
+"""Finds every line that something is read from here, and few others."""
+
 
 @dataclass(frozen=True)
 class Step:

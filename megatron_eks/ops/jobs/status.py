@@ -59,6 +59,16 @@ def read(
     `record` returns what its ranks have printed, where their pods are gone.
     """
     found = _look(client, project, name, record)
+    job, used = found.job, None
+    if nodes:
+        own = [(job, found.ranks)]
+        used = node_view.read(client, job.namespace, found.nodes, own, all_nodes=False)
+    return of(found, project, used)
+
+
+def of(found: Look, project: Project, nodes: tuple[NodeUse, ...] | None = None) -> State:
+    """Judge what was read of a job."""
+    name = found.job.name
     plan, no_plan = pace.plan_of(project.jobs, found.job)
     speed, predicted = pace.pace(found, plan), pace.planned(plan)
     if not pace.same_batch(speed, predicted):
@@ -80,11 +90,7 @@ def read(
         findings=tuple(
             alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
         ),
-        nodes=node_view.read(
-            client, found.job.namespace, found.nodes, [(found.job, found.ranks)], all_nodes=False
-        )
-        if nodes
-        else None,
+        nodes=nodes,
     )
 
 

@@ -1,0 +1,178 @@
+"""`meks report JOB`: what a run did, why it ended and what it cost, as one page of HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from megatron_eks import __version__
+from megatron_eks.catalog import pins
+from megatron_eks.diagnosis.diagnose import Diagnosis
+from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.jobs import diagnosis, ended, holdings, records, starts, status
+from megatron_eks.ops.jobs.logs import Options
+from megatron_eks.ops.jobs.starts import XID, Start
+from megatron_eks.ops.jobs.status import State
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube.jobs import CONTAINER
+from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.programs import Place
+from megatron_eks.plan.cost import JobSpending, RankTime, hours_between, job_spending, node_price
+from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.project import job_files, read_document
+
+# Of each start: enough to tell what ended it, and for a thousand ranks no more than a page.
+_ENDS, _LEAST_ENDS = 4000, 20
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a page tells."""
+
+    state: State
+    cause: Diagnosis | None
+    """None while the job runs and nothing of it is known."""
+    starts: tuple[Start, ...]
+    plan: JobPlan | None
+    """Of the job file as it is now, where the run has its values."""
+    spending: JobSpending
+    usd_each: float | None
+    """Of a node, an hour."""
+    events: tuple[Object, ...]
+    """Warnings about the job, its pods and their nodes, the oldest first."""
+    pods: tuple[Object, ...]
+    xids: tuple[str, ...]
+    """Lines in which a driver or a library tells of a broken GPU."""
+    settings: str
+    """The job file as it is now."""
+    versions: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    """What is not known, and why."""
+
+    @property
+    def begun(self) -> datetime | None:
+        """When the first start began."""
+        return min((each.begun for each in self.starts if each.begun), default=None)
+
+    @property
+    def ended(self) -> datetime | None:
+        """When the last start ended; now, while it runs."""
+        return max((each.ended for each in self.starts if each.ended), default=None)
+
+    @property
+    def useful(self) -> float | None:
+        """The share of its time in which steps were done that count."""
+        if not (self.begun and self.ended and self.ended > self.begun):
+            return self.state.goodput.share if self.state.goodput else None
+        seconds = (self.ended - self.begun).total_seconds()
+        return min(1.0, sum(each.useful_seconds for each in self.starts) / seconds)
+
+
+def read(place: Place, name: str, file: Path, on: Opened) -> Report:
+    """Gather what the cluster, the record and the files know of a job."""
+    client, project = on.client, on.project
+    namespace, now = project.cluster.platform.namespace, client.now()
+    live = jobs.find(client, namespace, name)
+    lines, notes = _record(place, name, on)
+    state = status.read(client, project, name, record=lambda: lines)
+    job, phase = state.look.job, state.look.job.phase(state.look.ranks)
+    known = starts.read(lines, phase, now) or (starts.alone(state.look.logs.end),)
+    plan = next((each for each in project.jobs if each.name == name), None)
+    cause = None
+    if lines:
+        last = newest(lines, [each.number for each in known][-2:])
+        cause = diagnosis.of_record(client, project.cluster, name, Options(), last)
+    elif state.look.logs.end.first_at:
+        cause = diagnosis.of_job(client, project.cluster, name, Options())
+    there = [rank.manifest for rank in state.look.ranks if rank.manifest]
+    pods = {each["metadata"]["uid"]: each for each in (*ended.kept(lines, {"Pod"}), *there)}
+    spending, each = _spending(live is not None, name, known, plan, on)
+    if on.access.is_local:
+        notes = (*notes, "this is a cluster of `meks local up`: nobody is billed for it")
+    return Report(
+        state=state,
+        cause=cause,
+        starts=known,
+        plan=None if state.no_plan else plan,
+        spending=spending,
+        usd_each=each,
+        events=tuple(diagnosis.warnings(client, job, ended.kept(lines, {"Event"}), pods)),
+        pods=tuple(pods.values()),
+        xids=tuple(each for each in ended.printed(lines) if XID.search(each)),
+        settings=_settings(file, name),
+        versions=tuple(_versions(on, state, tuple(pods.values()))),
+        notes=notes,
+    )
+
+
+def _record(place: Place, name: str, on: Opened) -> tuple[list[str], tuple[str, ...]]:
+    """Return the lines of all starts, or why there are none."""
+    nodes = next((each.nodes for each in on.project.jobs if each.name == name), 1)
+    tail = f"--tail={max(_LEAST_ENDS, _ENDS // max(1, nodes))}"
+    try:
+        return records.told(place, on.project, name, (*starts.WORDS, tail), on.console), ()
+    except Failure as failure:
+        return [], (f"its record is not in this report: {failure.found} - {failure.remedy}",)
+    except ApiError as error:
+        return [], (f"its record is not in this report: {error}",)
+
+
+def newest(lines: Sequence[str], numbers: Sequence[int]) -> list[str]:
+    """Return what some starts printed, with what was kept of objects."""
+    found, chosen = [], False
+    for line in lines:
+        if begun := ended.START.search(line):
+            chosen = int(begun[1]) in numbers
+        if chosen or line.startswith("[object] "):
+            found.append(line)
+    return found
+
+
+def _spending(
+    lives: bool,  # noqa: FBT001 -- which of two ways
+    name: str,
+    known: Sequence[Start],
+    plan: JobPlan | None,
+    on: Opened,
+) -> tuple[JobSpending, float | None]:
+    """Return what its ranks held, as the cluster knows it, or its record."""
+    pool, now = plan.pool if plan else None, on.client.now()
+    each = node_price(pool.instance.name, pool.capacity.kind, on.plan) if pool else None
+    if lives:
+        (held,) = holdings.read(on.client, on.plan, now, name).jobs
+        each = next((rank.usd_each for rank in held.ranks), each)
+        return job_spending(held.ranks), each
+    times = [moment for start in known for moment in (start.begun, start.ended) if moment]
+    if plan is None or pool is None or not times:
+        return job_spending(()), each
+    share = plan.resources.gpus / pool.instance.gpus
+    rank = RankTime(hours_between(min(times), max(times)), share, each, runs=False)
+    return job_spending([rank] * plan.nodes), each
+
+
+def _settings(file: Path, name: str) -> str:
+    """Return the text of the job file."""
+    for path in job_files(file):
+        value = read_document(path).value
+        if isinstance(value, dict) and value.get("name") == name:
+            return path.read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def _versions(on: Opened, state: State, pods: Sequence[Object]) -> list[tuple[str, str]]:
+    images = {
+        f"{each.get('image')} {each.get('imageID') or ''}".strip()
+        for pod in pods
+        for each in pod.get("status", {}).get("containerStatuses") or ()
+        if each["name"] == CONTAINER
+    }
+    specs = state.look.job.pod_specs
+    images = images or {str(each["containers"][0].get("image", "")) for _, each in specs} - {""}
+    kubernetes = on.client.request("GET", "/version")["gitVersion"]
+    return [
+        *(("image", each) for each in sorted(images)),
+        ("megatron-eks, which wrote this", __version__),
+        ("Megatron-LM of its images", f"{pins.MEGATRON_LM_TAG}, core {pins.MEGATRON_CORE_VERSION}"),
+        ("Kubernetes", str(kubernetes)),
+    ]

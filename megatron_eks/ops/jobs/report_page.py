@@ -1,0 +1,287 @@
+"""The page of `meks report JOB`: first what happened, when, and what it cost; then the rest."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from megatron_eks.ops import files
+from megatron_eks.ops.console import duration
+from megatron_eks.ops.data.shared_pod import SharedPod
+from megatron_eks.ops.failure import DONE
+from megatron_eks.ops.html import Part, table, tag
+from megatron_eks.ops.html import page as whole
+from megatron_eks.ops.jobs import curves, pace, records
+from megatron_eks.ops.jobs.curves import Chart, Line
+from megatron_eks.ops.jobs.report import Report, read
+from megatron_eks.ops.jobs.starts import Start
+from megatron_eks.ops.jobs.status_view import short
+from megatron_eks.ops.kube import pods
+from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.output import count, usd
+from megatron_eks.plan.cost import total
+
+FOLDER = "reports"
+"""Beside the cluster file."""
+_MOST = 200
+"""Lines of a list; the first and the last ones say what there is to know."""
+_STYLE = Path(__file__).with_name("report.css")
+
+
+def run(file: Path, name: str, out: Path | None, on: Opened) -> int:
+    """Write the page; `file` is the cluster's. Raises Failure if nobody knows the job."""
+    place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
+    target = out or file.parent / FOLDER / f"{name}.html"
+    files.replace(target, page(read(place, name, file, on)), "and write it again")
+    on.console.write(f"{target}\n")
+    return DONE
+
+
+def page(found: Report) -> str:
+    """Write it."""
+    job = found.state.look.job
+    parts = (*_first(found), *_curves(found), *_starts(found), *_health(found))
+    more = (*_checkpoints(found), *_money(found), *_settings(found), *_versions(found))
+    return whole(f"{job.name}: {_phase(found)}", _STYLE.read_text(), *parts, *more)
+
+
+def _phase(found: Report) -> str:
+    look = found.state.look
+    return look.job.phase(look.ranks)
+
+
+def _first(found: Report) -> Iterator[Part]:
+    """Yield the first screen."""
+    state, phase = found.state, _phase(found)
+    job = state.look.job
+    yield tag("h1", job.name)
+    times = f"{_at(found.begun)} to {_at(found.ended) if job.ended else 'now'}"
+    yield tag("p", f"{times}, written {_at(state.look.now)} by meks report", class_="soft")
+    yield tag("div", *_outcome(found, phase), class_=f"outcome {phase}")
+    yield tag(
+        "dl", *(tag("div", tag("dt", name), tag("dd", *rest)) for name, *rest in _facts(found))
+    )
+    for note in found.notes:
+        yield tag("p", f"note: {note}", class_="soft")
+
+
+def _outcome(found: Report, phase: str) -> Iterator[Part]:
+    yield tag("p", tag("strong", phase))
+    cause, message = found.cause, found.state.look.job.message()
+    if cause is None:
+        yield tag("p", message or "Nothing is known of why.")
+        return
+    code = f" [{cause.code}]" if cause.code else ""
+    yield tag("p", f"{cause.cause}{code}")
+    if cause.code:
+        yield tag("p", f"What to do: {cause.remedy}")
+    seen = [line.text.strip()[:500] for line in cause.evidence[:1]] if cause.code else []
+    yield from (tag("pre", line) for line in seen)
+    if message and not cause.ended_well:
+        yield tag("p", message, class_="soft")
+    for finding in found.state.findings:
+        yield tag("p", f"{finding.found} - {finding.remedy} [{finding.code}]")
+
+
+def _facts(found: Report) -> Iterator[tuple[Part, ...]]:
+    """Yield a name, a value, and what is to be said of it."""
+    state, last = found.state, found.state.look.logs.end.last
+    yield "last step", *((f"{last.step} of {last.steps}",) if last else ("none is known",))
+    if last:
+        yield "loss", "no number" if last.finite_loss is None else f"{last.loss:.4g}"
+    saved = state.checkpoint
+    none = tag("small", "no log tells of one")
+    yield "last checkpoint", *((f"step {saved.step}",) if saved.step is not None else ("-", none))
+    if found.begun and found.ended:
+        yield "took", duration((found.ended - found.begun).total_seconds())
+    restarts = max(len(found.starts) - 1, state.restarts.gang, 0)
+    redone = sum(each.lost for each in found.starts)
+    yield "restarts", str(restarts), tag("small", count(redone, "step") + " lost")
+    cost = found.spending
+    hours = tag("small", f"{cost.node_hours:,.2f} node-hours")
+    yield "cost of its nodes", f"{usd(cost.usd_so_far)} USD", hours
+    if found.useful is not None:
+        yield "time that trained", f"{found.useful:.0%}", tag("small", "in steps that count")
+    if state.pace.tokens_per_second:
+        note = tag("small", f"MFU {state.pace.mfu:.1%}") if state.pace.mfu else None
+        yield "speed", f"{state.pace.tokens_per_second:,.0f} tokens/s", note
+
+
+def _curves(found: Report) -> Iterator[Part]:
+    state = found.state
+    known = found.starts
+    marks = [(each.reached, str(each.number)) for each in known if each.cause and each.log.steps]
+    yield tag("h2", "Loss and speed")
+    losses = [
+        Line([(step.step, step.loss) for step in each.log.steps], each.went_on + each.counted)
+        for each in known
+    ]
+    note = "dashed: done again, or lost; numbers: where a start ended" if marks else ""
+    yield curves.draw(Chart("Loss", losses, marks, note=note))
+    for each in known:
+        if each.cause:
+            yield tag("p", tag("small", f"{each.number}: step {each.reached}, {_cause(each)}"))
+    rate = {
+        step: pace.tokens_per_second(step, state.look.job, found.plan)
+        for each in known
+        for step in each.log.steps
+    }
+    in_tokens = any(each is not None for each in rate.values())
+    speeds = [
+        Line(
+            [
+                (step.step, value)
+                for step in each.log.steps
+                if (value := rate[step] if in_tokens else step.seconds) is not None
+            ],
+            each.went_on + each.counted,
+        )
+        for each in known
+    ]
+    band, said = None, state.no_plan
+    if state.planned and in_tokens:
+        plan = state.planned
+        each = plan.tokens_per_second / plan.mfu
+        band = (each * plan.mfu_low, each * plan.mfu_high)
+        said = f"the band is what the plan predicts: {band[0]:,.0f} to {band[1]:,.0f}"
+    title = "Speed, tokens/s" if in_tokens else "Seconds a step"
+    yield curves.draw(Chart(title, speeds, marks, band, said))
+
+
+def _starts(found: Report) -> Iterator[Part]:
+    yield tag("h2", "Starts")
+    phase = _phase(found)
+    rows = [
+        (
+            str(each.number),
+            _at(each.begun),
+            duration(each.seconds) if each.seconds else "not known",
+            f"{each.went_on} to {each.reached}",
+            str(each.lost),
+            _cause(each) if each.cause else phase,
+        )
+        for each in found.starts
+    ]
+    header = ("start", "began", "took", "steps", "lost", "ended by")
+    yield table(header, rows, numbers="4")
+
+
+def _cause(start: Start) -> str:
+    return f"{start.cause} [{start.code}]" if start.code else start.cause
+
+
+def _health(found: Report) -> Iterator[Part]:
+    yield tag("h2", "Nodes and GPUs")
+    look = found.state.look
+    ranks: dict[str, list[int]] = {}
+    for rank in look.ranks:
+        if rank.pod is not None:
+            ranks.setdefault(rank.pod.node, []).append(rank.number)
+    rows = [
+        (short(node) or "not known", ", ".join(map(str, own)), _state(look.nodes.get(node)))
+        for node, own in ranks.items()
+    ]
+    yield table(("node", "ranks", "state now"), rows)
+    if found.xids:
+        yield tag("p", tag("strong", "Errors of GPUs, in the ranks' lines"))
+        yield tag("pre", "\n".join(found.xids[:_MOST]))
+    else:
+        yield tag("p", "No line of a rank tells of a GPU's error (Xid).")
+    if found.events:
+        said = [
+            (
+                _at(pods.moment(pods.when(each))),
+                f"{each['involvedObject'].get('kind')}/{each['involvedObject'].get('name')}",
+                f"{each.get('reason')}: {pods.one_line(each.get('message') or '')}",
+            )
+            for each in found.events[-_MOST:]
+        ]
+        yield table(("at", "about", "Kubernetes warned"), said)
+    else:
+        yield tag("p", "Kubernetes warned of nothing that is still known.")
+
+
+def _state(node: object) -> str:
+    """Say how a node is, as the API server has it."""
+    if not isinstance(node, dict):
+        return "gone"
+    bad = [
+        f"{each['type']} {each['status']} {each.get('reason', '')}"
+        for each in node.get("status", {}).get("conditions") or ()
+        if each["type"].endswith("Ready") and each["status"] != "True"
+    ]
+    return "; ".join(bad) or "ready"
+
+
+def _checkpoints(found: Report) -> Iterator[Part]:
+    yield tag("h2", "Checkpoints")
+    rows = [
+        (str(each.number), ", ".join(f"{mark.step}" for mark in each.log.saves))
+        for each in found.starts
+        if each.log.saves
+    ]
+    if rows:
+        yield table(("start", "saved after step"), rows)
+    else:
+        yield tag("p", f"None is known: {found.state.checkpoint.how}.")
+    if copied := found.state.copies:
+        yield tag("p", f"Copies in {copied.uri}: {copied.state}, {copied.text}")
+
+
+def _money(found: Report) -> Iterator[Part]:
+    yield tag("h2", "Money")
+    cost = found.spending
+    if found.usd_each is None:
+        yield tag("p", "The price of its nodes is not known here (prices.instance_hour sets one).")
+    rows = []
+    for each in found.starts:
+        hours = [_hours(each.useful_seconds, found), _hours(each.lost * each.step_seconds, found)]
+        hours.append(_hours(each.seconds, found) - sum(hours))
+        rows.append((str(each.number), *(_priced(part, found) for part in hours)))
+    if rows:
+        header = ("start", "in steps that count", "in lost steps", "in all else")
+        yield table(header, rows, numbers="123")
+    between = cost.node_hours - sum(_hours(each.seconds, found) for each in found.starts)
+    if rows and between > 0.01 * cost.node_hours:
+        yield tag("p", f"Between starts, and before the first: {_priced(between, found)}")
+    yield tag("p", f"In all: {cost.node_hours:,.2f} node-hours, {usd(cost.usd_so_far)} USD")
+    yield tag(
+        "p",
+        "Of the nodes that its ranks held, at list prices; all else is start, waiting for "
+        "data, validation and saving. Storage and network are not in it.",
+        class_="soft",
+    )
+
+
+def _hours(seconds: float, found: Report) -> float:
+    plan, look = found.plan, found.state.look
+    share = plan.resources.gpus / plan.pool.instance.gpus if plan and plan.pool else 1
+    return max(0, seconds) / 3600 * len(look.ranks) * share
+
+
+def _priced(hours: float, found: Report) -> str:
+    price = total([None if found.usd_each is None else found.usd_each * max(0, hours)])
+    return f"{max(0, hours):,.2f} h, {usd(price)} USD"
+
+
+def _settings(found: Report) -> Iterator[Part]:
+    yield tag("h2", "Settings")
+    if found.state.no_plan:
+        yield tag("p", found.state.no_plan)
+    if found.settings:
+        yield tag("p", "The job file as it is now:", class_="soft")
+        yield tag("pre", found.settings)
+    words = [
+        str(each) for each in found.state.look.job.pod_specs[0][1]["containers"][0].get("args", ())
+    ]
+    if words:
+        yield tag("p", "What its program was given:", class_="soft")
+        yield tag("pre", "\n".join(words))
+
+
+def _versions(found: Report) -> Iterator[Part]:
+    yield tag("h2", "Versions")
+    yield table(("what", "version"), found.versions)
+
+
+def _at(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
