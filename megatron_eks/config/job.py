@@ -52,7 +52,7 @@ class Wandb(Model):
 
     project: str
     secret: DnsName
-    """A Kubernetes Secret with the key."""
+    """A Kubernetes Secret that holds the key as `token`: `meks secret set`."""
 
 
 class Mlflow(Model):

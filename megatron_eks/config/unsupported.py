@@ -22,7 +22,6 @@ _CLUSTER: dict[str, object] = {
 _POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
 _JOB: dict[str, object] = {
     "runtime.queue": None,
-    "runtime.tracking": None,
 }
 _TORCH: dict[str, object] = {"training.precision": "bf16"}
 

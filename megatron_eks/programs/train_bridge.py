@@ -41,6 +41,8 @@ _WORDS = {
     "--load": "checkpoint.load",
     "--pretrained-checkpoint": "checkpoint.pretrained_checkpoint",
     "--ckpt-format": "checkpoint.ckpt_format",
+    "--wandb-project": "logger.wandb_project",
+    "--mlflow-experiment": "logger.mlflow_experiment",
     "--distributed-timeout-minutes": "dist.distributed_timeout_minutes",
 }
 _INSTALL = "use an image with megatron-bridge, for example nvcr.io/nvidia/nemo"

@@ -30,6 +30,7 @@ from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Report
 from megatron_eks.programs.start import companions, guard, megatron_process, preconditions
 from megatron_eks.programs.start.megatron_arguments import MegatronArguments
+from megatron_eks.programs.trainer.tracking import check_packages
 
 MEGATRON_LM = "/opt/megatron-lm"
 
@@ -86,6 +87,8 @@ class Start:
             report.collect(preconditions.check_program(self.program))
         report.collect(preconditions.check_data(self.words, data_sets))
         report.collect(preconditions.check_tokenizer(self.words))
+        named = {"wandb": "--wandb-project", "mlflow": "--mlflow-experiment"}
+        report.collect(check_packages([x for x in named if self.words.value(named[x])]))
         tensorboard = preconditions.option_path(self.words, "--tensorboard-dir")
         if self.save is not None:
             kept = self.save, self.pretrained, self.ckpt_format

@@ -42,7 +42,7 @@ def ran(number, begin, end, first, last, *, code=0, words=(), saves=()):
                 yield f"[0]   successfully saved checkpoint from iteration {at} to /c"
         yield from (f"[{rank}] {line}" for line in words if rank)
         how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-        yield f"[{rank}] record: {how}, 2026-11-22T{end}Z"
+        yield f"[{rank}] record: {how}, 2026-11-22T{end}Z{': its last words' * bool(code)}"
 
 
 LINES = [

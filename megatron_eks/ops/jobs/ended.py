@@ -16,9 +16,9 @@ from megatron_eks.plan.jobs.job import JobPlan
 
 _LINE = re.compile(r"\[\s*(\d+)\] (.*)", re.DOTALL)
 # What megatron_eks/programs/record.py writes about a rank.
-START = re.compile(r"record: start (\d+), ([\dTZ:-]+)")
+START = re.compile(r"record: start (\d+), ([\dT:-]+Z)")
 END = re.compile(
-    r"record: (?:ended with exit code (\d+)|was ended by signal (\d+)), ([\dTZ:-]+)(?:: (.*))?"
+    r"record: (?:ended with exit code (\d+)|was ended by signal (\d+)), ([\dT:-]+Z)(?:: (.*))?"
 )
 _OWN = re.compile(r"\[\s*\d+\] record: |\[object\] ")
 _OBJECT = "[object] "

@@ -9,6 +9,7 @@ from itertools import pairwise
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.config.training import MegatronData, MegatronTraining, Parallelism
+from megatron_eks.plan.jobs import tracking
 from megatron_eks.predict.layout import Layout
 
 Option = tuple[str, ...]
@@ -226,6 +227,7 @@ def _operation(job: MegatronRun, log_directory: str) -> Iterator[Option]:
     yield ("--log-timers-to-tensorboard",)
     yield ("--log-memory-to-tensorboard",)
     yield "--tensorboard-dir", f"{log_directory}/tensorboard"
+    yield from tracking.options(job)
 
 
 def keeps_saved_schedule(job: MegatronRun) -> bool:

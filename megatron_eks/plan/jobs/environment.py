@@ -17,6 +17,7 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import GpuJob, Job, NcclTestJob
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
+from megatron_eks.plan.jobs import tracking
 from megatron_eks.plan.jobs.job import SecretFile
 from megatron_eks.predict.layout import Layout
 
@@ -55,7 +56,9 @@ def hugging_face(token: SecretFile | None) -> Mapping[str, str]:
 
 def environment(job: Job, *parts: Mapping[str, str]) -> Mapping[str, str]:
     """Return every variable of a pod, in order; torchrun's own come from elsewhere."""
-    env = {name: value for part in parts for name, value in part.items()}
+    env: dict[str, str] = {}
+    for part in (tracking.variables(job), *parts):
+        env |= part
     if job.runtime.rendezvous != "static":
         # Otherwise an agent that was the first before does not say again where its store is, and
         # who takes a lost node's place waits for it in vain (torch 2.15, dynamic_rendezvous.py).

@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs import environment, tracking
 from megatron_eks.plan.jobs.arguments import megatron_arguments, options
 from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_saving
 from megatron_eks.plan.jobs.corpora import check_amount
@@ -75,7 +75,8 @@ def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) ->
     """Plan a job that has passed the checks."""
     training = plan_training(job, cluster)
     blocks = ("model", "parallelism", "training", "data", "checkpoint", "overrides")
-    path, files = config_file("train_bridge", job, blocks)
+    told = job.model_copy(update={"overrides": {**tracking.overrides(job), **job.overrides}})
+    path, files = config_file("train_bridge", told, blocks)
     program = Program(
         name="train_bridge",
         args=("--recipe", job.recipe, "--config", path, *guard_args(job, cluster)),
@@ -188,7 +189,7 @@ _GIVEN = re.compile(r"WANDB_(API_KEY|MODE|DISABLED|IDENTITY_TOKEN_FILE|CONFIG_DI
 
 def check_tracker(job: MegatronRun) -> Iterator[Finding]:
     """Warn of a run that ends as it starts, because nobody answers the question for a key."""
-    if any(_GIVEN.fullmatch(name) for name in (*job.runtime.env, *job.runtime.secret_env)):
+    if any(_GIVEN.fullmatch(name) for name in (*job.runtime.env, *tracking.keys(job))):
         return
     for path, name in _asked(job):
         found = f"{name}: W&B asks for a key, and no terminal answers"

@@ -11,6 +11,7 @@ from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.jobs import tracking
 from megatron_eks.plan.jobs.checkpoints import GRACE_FLOOR_SECONDS, grace_seconds, plan_saving
 from megatron_eks.plan.jobs.environment import shows_efa
 from megatron_eks.plan.jobs.job import (
@@ -171,7 +172,7 @@ def task(
         grace_seconds=GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,
-        secret_env=dict(sorted(job.runtime.secret_env.items())),
+        secret_env=dict(sorted(tracking.keys(job).items())),
     )
 
 

@@ -14,7 +14,7 @@ from megatron_eks.config.hints import of_place
 from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs import environment, tracking
 from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_disk, check_saving
 from megatron_eks.plan.jobs.corpora import check_epochs
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
@@ -76,7 +76,11 @@ def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
     token = token_file(job.token_secret)
     return Program(
         name=name,
-        args=("--config", path, *guard_args(job, cluster)),
+        args=(
+            *("--config", path),
+            *(f"--track={each}" for each in tracking.trackers(job)),
+            *guard_args(job, cluster),
+        ),
         env=environment.environment(
             job, environment.collectives(logs), environment.hugging_face(token)
         ),

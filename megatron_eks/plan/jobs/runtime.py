@@ -28,6 +28,7 @@ from megatron_eks.plan.jobs.resources import (
     job_memory_mib,
     memory_limit_mib,
 )
+from megatron_eks.plan.jobs.tracking import check_tracking
 from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
@@ -237,6 +238,7 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the image of a job, and with how its pods run."""
     runtime = job.runtime
     yield from check_image(job, cluster)
+    yield from check_tracking(job, cluster)
     for name in ("host_network", "ipc_lock"):
         if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
             found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"

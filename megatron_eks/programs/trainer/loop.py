@@ -172,6 +172,8 @@ class Loop:
             self.last = metrics.step(self.last, tokens)
             if step.number % self._training.log_interval == 0 or validates:
                 say(self.last, self._training.max_steps)
+                if metrics.trackers:
+                    metrics.trackers.send(self.last)
 
     def _save(self, step: _Step, consumed: int, checkpointer: Checkpointer, *, last: bool) -> None:
         trainer = {

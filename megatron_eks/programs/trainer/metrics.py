@@ -17,6 +17,7 @@ from megatron_eks.catalog.gpus import gpu_named
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.programs.checkpoint import disk
 from megatron_eks.programs.trainer.shape import flops_per_token
+from megatron_eks.programs.trainer.tracking import Trackers
 
 FILE = "metrics.jsonl"
 
@@ -46,6 +47,8 @@ class Metrics:
         on_gpu = device.type == "cuda"
         gpu = gpu_named(torch.cuda.get_device_name(device)) if on_gpu else None
         self._peak = gpu.tflops_bf16 if gpu else None
+        self.trackers: Trackers | None = None
+        """Where else the figures of steps go that are logged."""
 
     def step(self, values: dict[str, Any], tokens: int) -> dict[str, Any]:
         """Add the figures that follow from `seconds`, write the step and return all of it."""
@@ -64,6 +67,8 @@ class Metrics:
     def close(self) -> None:
         """Put everything on disk, as far as it takes it."""
         self._file.close()
+        if self.trackers:
+            self.trackers.close()
 
 
 class LineFile:

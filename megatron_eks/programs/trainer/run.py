@@ -36,6 +36,7 @@ from megatron_eks.programs.trainer.parallel import Parallel, Weights, attention,
 from megatron_eks.programs.trainer.shape import Model, read_model
 from megatron_eks.programs.trainer.start import check_all
 from megatron_eks.programs.trainer.tokenizer import BadTokenizerError
+from megatron_eks.programs.trainer.tracking import NAMES, Trackers, check_packages
 from megatron_eks.programs.trainer.weights import check_pretrained, initialize, load_pretrained
 
 EXIT_INTERRUPTED = 130
@@ -66,6 +67,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         return _refuse(program, report)
     report.collect(check_all(config, model, options.device))
     if os.environ["RANK"] == "0":
+        report.collect(check_packages(options.track))
         report.collect(companions.check_copies(Path(saves.directory), saves.s3_uri))
     with torch.device("meta"):
         decoder = Decoder(model.shape, recompute=config.training.activation_checkpointing)
@@ -153,6 +155,7 @@ class _Rank:
         if self.rank == 0:
             length = training.sequence_length
             metrics = Metrics(directory, shape, self.device, start=start, length=length)
+            metrics.trackers = Trackers(self.options.track, os.environ.get("WANDB_NAME", ""))
         dropout = max(shape.attention_dropout, shape.hidden_dropout) > 0
         loop = Loop(config, parallel, optimizer, samples, self.device, has_dropout=dropout)
         batches = Batches(
@@ -231,6 +234,13 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         type=float,
         help="a collective that takes longer ends the processes (default: the file's runtime "
         "block, else 10)",
+    )
+    parser.add_argument(
+        "--track",
+        action="append",
+        choices=NAMES,
+        default=[],
+        help="send figures there as well, as its own variables say",
     )
     guard.add_options(parser)
     return parser

@@ -189,3 +189,34 @@ def test_one_node_has_no_network(plan):
     """Its ranks talk over NVLink, and no other node waits for them."""
     args = plan("fsdp-llama-2-7b", **{"nodes: 2": "nodes: 1"}).args
     assert args == ("--config", "/etc/megatron-eks/train_fsdp.json")
+
+
+WANDB = "runtime:\n  tracking: {wandb: {project: cpt, secret: wandb}}"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("megatron-cpt-techpulse", "runtime:"),
+        ("bridge-cpt-techpulse", "overrides: {}"),
+        ("ddp-llama-3-2-1b", "image: fsdp"),
+    ],
+)
+def test_trackers_get_names_as_variables_and_keys_from_secrets(plan, name, place):
+    """The key's value is in no file, argument or variable of the plan."""
+    before = {"image: fsdp": "image: megatron\n", "overrides: {}": "overrides: {}\n"}
+    job = plan(name, **{place: before.get(place, "") + WANDB})
+    assert (job.env["WANDB_PROJECT"], job.env["WANDB_NAME"]) == ("cpt", name)
+    assert (job.env["WANDB_RUN_GROUP"], job.env["WANDB_DIR"]) == (name, "/tmp")  # noqa: S108 -- in the pod
+    entry = job.secret_env["WANDB_API_KEY"]
+    assert (entry.secret, entry.key) == ("wandb", "token")
+    words = " ".join(job.args)
+    match job.kind:
+        case "megatron":
+            assert f"--wandb-project cpt --wandb-exp-name {name} --wandb-save-dir /tmp" in words
+        case "megatron_bridge":
+            (file,) = job.files.values()
+            told = json.loads(file)["overrides"]
+            assert (told["logger.wandb_project"], told["logger.wandb_exp_name"]) == ("cpt", name)
+        case "ddp":
+            assert "--track=wandb" in job.args

@@ -1,0 +1,142 @@
+"""`runtime.tracking`: Weights & Biases and MLflow, told by variables, with keys from Secrets.
+
+Sources: Weights & Biases, "Environment variables"; MLflow, mlflow/environment_variables.py;
+Megatron-LM core_v0.19, training/global_vars.py; Megatron-Bridge 0.6, training/config.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.job import (
+    Job,
+    MegatronBridgeJob,
+    MegatronJob,
+    Mlflow,
+    SecretKey,
+    TorchRun,
+    TorchrunJob,
+)
+from megatron_eks.plan.cluster.egress import has_no_way_out
+
+KEY = "WANDB_API_KEY"
+_SECRET_KEY = "token"  # noqa: S105 -- the name of a key, as `meks secret set` writes it
+_FOLDER = "/tmp"  # noqa: S108 -- on the pod's own volume
+_PLACE: Path = ("runtime", "tracking")
+_OWN_IMAGE = "build an image of your own (images.own, base: fsdp) that installs it, and name that"
+
+
+def variables(job: Job) -> Mapping[str, str]:
+    """Return what both libraries read; each start is a run of its own, in the job's group."""
+    tracking = job.runtime.tracking
+    found: dict[str, str] = {}
+    if tracking and tracking.wandb:
+        names = {"WANDB_NAME": job.name, "WANDB_RUN_GROUP": job.name, "WANDB_DIR": _FOLDER}
+        found |= names | {"WANDB_PROJECT": tracking.wandb.project}
+    if tracking and tracking.mlflow:
+        found["MLFLOW_TRACKING_URI"] = tracking.mlflow.uri or ""
+        found["MLFLOW_EXPERIMENT_NAME"] = tracking.mlflow.experiment
+    return found
+
+
+def keys(job: Job) -> Mapping[str, SecretKey]:
+    """Return all variables of a job whose values are in Secrets."""
+    tracking = job.runtime.tracking
+    wandb = tracking.wandb if tracking else None
+    own = {KEY: SecretKey(secret=wandb.secret, key=_SECRET_KEY)} if wandb else {}
+    return own | job.runtime.secret_env
+
+
+def options(job: Job) -> Iterator[tuple[str, ...]]:
+    """Yield Megatron-LM's own options."""
+    if (tracking := job.runtime.tracking) and tracking.wandb:
+        yield "--wandb-project", tracking.wandb.project
+        yield "--wandb-exp-name", job.name
+        yield "--wandb-save-dir", _FOLDER
+
+
+def overrides(job: Job) -> Mapping[str, str]:
+    """Return Megatron-Bridge's own settings."""
+    found = {name: word for option, word in options(job) for name in [f"logger.{_name(option)}"]}
+    if (tracking := job.runtime.tracking) and (mlflow := tracking.mlflow):
+        found |= {
+            "logger.mlflow_tracking_uri": mlflow.uri or "",
+            "logger.mlflow_experiment": mlflow.experiment,
+            "logger.mlflow_run_name": job.name,
+        }
+    return found
+
+
+def trackers(job: Job) -> tuple[str, ...]:
+    """Return what our own trainers send their figures to."""
+    tracking = job.runtime.tracking
+    names = ("wandb", "mlflow") if tracking else ()
+    return tuple(name for name in names if getattr(tracking, name))
+
+
+def _name(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Yield trackers that would get nothing."""
+    tracking = job.runtime.tracking
+    if tracking is None:
+        return
+    if not isinstance(job, (MegatronJob, MegatronBridgeJob, TorchRun, TorchrunJob)):
+        found = f"tracking has no meaning for {job.kind}"
+        yield Finding(Code.NO_MEANING, _PLACE, found, "remove it")
+        return
+    if not trackers(job):
+        yield Finding(
+            Code.TRACKING, _PLACE, "it names no tracker", "add wandb or mlflow, or remove it"
+        )
+    if isinstance(job, TorchRun) and job.image == "fsdp":
+        for name in trackers(job):
+            found = f"the image fsdp has no package {name}"
+            yield Finding(Code.TRACKING, (*_PLACE, name), found, _OWN_IMAGE)
+    if tracking.wandb:
+        if KEY in job.runtime.secret_env:
+            found = f"{KEY} stands in runtime.secret_env as well"
+            yield Finding(Code.TRACKING, (*_PLACE, "wandb", "secret"), found, "keep one of both")
+        env = job.runtime.env
+        if has_no_way_out(cluster) and not {"WANDB_BASE_URL", "WANDB_MODE"} & env.keys():
+            found = "pods reach nothing but AWS in the region, and api.wandb.ai is outside"
+            remedy = "set runtime.env: {WANDB_MODE: offline}, or WANDB_BASE_URL to a server inside"
+            yield Finding(Code.TRACKING, (*_PLACE, "wandb"), found, remedy)
+    if tracking.mlflow:
+        yield from _mlflow(job, tracking.mlflow)
+
+
+def _mlflow(job: Job, mlflow: Mlflow) -> Iterator[Finding]:
+    place: Path = (*_PLACE, "mlflow")
+    if isinstance(job, MegatronJob):
+        found = "Megatron-LM writes to no MLflow"
+        remedy = "use kind: megatron_bridge, or tracking.wandb; meks tensorboard shows its curves"
+        yield Finding(Code.TRACKING, place, found, remedy)
+    if mlflow.arn is not None:
+        found = "SageMaker's MLflow needs the package sagemaker-mlflow, which no image here has, "
+        found += "and rights that pods do not get"
+        remedy = "use uri, with an MLflow server of your own"
+        yield Finding(Code.TRACKING, (*place, "arn"), found, remedy)
+    elif mlflow.uri is None:
+        yield Finding(Code.TRACKING, place, "no server is named", "add uri: https://...")
+    else:
+        yield from _address((*place, "uri"), mlflow.uri)
+
+
+def _address(place: Path, uri: str) -> Iterator[Finding]:
+    parts = urlsplit(uri)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        found, remedy = f"{uri!r} is no address of a server", "use https://HOST"
+        yield Finding(Code.TRACKING, place, found, remedy)
+    elif parts.username or parts.password:
+        found = "a password in a file ends in logs"
+        remedy = "name a Secret: runtime.secret_env: {MLFLOW_TRACKING_PASSWORD: {secret, key}}"
+        yield Finding(Code.TRACKING, place, found, remedy)
+    elif parts.scheme == "http" or parts.netloc.rpartition(":")[2].isdecimal():
+        found = f"{uri}: the platform's network policies let pods out over HTTPS (443) alone"
+        remedy = "let the server answer there, or add a NetworkPolicy of your own for its port"
+        yield warning(Code.TRACKING, place, found, remedy)

@@ -1,0 +1,71 @@
+"""Sends a run's figures to Weights & Biases or MLflow, whose own variables say where to."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from megatron_eks.programs.program import Finding, error
+
+NAMES = ("wandb", "mlflow")
+
+
+def check_packages(names: Sequence[str]) -> Iterator[Finding]:
+    """Yield trackers that a run is to write to, and whose package is not in its image."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            remedy = "install it in an image of your own (images.own), or remove runtime.tracking"
+            yield error("runtime.tracking", f"this image has no package {name}", remedy)
+
+
+class Trackers:
+    """A run in each of them. Their troubles are said once: a training is worth more."""
+
+    def __init__(self, names: Sequence[str], job: str) -> None:
+        self._senders: dict[str, _Sender] = {}
+        for name in names:
+            self._try(name, partial(self._begin, name, job))
+
+    def send(self, values: Mapping[str, Any]) -> None:
+        """Send what is a number of a step."""
+        sent = {key: float(each) for key, each in values.items() if isinstance(each, (int, float))}
+        step = int(sent.pop("step"))
+        for name, sender in [*self._senders.items()]:
+            self._try(name, partial(sender.log, sent, step))
+
+    def close(self) -> None:
+        """Wait until all is sent."""
+        for name, sender in [*self._senders.items()]:
+            self._try(name, sender.end)
+
+    def _begin(self, name: str, job: str) -> None:
+        package = importlib.import_module(name)
+        if name == "wandb":
+            run = package.init()
+            self._senders[name] = _Sender(lambda sent, step: run.log(sent, step=step), run.finish)
+        else:
+            package.start_run(run_name=job)
+            # Without waiting for the server, as W&B does it.
+            log = partial(package.log_metrics, synchronous=False)
+            self._senders[name] = _Sender(log, package.end_run)
+
+    def _try(self, name: str, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as problem:  # noqa: BLE001 -- they have no class of their own in common
+            self._senders.pop(name, None)
+            said = f"warning runtime.tracking: {name}: {problem} - training goes on without it\n"
+            with suppress(OSError):
+                sys.stderr.write(said)
+
+
+@dataclass(frozen=True)
+class _Sender:
+    """One tracker's run."""
+
+    log: Callable[[Mapping[str, float], int], object]
+    end: Callable[[], object]
