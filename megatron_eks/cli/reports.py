@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
@@ -32,3 +33,36 @@ def report(
     from megatron_eks.ops.jobs.report_page import run
 
     return on_cluster(reach, partial(run, reach.cluster, job, output))
+
+
+@command(JOBS)
+def tensorboard(
+    job: args.Job,
+    /,
+    *,
+    directory: Annotated[str | None, Parameter("--dir", metavar="DIR")] = None,
+    port: Annotated[
+        int, Parameter(validator=Number(gte=1, lte=65535), metavar="N", show_default=True)
+    ] = 6006,
+    hours: Annotated[
+        float, Parameter(validator=Number(gt=0, lte=6), metavar="N", show_default=True)
+    ] = 1,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Open TensorBoard on a job's event files, through a port of this machine.
+
+    It runs in a pod on a system node, which goes with Ctrl-C.
+
+    meks tensorboard megatron-cpt-techpulse
+    meks tensorboard trainer --dir /shared/runs/trainer --port 6007
+
+    :param job: of jobs/
+    :param directory: on the file system (default: where kinds megatron and megatron_bridge write)
+    :param port: of this machine
+    :param hours: it ends after them
+    """
+    from megatron_eks.ops.jobs.tensorboard import run
+
+    return on_cluster(
+        reach, lambda on: run(reach, job, on, folder=directory, port=port, hours=hours)
+    )

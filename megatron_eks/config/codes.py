@@ -278,6 +278,7 @@ class Code(StrEnum):
     LOCAL_DISK = "MEKS-0891"
     DEV_GPUS = "MEKS-0892"
     DEV_PORT = "MEKS-0893"
+    NO_EVENT_FILES = "MEKS-0894"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

@@ -12,7 +12,7 @@ Points = Sequence[tuple[int, float]]
 """Steps in their order, each with a value; a value that is no number is a gap."""
 
 # From an eighth of a block to a whole one; a terminal without Unicode has none of them.
-_BLOCKS, _ASCII = "".join(map(chr, range(0x2581, 0x2589))), "_.-~=+*#"
+_BLOCKS, ASCII = "".join(map(chr, range(0x2581, 0x2589))), "_.-~=+*#"
 _COLUMNS, _MOST_POINTS = 40, 800
 _WIDTH, _HEIGHT = 1000, 260
 # A band that lies so many times further than the data would make a flat line of them.
@@ -24,9 +24,9 @@ def signs(stream: TextIO) -> str:
     try:
         _BLOCKS.encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError, AttributeError):
-        return _ASCII
+        return ASCII
     # The console of Linux has a font of its own, with few of them.
-    return _ASCII if os.environ.get("TERM") in {"dumb", "linux"} else _BLOCKS
+    return ASCII if os.environ.get("TERM") in {"dumb", "linux"} else _BLOCKS
 
 
 def sparkline(values: Sequence[float], levels: str) -> str:

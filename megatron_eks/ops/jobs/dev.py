@@ -56,7 +56,7 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
         text, remedy = f"{own} is already another job", "rename one of the two jobs"
         raise Failure(Code.JOB_DIFFERS, text, remedy, exit_code=USAGE)
     if options.stop and found is None:
-        _job(name, on)
+        job_named(name, on)
         text = f"no pod of meks dev is there for job {name!r}"
         remedy = f"start one with: meks dev {name}"
         raise Failure(Code.JOB_NOT_FOUND, text, remedy, exit_code=NOT_FOUND)
@@ -99,7 +99,7 @@ def words_of(command: Sequence[str]) -> Sequence[str]:
     return ("sh", "-c", _COMMAND, "sh", *command) if command else ("sh", "-c", _SHELL)
 
 
-def _job(name: str, on: Opened) -> JobPlan:
+def job_named(name: str, on: Opened) -> JobPlan:
     """Return the job of a name; raise Failure if no job file has it."""
     known = {each.name: each for each in on.project.jobs}
     if name not in known:
@@ -109,7 +109,7 @@ def _job(name: str, on: Opened) -> JobPlan:
 
 def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob | None:
     """Say what it costs, ask, and create it; None where the answer is no."""
-    pool = _job(name, on).pool
+    pool = job_named(name, on).pool
     there = pool.instance.gpus if pool else 0
     gpus = min(1, there) if options.gpus is None else options.gpus
     if gpus > there:
@@ -157,15 +157,20 @@ def _present(tell: Callable[[], object]) -> Iterator[None]:
 
 def _lead(port: int, begin: Callable[[], Execution], on: Opened) -> int:
     """Lead a port of this machine to the same one of the pod, until Ctrl-C."""
-    try:
-        listener = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        found, remedy = f"port {port} of this machine: {error.strerror}", "name a free port"
-        raise Failure(Code.DEV_PORT, found, remedy) from error
+    listener = listener_on(port)
     on.console.say(f"http://127.0.0.1:{port} is forwarded to the pod until Ctrl-C")
     with listener, contextlib.suppress(KeyboardInterrupt):
         serve(listener, begin)
     return DONE
+
+
+def listener_on(port: int) -> socket.socket:
+    """Listen on a port of this machine, for this machine alone. Raises Failure if it is taken."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        found, remedy = f"port {port} of this machine: {error.strerror}", "name a free port"
+        raise Failure(Code.DEV_PORT, found, remedy) from error
 
 
 def serve(listener: socket.socket, begin: Callable[[], Execution]) -> NoReturn:

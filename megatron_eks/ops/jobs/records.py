@@ -13,8 +13,17 @@ from megatron_eks.ops import diagnosis
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failure
+from megatron_eks.ops.jobs import (
+    curves,
+    logs,
+    matching,
+    overview,
+    status,
+    status_view,
+    waiting,
+    watching,
+)
 from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
-from megatron_eks.ops.jobs import logs, matching, overview, status, status_view, waiting, watching
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.opening import Opened
@@ -86,7 +95,7 @@ def see(
         if job is None:
             return overview.view(overview.read(client, project.cluster, nodes=nodes))
         read = status.read(client, project, job, nodes=nodes, record=record)
-        return status_view.view(read)
+        return status_view.view(read, curves.signs(console.stdout))
 
     again = f"meks status {f'{job} ' if job else ''}{'--nodes ' * nodes}--watch"
     return watching.show(client, look, watching.Options(output, interval, again), console)

@@ -8,7 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import CHECK_FAILED, DONE
-from megatron_eks.ops.jobs import node_view
+from megatron_eks.ops.jobs import curves, node_view
 from megatron_eks.ops.jobs.account import Restarts
 from megatron_eks.ops.jobs.pace import Pace, Planned, span
 from megatron_eks.ops.jobs.status import State, summary
@@ -17,14 +17,16 @@ from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.output import count, picked, table
 
 SCHEMA_VERSION = 1
+_FEWEST = 3
+"""Steps that make a course."""
 
 
-def view(state: State) -> View:
-    """Return it in all forms."""
+def view(state: State, levels: str = curves.ASCII) -> View:
+    """Return it in all forms; `levels` are signs that the terminal has."""
     missing = any(each.code is Code.COPIES_MISSING for each in state.findings)
     return View(
-        lines=lambda: lines(state),
-        screen=lambda rows: _screen(state, rows),
+        lines=lambda: lines(state, levels),
+        screen=lambda rows: _screen(state, rows, levels),
         news=lambda: news(state),
         as_json=lambda: as_json(state),
         time=f"{state.look.now:%H:%M:%S}",
@@ -33,9 +35,9 @@ def view(state: State) -> View:
     )
 
 
-def lines(state: State) -> Iterator[str]:
+def lines(state: State, levels: str = curves.ASCII) -> Iterator[str]:
     """Yield all of it: figures, ranks, what they wait for, what to look at."""
-    yield from head(state)
+    yield from head(state, levels)
     yield from _table(state)
     yield from tail(state)
 
@@ -51,12 +53,12 @@ def news(state: State) -> Iterator[tuple[str, str]]:
     yield from ((f"{each.code}", str(each)) for each in state.findings)
 
 
-def _screen(state: State, rows: int) -> list[str]:
+def _screen(state: State, rows: int, levels: str) -> list[str]:
     """Return as much as fits: figures, what is wrong, then ranks, those that do not run first."""
     ranks = state.look.ranks
     halting = [each for each in ranks if each.pod is None or each.pod.phase != "Running"]
     running = [each for each in ranks if each not in halting]
-    first = [*head(state), *tail(state)]
+    first = [*head(state, levels), *tail(state)]
     if len(first) + len(ranks) + 1 <= rows:
         return [*first, *_table(state)]
     shown = _table(state) if state.nodes is not None else rank_table([*halting, *running])
@@ -67,7 +69,7 @@ def _table(state: State) -> Iterator[str]:
     return rank_table(state.look.ranks) if state.nodes is None else node_view.lines(state.nodes)
 
 
-def head(state: State) -> Iterator[str]:
+def head(state: State, levels: str) -> Iterator[str]:
     """Yield how far a run is, and how it goes."""
     look = state.look
     yield summary(look.job, look.ranks)
@@ -76,6 +78,7 @@ def head(state: State) -> Iterator[str]:
         silent = state.pace.silent_seconds
         age = "" if silent is None else f", {span(silent)} ago"
         yield f"step        {last}{age}"
+        yield from _curves(state, levels)
         yield from _speed(state)
         left, end = state.pace.seconds_left, state.pace.ends_at
         if left and end and not look.job.ended:
@@ -86,6 +89,17 @@ def head(state: State) -> Iterator[str]:
         yield f"copies      {_copies(state)}"
     if text := _restarts(state.restarts):
         yield f"restarts    {text}"
+
+
+def _curves(state: State, levels: str) -> Iterator[str]:
+    """Yield the course of loss and speed, as far as the end of the log tells of it."""
+    steps = state.look.logs.end.steps
+    rates = [each.tokens_per_second or (1 / each.seconds if each.seconds else 0) for each in steps]
+    speed = [] if 0 in rates else rates
+    for name, values in (("loss", [each.loss for each in steps]), ("pace", speed)):
+        if len(values) >= _FEWEST:
+            first, last = steps[0].step, steps[-1].step
+            yield f"{name:12}{curves.sparkline(values, levels)}  steps {first} to {last}"
 
 
 def rank_table(ranks: Sequence[Rank]) -> Iterator[str]:
