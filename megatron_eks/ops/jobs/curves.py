@@ -13,7 +13,7 @@ Points = Sequence[tuple[int, float]]
 
 # From an eighth of a block to a whole one; a terminal without Unicode has none of them.
 _BLOCKS, ASCII = "".join(map(chr, range(0x2581, 0x2589))), "_.-~=+*#"
-_COLUMNS, _MOST_POINTS = 40, 800
+_COLUMNS, _MOST_POINTS = 28, 800
 _WIDTH, _HEIGHT = 1000, 260
 # A band that lies so many times further than the data would make a flat line of them.
 _FAR = 5

@@ -128,9 +128,9 @@ def _ends(ranks: Mapping[int, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """Yield when ranks ended badly, and how, in words."""
     for rank, own in ranks.items():
         for end in filter(None, map(ended.END.fullmatch, own)):
-            if end[1] != "0":
-                how = f"exit code {end[1]}" if end[1] else f"signal {end[2]}"
-                yield (
-                    end[3],
-                    f"rank {rank} was ended by {how}{': ' if end[4] else ''}{end[4] or ''}",
-                )
+            if end[1] and end[1] != "0":
+                said = f": {end[4]}" if end[4] else ""
+                yield end[3], f"rank {rank} was ended by exit code {end[1]}{said}"
+            elif end[2]:
+                # What it printed last is no reason.
+                yield end[3], f"rank {rank} was ended by signal {end[2]}"

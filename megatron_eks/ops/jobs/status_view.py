@@ -1,5 +1,6 @@
 """What `meks status JOB` prints: lines for people, plain values for programs."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -69,7 +70,7 @@ def _table(state: State) -> Iterator[str]:
     return rank_table(state.look.ranks) if state.nodes is None else node_view.lines(state.nodes)
 
 
-def head(state: State, levels: str) -> Iterator[str]:
+def head(state: State, levels: str = curves.ASCII) -> Iterator[str]:
     """Yield how far a run is, and how it goes."""
     look = state.look
     yield summary(look.job, look.ranks)
@@ -97,9 +98,11 @@ def _curves(state: State, levels: str) -> Iterator[str]:
     rates = [each.tokens_per_second or (1 / each.seconds if each.seconds else 0) for each in steps]
     speed = [] if 0 in rates else rates
     for name, values in (("loss", [each.loss for each in steps]), ("pace", speed)):
-        if len(values) >= _FEWEST:
-            first, last = steps[0].step, steps[-1].step
-            yield f"{name:12}{curves.sparkline(values, levels)}  steps {first} to {last}"
+        known = [each for each in values if math.isfinite(each)]
+        if len(known) >= _FEWEST:
+            among = f"{min(known):.5g} to {max(known):.5g}"
+            more = f", steps {steps[0].step} to {steps[-1].step}" if name == "loss" else ""
+            yield f"{name:12}{curves.sparkline(values, levels)}  {among}{more}"
 
 
 def rank_table(ranks: Sequence[Rank]) -> Iterator[str]:

@@ -29,7 +29,8 @@ if [ ! -e $folder/1 ]; then
   echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.'; exit 1
 fi
 if [ ! -e $folder/2 ]; then
-  touch $folder/2; loaded 4; for i in 5 6 7; do line $i; done; saved 7; sh -c 'kill -9 $PPID'; sleep 9
+  touch $folder/2; loaded 4; for i in 5 6 7; do line $i; done; saved 7
+  sh -c 'kill -9 $PPID'; sleep 9
 fi
 loaded 7; for i in 8 9; do line $i; done; until [ -e $folder/end ]; do sleep 0.2; done
 line 10; saved 10; echo '[after training is done] datetime: 2026-11-20 11:00:00'
