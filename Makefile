@@ -76,14 +76,16 @@ test-tools: programs shells .venv-checkov/.installed go-programs
 go-programs: setup-dev control-plane
 	@$(BIN)/python -m tests.go_programs
 
-# Completion, and what the set-up Job runs, are tried in real shells. As root, or by sudo, with apt.
+# Completion, and what the set-up Job runs, are tried in real shells, and pages in a real browser. As
+# root, or by sudo, with apt.
 shells:
 	@missing=$$(for shell in zsh fish busybox; do command -v $$shell >/dev/null || echo $$shell; done); \
+	command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \
 		as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$as_root apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$as_root apt-get -qq install -y \
 			--no-install-recommends $$missing >/dev/null || { \
-			echo "install these shells for the tests: $$missing" >&2; exit 1; }; \
+			echo "install these for the tests: $$missing" >&2; exit 1; }; \
 	fi
 
 test-local: programs control-plane ## Run the tests on a real control plane alone.

@@ -9,7 +9,7 @@ from types import FrameType
 
 from megatron_eks.demo import picture
 from megatron_eks.demo.place import DemoError, Place
-from megatron_eks.demo.story import Story
+from megatron_eks.demo.story import REPORT, Story
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.localcloud.kubernetes.state import shared_files
 from megatron_eks.programs.printable import guarded
@@ -96,6 +96,7 @@ def _run(place: Place, *, keep: bool) -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             place.stop(keep_files=failed)
     _say(f"{time.monotonic() - begin:4.0f} s Done. The curve as a picture: dist/{_PICTURE}")
+    _say(f"       The run as a page for a browser: dist/{REPORT.name}")
     _say(_PROVED)
     if keep:
         _tell_environment(place)

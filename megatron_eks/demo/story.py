@@ -22,6 +22,8 @@ from megatron_eks.project import ROOT
 _PYTHON = ROOT / ".venv-programs" / "bin" / "python"
 _TRACKER = "latest_checkpointed_iteration.txt"
 _NAME, _ROLE = "techpulse", "Admin"
+REPORT = ROOT / "dist" / "demo-report.html"
+"""The page of `meks report` on Megatron's run."""
 
 # Two slow cores may have a dozen interpreters to start that all import torch.
 _SECONDS = 300
@@ -158,6 +160,7 @@ class Story:
         self._say(f"{seconds:.0f} s after the kill both step again, from iteration {first}")
         for job in (self._megatron, self._fsdp):
             self._wait_for_success(job)
+        self._report = self.place.begin("meks", "report", jobs.MEGATRON, "-o", REPORT)
         # A gang that starts anew by itself, on a slow machine, is no part of the story.
         self.losses = self._starts()[-2:]
 
@@ -183,6 +186,7 @@ class Story:
         self._sync("push")
         self._sync("verify")
         self._say("the newest ones are there, their checksums compared")
+        self.place.finish(self._report)
 
     def clean_up(self) -> None:
         """Delete everything that was deployed."""

@@ -13,6 +13,7 @@ import boto3
 import pytest
 
 from megatron_eks.demo import curve, jobs
+from megatron_eks.demo.story import REPORT
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.kubernetes.manifests import read_file
@@ -143,6 +144,14 @@ def test_the_killed_run_continues_as_if_nothing_had_happened(kept, client, envir
     # Losses are printed with six digits after the point, and a mean is taken of two of them.
     assert again.difference < 1.5e-6
     assert f"from iteration {min(after)}" in kept
+
+
+def test_it_ends_with_a_report_of_the_killed_run(kept):
+    """Two starts or more, what ended the first, and that all of it succeeded."""
+    assert f"dist/{REPORT.name}" in kept
+    page = re.sub(r"<style>.*?</style>|<[^>]*>", " ", REPORT.read_text(), flags=re.DOTALL)
+    for said in (jobs.MEGATRON, "Succeeded", f"{jobs.ITERATIONS} of {jobs.ITERATIONS}", "1: step"):
+        assert said in page, said
 
 
 def test_both_jobs_of_the_demo_have_succeeded(kept, client):

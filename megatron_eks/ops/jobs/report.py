@@ -32,7 +32,7 @@ class Report:
 
     state: State
     cause: Diagnosis | None
-    """None while the job runs and nothing of it is known."""
+    """What ended it; None unless it has failed."""
     starts: tuple[Start, ...]
     plan: JobPlan | None
     """Of the job file as it is now, where the run has its values."""
@@ -79,12 +79,6 @@ def read(place: Place, name: str, file: Path, on: Opened) -> Report:
     job, phase = state.look.job, state.look.job.phase(state.look.ranks)
     known = starts.read(lines, phase, now) or (starts.alone(state.look.logs.end),)
     plan = next((each for each in project.jobs if each.name == name), None)
-    cause = None
-    if lines:
-        last = newest(lines, [each.number for each in known][-2:])
-        cause = diagnosis.of_record(client, project.cluster, name, Options(), last)
-    elif state.look.logs.end.first_at:
-        cause = diagnosis.of_job(client, project.cluster, name, Options())
     there = [rank.manifest for rank in state.look.ranks if rank.manifest]
     pods = {each["metadata"]["uid"]: each for each in (*ended.kept(lines, {"Pod"}), *there)}
     spending, each = _spending(live is not None, name, known, plan, on)
@@ -92,7 +86,8 @@ def read(place: Place, name: str, file: Path, on: Opened) -> Report:
         notes = (*notes, "this is a cluster of `meks local up`: nobody is billed for it")
     return Report(
         state=state,
-        cause=cause,
+        # What ended earlier starts has not ended a run that goes on, or went well.
+        cause=_cause(on, state, lines, known) if phase == "Failed" else None,
         starts=known,
         plan=None if state.no_plan else plan,
         spending=spending,
@@ -104,6 +99,17 @@ def read(place: Place, name: str, file: Path, on: Opened) -> Report:
         versions=tuple(_versions(on, state, tuple(pods.values()))),
         notes=notes,
     )
+
+
+def _cause(
+    on: Opened, state: State, lines: Sequence[str], known: Sequence[Start]
+) -> Diagnosis | None:
+    """Explain a job as `meks logs --explain` does: by its last two starts."""
+    about = on.client, on.project.cluster, state.look.job.name, Options()
+    if lines:
+        last = newest(lines, [each.number for each in known][-2:])
+        return diagnosis.of_record(*about, last)
+    return diagnosis.of_job(*about) if state.look.logs.end.first_at else None
 
 
 def _record(place: Place, name: str, on: Opened) -> tuple[list[str], tuple[str, ...]]:
@@ -173,6 +179,9 @@ def _versions(on: Opened, state: State, pods: Sequence[Object]) -> list[tuple[st
     return [
         *(("image", each) for each in sorted(images)),
         ("megatron-eks, which wrote this", __version__),
-        ("Megatron-LM of its images", f"{pins.MEGATRON_LM_TAG}, core {pins.MEGATRON_CORE_VERSION}"),
+        (
+            "Megatron-LM in images of this release",
+            f"{pins.MEGATRON_LM_TAG}, core {pins.MEGATRON_CORE_VERSION}",
+        ),
         ("Kubernetes", str(kubernetes)),
     ]

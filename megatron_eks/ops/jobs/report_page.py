@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from megatron_eks.ops import files
+from megatron_eks.diagnosis.diagnose import Diagnosis
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE
@@ -17,7 +17,7 @@ from megatron_eks.ops.jobs.starts import Start
 from megatron_eks.ops.jobs.status_view import short
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.opening import Opened
-from megatron_eks.ops.output import count, usd
+from megatron_eks.ops.output import count, replace_file, usd
 from megatron_eks.plan.cost import total
 
 FOLDER = "reports"
@@ -31,7 +31,7 @@ def run(file: Path, name: str, out: Path | None, on: Opened) -> int:
     """Write the page; `file` is the cluster's. Raises Failure if nobody knows the job."""
     place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
     target = out or file.parent / FOLDER / f"{name}.html"
-    files.replace(target, page(read(place, name, file, on)), "and write it again")
+    replace_file(target, page(read(place, name, file, on)), "and write it again")
     on.console.write(f"{target}\n")
     return DONE
 
@@ -68,18 +68,24 @@ def _outcome(found: Report, phase: str) -> Iterator[Part]:
     yield tag("p", tag("strong", phase))
     cause, message = found.cause, found.state.look.job.message()
     if cause is None:
-        yield tag("p", message or "Nothing is known of why.")
-        return
+        said = {"Succeeded": "The run ended well.", "Running": "It runs; nothing has ended it."}
+        yield tag("p", said.get(phase, message or "Nothing is known of why."))
+    else:
+        yield from _cause_of(cause)
+    if message and cause:
+        yield tag("p", message, class_="soft")
+    yield from (tag("p", each.line) for each in found.state.waits)
+    for finding in found.state.findings:
+        yield tag("p", f"{finding.found} - {finding.remedy} [{finding.code}]")
+
+
+def _cause_of(cause: Diagnosis) -> Iterator[Part]:
     code = f" [{cause.code}]" if cause.code else ""
     yield tag("p", f"{cause.cause}{code}")
     if cause.code:
         yield tag("p", f"What to do: {cause.remedy}")
     seen = [line.text.strip()[:500] for line in cause.evidence[:1]] if cause.code else []
     yield from (tag("pre", line) for line in seen)
-    if message and not cause.ended_well:
-        yield tag("p", message, class_="soft")
-    for finding in found.state.findings:
-        yield tag("p", f"{finding.found} - {finding.remedy} [{finding.code}]")
 
 
 def _facts(found: Report) -> Iterator[tuple[Part, ...]]:
@@ -154,7 +160,7 @@ def _starts(found: Report) -> Iterator[Part]:
         (
             str(each.number),
             _at(each.begun),
-            duration(each.seconds) if each.seconds else "not known",
+            duration(each.seconds) if each.begun and each.ended else "not known",
             f"{each.went_on} to {each.reached}",
             str(each.lost),
             _cause(each) if each.cause else phase,

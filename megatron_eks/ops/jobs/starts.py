@@ -105,7 +105,9 @@ def _by_start(lines: Sequence[str]) -> dict[int, dict[int, list[str]]]:
 
 
 def _log(ranks: Mapping[int, Sequence[str]]) -> RunLog:
-    return run_log.merged(run_log.read(own) for own in ranks.values())
+    # The record's own line about an end quotes what was printed last.
+    said = ([line for line in own if not line.startswith("record: ")] for own in ranks.values())
+    return run_log.merged(map(run_log.read, said))
 
 
 def _times(

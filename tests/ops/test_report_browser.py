@@ -1,0 +1,68 @@
+"""The page of `meks report` in a real browser: wide, narrow, in the dark, and printed."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from megatron_eks.ops.jobs import report_page
+from tests.ops.test_report import found, project
+
+__all__ = ["found", "project"]
+
+_BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.skipif(_BROWSER is None, reason="no Chromium is installed: make shells"),
+]
+
+# The page runs no script, so one around it measures it; `srcdoc` keeps both of one origin.
+FRAME = """<iframe id=page style="border:0;width:{width}px;height:900px" srcdoc="{page}"></iframe>
+<script>onload = () => {{
+  const inside = document.getElementById("page").contentDocument, root = inside.documentElement
+  const style = inside.defaultView.getComputedStyle(inside.body)
+  const first = inside.querySelector("dl").getBoundingClientRect().top
+  document.title = [root.scrollWidth, inside.querySelectorAll("polyline").length,
+    style.backgroundColor, first < 900, inside.scripts.length].join("|")
+}}</script>"""
+
+
+@pytest.fixture
+def browse(found, tmp_path):
+    """Return a function that opens the page in a window and says how it came out."""
+
+    def call(*options, width):
+        page = report_page.page(found).replace("&", "&amp;").replace('"', "&quot;")
+        (frame := tmp_path / "frame.html").write_text(FRAME.format(width=width, page=page))
+        words = (
+            "--headless=new",
+            "--hide-scrollbars",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}/c",
+        )
+        done = subprocess.run(  # noqa: S603 -- a browser on our own page
+            [_BROWSER, *words, *options, "--dump-dom", f"file://{frame}"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
+
+    return call
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_fits_its_window(browse, width):
+    """Nothing is wider than it, all curves are drawn, and the figures are on the first screen."""
+    wide, curves, background, seen, scripts = browse(width=width)
+    assert (int(wide), int(curves) > 8, seen, scripts) == (width, True, "true", "0")
+    assert background == "rgb(255, 255, 255)"
+
+
+def test_it_is_dark_where_the_reader_wants_it(browse):
+    """By the browser's own word, without a switch on the page."""
+    dark = "--blink-settings=preferredColorScheme=0"
+    assert browse(dark, width=800)[2] == "rgb(22, 24, 27)"
