@@ -146,8 +146,8 @@ def _curves(found: Report) -> Iterator[Part]:
     band, said = None, state.no_plan
     if state.planned and in_tokens:
         plan = state.planned
-        each = plan.tokens_per_second / plan.mfu
-        band = (each * plan.mfu_low, each * plan.mfu_high)
+        rate_of_all = plan.tokens_per_second / plan.mfu
+        band = (rate_of_all * plan.mfu_low, rate_of_all * plan.mfu_high)
         said = f"the band is what the plan predicts: {band[0]:,.0f} to {band[1]:,.0f}"
     title = "Speed, tokens/s" if in_tokens else "Seconds a step"
     yield curves.draw(Chart(title, speeds, marks, band, said))

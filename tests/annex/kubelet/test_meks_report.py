@@ -4,7 +4,6 @@ import io
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +11,7 @@ from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import report, report_page
 from megatron_eks.ops.kube import jobs as running
+from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.opening import Opened
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
@@ -45,11 +45,9 @@ def run(cluster):
     for _, pod in running.pod_specs(job):
         (container,) = pod["containers"]
         container["command"][-1] = WORDS + SCRIPT
-    for each in (*beside, job):
-        cluster.client.apply(each)
-    yield job
-    if running.find(cluster.client, "megatron-workshop", NAME):
-        jobs.delete(cluster.client, job)
+    made = [cluster.client.apply(each) for each in (*beside, job)][-1]
+    yield made
+    jobs.delete(cluster.client, made)
 
 
 @pytest.fixture
@@ -58,7 +56,7 @@ def told(cluster):
     project = load_project(ROOT / "cluster.yaml", datetime.now(tz=UTC).date())
     plans = tuple(replace(x, nodes=1) if x.name == NAME else x for x in project.jobs)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
-    access = SimpleNamespace(client=cluster.client, is_local=True)
+    access = Access(cluster.client, is_local=True)
     on = Opened(access, replace(project, jobs=plans), console)
 
     def call():
@@ -100,5 +98,4 @@ def test_two_restarts_and_an_end(cluster, run, told):
     jobs.delete(cluster.client, run)
     found, page = told()
     assert [x.reached for x in found.starts] == [6, 7, 10]
-    for said in ("Succeeded", "The run ended well.", "Kubernetes does not know it any more"):
-        assert said in page, said
+    assert "The run ended well." in page
