@@ -61,12 +61,16 @@ class Report:
         return max((each.ended for each in self.starts if each.ended), default=None)
 
     @property
+    def seconds(self) -> float:
+        """From the one to the other; 0 where nobody knows."""
+        return (self.ended - self.begun).total_seconds() if self.begun and self.ended else 0
+
+    @property
     def useful(self) -> float | None:
         """The share of its time in which steps were done that count."""
-        if not (self.begun and self.ended and self.ended > self.begun):
+        if not self.seconds:
             return self.state.goodput.share if self.state.goodput else None
-        seconds = (self.ended - self.begun).total_seconds()
-        return min(1.0, sum(each.useful_seconds for each in self.starts) / seconds)
+        return min(1.0, sum(each.useful_seconds for each in self.starts) / self.seconds)
 
 
 def read(place: Place, name: str, file: Path, on: Opened) -> Report:

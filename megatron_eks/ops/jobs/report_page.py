@@ -97,8 +97,8 @@ def _facts(found: Report) -> Iterator[tuple[Part, ...]]:
     saved = state.checkpoint
     none = tag("small", "no log tells of one")
     yield "last checkpoint", *((f"step {saved.step}",) if saved.step is not None else ("-", none))
-    if found.begun and found.ended:
-        yield "took", duration((found.ended - found.begun).total_seconds())
+    if found.seconds:
+        yield "took", duration(found.seconds)
     restarts = max(len(found.starts) - 1, state.restarts.gang, 0)
     redone = sum(each.lost for each in found.starts)
     yield "restarts", str(restarts), tag("small", count(redone, "step") + " lost")
@@ -259,9 +259,9 @@ def _money(found: Report) -> Iterator[Part]:
 
 
 def _hours(seconds: float, found: Report) -> float:
-    plan, look = found.plan, found.state.look
-    share = plan.resources.gpus / plan.pool.instance.gpus if plan and plan.pool else 1
-    return max(0, seconds) / 3600 * len(look.ranks) * share
+    """Return node-hours: as many nodes as it has held all along."""
+    whole_seconds = found.seconds
+    return max(0, seconds) / whole_seconds * found.spending.node_hours if whole_seconds else 0
 
 
 def _priced(hours: float, found: Report) -> str:
