@@ -1,6 +1,6 @@
 """The page of `meks report JOB`: first what happened, when, and what it cost; then the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -10,9 +10,10 @@ from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.html import Part, table, tag
 from megatron_eks.ops.html import page as whole
-from megatron_eks.ops.jobs import curves, pace, records
+from megatron_eks.ops.jobs import curves, node_view, pace, records
 from megatron_eks.ops.jobs.curves import Chart, Line
 from megatron_eks.ops.jobs.report import Report, read
+from megatron_eks.ops.jobs.run_log import Step
 from megatron_eks.ops.jobs.starts import Start
 from megatron_eks.ops.jobs.status_view import short
 from megatron_eks.ops.kube import pods
@@ -40,7 +41,7 @@ def page(found: Report) -> str:
     """Write it."""
     job = found.state.look.job
     parts = (*_first(found), *_curves(found), *_starts(found), *_health(found))
-    more = (*_checkpoints(found), *_money(found), *_settings(found), *_versions(found))
+    more = (*_checkpoints(found), *_money(found), *_settings(found))
     return whole(f"{job.name}: {_phase(found)}", _STYLE.read_text(), *parts, *more)
 
 
@@ -113,44 +114,36 @@ def _facts(found: Report) -> Iterator[tuple[Part, ...]]:
 
 
 def _curves(found: Report) -> Iterator[Part]:
-    state = found.state
-    known = found.starts
+    state, known = found.state, found.starts
     marks = [(each.reached, str(each.number)) for each in known if each.cause and each.log.steps]
+
+    def lines(value: Callable[[Step], float | None]) -> list[Line]:
+        return [
+            Line(
+                [(x.step, y) for x in each.log.steps if (y := value(x)) is not None],
+                each.went_on + each.counted,
+            )
+            for each in known
+        ]
+
+    def rate(step: Step) -> float | None:
+        return pace.tokens_per_second(step, state.look.job, found.plan)
+
     yield tag("h2", "Loss and speed")
-    losses = [
-        Line([(step.step, step.loss) for step in each.log.steps], each.went_on + each.counted)
-        for each in known
-    ]
     note = "dashed: done again, or lost; numbers: where a start ended" if marks else ""
-    yield curves.draw(Chart("Loss", losses, marks, note=note))
+    yield curves.draw(Chart("Loss", lines(lambda step: step.loss), marks, note=note))
     for each in known:
         if each.cause:
             yield tag("p", tag("small", f"{each.number}: step {each.reached}, {_cause(each)}"))
-    rate = {
-        step: pace.tokens_per_second(step, state.look.job, found.plan)
-        for each in known
-        for step in each.log.steps
-    }
-    in_tokens = any(each is not None for each in rate.values())
-    speeds = [
-        Line(
-            [
-                (step.step, value)
-                for step in each.log.steps
-                if (value := rate[step] if in_tokens else step.seconds) is not None
-            ],
-            each.went_on + each.counted,
-        )
-        for each in known
-    ]
+    if not any(rate(step) for each in known for step in each.log.steps):
+        yield curves.draw(Chart("Seconds a step", lines(lambda step: step.seconds), marks))
+        return
     band, said = None, state.no_plan
-    if state.planned and in_tokens:
-        plan = state.planned
-        rate_of_all = plan.tokens_per_second / plan.mfu
-        band = (rate_of_all * plan.mfu_low, rate_of_all * plan.mfu_high)
+    if plan := state.planned:
+        of_all = plan.tokens_per_second / plan.mfu
+        band = (of_all * plan.mfu_low, of_all * plan.mfu_high)
         said = f"the band is what the plan predicts: {band[0]:,.0f} to {band[1]:,.0f}"
-    title = "Speed, tokens/s" if in_tokens else "Seconds a step"
-    yield curves.draw(Chart(title, speeds, marks, band, said))
+    yield curves.draw(Chart("Speed, tokens/s", lines(rate), marks, band, said))
 
 
 def _starts(found: Report) -> Iterator[Part]:
@@ -183,7 +176,11 @@ def _health(found: Report) -> Iterator[Part]:
         if rank.pod is not None:
             ranks.setdefault(rank.pod.node, []).append(rank.number)
     rows = [
-        (short(node) or "not known", ", ".join(map(str, own)), _state(look.nodes.get(node)))
+        (
+            short(node) or "not known",
+            ", ".join(map(str, own)),
+            node_view.state(look.nodes.get(node)),
+        )
         for node, own in ranks.items()
     ]
     yield table(("node", "ranks", "state now"), rows)
@@ -204,18 +201,6 @@ def _health(found: Report) -> Iterator[Part]:
         yield table(("at", "about", "Kubernetes warned"), said)
     else:
         yield tag("p", "Kubernetes warned of nothing that is still known.")
-
-
-def _state(node: object) -> str:
-    """Say how a node is, as the API server has it."""
-    if not isinstance(node, dict):
-        return "gone"
-    bad = [
-        f"{each['type']} {each['status']} {each.get('reason', '')}"
-        for each in node.get("status", {}).get("conditions") or ()
-        if each["type"].endswith("Ready") and each["status"] != "True"
-    ]
-    return "; ".join(bad) or "ready"
 
 
 def _checkpoints(found: Report) -> Iterator[Part]:
@@ -283,8 +268,6 @@ def _settings(found: Report) -> Iterator[Part]:
         yield tag("p", "What its program was given:", class_="soft")
         yield tag("pre", "\n".join(words))
 
-
-def _versions(found: Report) -> Iterator[Part]:
     yield tag("h2", "Versions")
     yield table(("what", "version"), found.versions)
 
