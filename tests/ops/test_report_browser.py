@@ -11,10 +11,10 @@ from tests.ops.test_report import found, project
 
 __all__ = ["found", "project"]
 
-_BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+_BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or ""
 pytestmark = [
     pytest.mark.tools,
-    pytest.mark.skipif(_BROWSER is None, reason="no Chromium is installed: make shells"),
+    pytest.mark.skipif(not _BROWSER, reason="no Chromium is installed: make shells"),
 ]
 
 # The page runs no script, so one around it measures it; `srcdoc` keeps both of one origin.
@@ -49,7 +49,8 @@ def browse(found, tmp_path):
             timeout=120,
             check=True,
         )
-        return re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
+        (title,) = re.findall("<title>(.*?)</title>", done.stdout)
+        return title.split("|")
 
     return call
 
