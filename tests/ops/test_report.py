@@ -73,7 +73,6 @@ def found(project):
         spending=job_spending([rank] * 2),
         usd_each=20.0,
         events=(),
-        pods=(),
         xids=(f"[1] {XID}", f"[1] {HOSTILE}"),
         settings=f"name: x\n# {HOSTILE}\nenv: {{HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}}",
         versions=(("image", "megatron@sha256:0"),),

@@ -41,7 +41,6 @@ class Report:
     """Of a node, an hour."""
     events: tuple[Object, ...]
     """Warnings about the job, its pods and their nodes, the oldest first."""
-    pods: tuple[Object, ...]
     xids: tuple[str, ...]
     """Lines in which a driver or a library tells of a broken GPU."""
     settings: str
@@ -97,7 +96,6 @@ def read(place: Place, name: str, file: Path, on: Opened) -> Report:
         spending=spending,
         usd_each=each,
         events=tuple(diagnosis.warnings(client, job, ended.kept(lines, {"Event"}), pods)),
-        pods=tuple(pods.values()),
         xids=tuple(each for each in ended.printed(lines) if XID.search(each)),
         settings=_settings(file, name),
         versions=tuple(_versions(on, state, tuple(pods.values()))),
