@@ -13,7 +13,6 @@ from megatron_eks.config.job import AnyJob, TorchRun
 # By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
     "platform.kueue": False,
-    "teams": (),
     "observability.metrics": "amp",
     "observability.prometheus_url": None,
     "observability.webhook_secret": None,

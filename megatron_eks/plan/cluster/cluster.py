@@ -48,6 +48,7 @@ from megatron_eks.plan.cluster.pools import (
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
 from megatron_eks.plan.cluster.tags import check_tags
+from megatron_eks.plan.cluster.teams import TeamPlan, plan_teams
 from megatron_eks.plan.cluster.zones import check_region, check_zones
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
@@ -105,6 +106,7 @@ class ClusterPlan:
     """The repository that images are built from; None: this checkout."""
     addons: tuple[AddonPlan, ...]
     platform: PlatformPlan
+    teams: tuple[TeamPlan, ...]
     observability: ObservabilityPlan | None
     """None: no metrics, alarms and budget."""
     node_setup: NodeSetup
@@ -175,6 +177,7 @@ def plan_cluster(
             for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))
         ),
         platform=plan_platform(config),
+        teams=plan_teams(config),
         observability=observability,
         node_setup=plan_node_setup(config),
         prices=PriceList(
