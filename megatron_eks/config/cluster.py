@@ -174,7 +174,7 @@ class Team(Model):
     name: DnsLabel = Field(max_length=20)
     role_arns: tuple[RoleArn, ...] = Field(min_length=1)
     """Roles that may view and change objects in the team's namespace."""
-    namespace: DnsLabel | None = None
+    namespace: DnsLabel | None = Field(default=None, max_length=40)
     gpus: int = Field(ge=0)
     """How many GPUs are reserved for the team."""
     may_borrow: bool = True

@@ -163,6 +163,9 @@ class Code(StrEnum):
     TAKES_YEARS = "MEKS-0397"
     NODES_WITHOUT_EFA = "MEKS-0398"
     OWN_IMAGE = "MEKS-0399"
+    # Teams
+    TEAM = "MEKS-0600"
+    JOB_TEAM = "MEKS-0637"
     # Templates
     # Manifests
     UNPINNED_IMAGE = "MEKS-0609"

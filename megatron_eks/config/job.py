@@ -115,6 +115,8 @@ class Job(Model):
     schema_version: SchemaVersion
     kind: str
     name: DnsLabel = Field(max_length=50)
+    team: DnsLabel | None = None
+    """Whose job it is, on a cluster with teams."""
     pool: DnsLabel | None = None
     image: Text = "megatron"
     """A repository of this cluster (`megatron`, `fsdp`), or any URI with a digest."""

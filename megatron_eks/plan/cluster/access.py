@@ -1,6 +1,6 @@
 """Who may administer the cluster and reach its API endpoint, and what is refused of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 
 from megatron_eks.config.cluster import ClusterConfig
@@ -27,11 +27,8 @@ def check_access(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps people out, or lets everybody in."""
     access = config.access
     yield from _boundary(config)
-    for index, arn in enumerate(access.admin_role_arns):
-        path: Path = ("access", "admin_role_arns", index)
-        if f":{DOCUMENTATION_ACCOUNT}:" in arn:
-            yield _documentation(path, arn, "the role that administers the cluster")
-        yield from _role(path, arn)
+    whose = "the role that administers the cluster"
+    yield from check_roles(("access", "admin_role_arns"), access.admin_role_arns, whose)
     for index, cidr in enumerate(access.public_cidrs):
         yield from _public_cidr(("access", "public_cidrs", index), cidr)
     if len(access.public_cidrs) > _MOST_RANGES:
@@ -48,6 +45,14 @@ def check_access(config: ClusterConfig) -> Iterator[Finding]:
             "no address range: the API endpoint is private, and no way into the VPC is named",
             "list your address range, or set access.private_route: vpn, ssm_bastion or cloudshell",
         )
+
+
+def check_roles(path: Path, roles: Sequence[str], whose: str) -> Iterator[Finding]:
+    """Yield roles that nobody assumes, or that stand for another."""
+    for index, arn in enumerate(roles):
+        if f":{DOCUMENTATION_ACCOUNT}:" in arn:
+            yield _documentation((*path, index), arn, whose)
+        yield from _role((*path, index), arn)
 
 
 def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:

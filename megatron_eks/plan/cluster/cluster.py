@@ -7,8 +7,7 @@ from datetime import date
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.config.cluster import Access, ClusterConfig
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.images import GithubSource
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.cluster.access import check_access
@@ -45,10 +44,11 @@ from megatron_eks.plan.cluster.pools import (
     plan_pool,
     plan_system_nodes,
 )
+from megatron_eks.plan.cluster.prices import check_prices
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
 from megatron_eks.plan.cluster.tags import check_tags
-from megatron_eks.plan.cluster.teams import TeamPlan, plan_teams
+from megatron_eks.plan.cluster.teams import TeamPlan, check_teams, plan_directories, plan_teams
 from megatron_eks.plan.cluster.zones import check_region, check_zones
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
@@ -138,6 +138,36 @@ class ClusterPlan:
         skipped |= {image for kind, image in images.items() if kind not in kinds}
         return [uri for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
 
+    def of_team(self, name: str | None) -> "ClusterPlan":
+        """Return the cluster as a team has it: its namespace, user, folder, quotas and data.
+
+        Of none it is the administrators', which is all that there is without teams.
+        """
+        team = next((each for each in self.teams if each.name == name), None)
+        if name is None or team is None:
+            return self
+        platform = replace(
+            self.platform,
+            team=name,
+            namespace=team.namespace,
+            pod_uid=team.uid,
+            quotas=team.quotas,
+        )
+        storage = replace(self.storage, subfolder=team.folder)
+        return replace(self, platform=platform, storage=storage, data_access=team.data_access)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Where jobs are."""
+        spaces = (self.platform.namespace, *(each.namespace for each in self.teams))
+        return tuple(dict.fromkeys(spaces))
+
+    @property
+    def spaces(self) -> tuple["ClusterPlan", ...]:
+        """The cluster as each namespace of jobs has it, the platform's first."""
+        own = (e for e in self.teams if e.namespace != self.platform.namespace)
+        return (self, *(self.of_team(each.name) for each in own))
+
     def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
         """Return the plan with digests of images that it knows by tag."""
         known = tuple((uri, digests[uri]) for uri in self.tagged_images if uri in digests)
@@ -154,10 +184,14 @@ def plan_cluster(
 ) -> ClusterPlan:
     """Plan a cluster for jobs, from a configuration that has passed the checks."""
     brought = config.existing_cluster is not None
-    data_access, source = plan_data_access(jobs), config.images.source
+    jobs, source = tuple(jobs), config.images.source
+    data_access = plan_data_access(job for job in jobs if job.team is None)
+    teams = plan_teams(config, jobs)
     made = ("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster")
     observability = plan_observability(config)
-    return ClusterPlan(
+    platform = plan_platform(config)
+    directories = plan_directories(platform.shared_directories, platform.mount_path, teams)
+    plan = ClusterPlan(
         name=config.name,
         eks_name=config.existing_cluster or config.name,
         stacks=(*made, "Observability") if observability else made,
@@ -176,8 +210,8 @@ def plan_cluster(
             _addon(addon, config.kubernetes_version)
             for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))
         ),
-        platform=plan_platform(config),
-        teams=plan_teams(config),
+        platform=replace(platform, shared_directories=directories),
+        teams=teams,
         observability=observability,
         node_setup=plan_node_setup(config),
         prices=PriceList(
@@ -192,6 +226,8 @@ def plan_cluster(
         permissions_boundary_arn=config.permissions_boundary_arn,
         notes=tuple(plan_notes(config, data_access)),
     )
+    own = (each.name for each in teams if each.namespace == platform.namespace)
+    return plan.of_team(next(own, None) if config.teams else None)
 
 
 def _addon(addon: pins.Addon, kubernetes_version: str) -> AddonPlan:
@@ -222,43 +258,7 @@ def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     yield from check_images(config)
     yield from check_source(config)
     yield from check_namespace(config)
+    yield from check_teams(config)
     yield from check_observability(config)
     yield from check_tags(config)
-    yield from _prices(config)
-
-
-# List prices, as in `catalog/pricing.py`: discounts take two thirds at most, and no region costs
-# twice what the cheapest does; a price of a day or a month is 24 or 730 times the list's.
-_MOST, _LEAST = 5, 0.02
-_LISTED = PriceList("us-east-1")
-_LUSTRE_MONTH = 0.60
-"""Of a GiB at the highest throughput."""
-
-
-def _prices(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield prices of what no pool has, and those that are of another unit."""
-    used = {pool.instance_type for pool in config.gpu_pools} | {config.system_nodes.instance_type}
-    prices = config.prices
-    for name, price in prices.instance_hour.items():
-        path: Path = ("prices", "instance_hour", name)
-        if name not in used:
-            found = f"no pool has nodes of type {name!r}"
-            yield Finding(Code.NO_MEANING, path, found, choices(name, sorted(used)))
-        else:
-            yield from _unit(path, price, _LISTED.instance(name), "USD an hour of one node")
-    hours = {
-        "control_plane_hour": _LISTED.control_plane,
-        "nat_hour": _LISTED.nat,
-        "endpoint_hour": _LISTED.endpoint,
-    }
-    for key, listed in hours.items():
-        yield from _unit(("prices", key), getattr(prices, key), listed, "USD an hour of one")
-    path = ("prices", "lustre_gib_month")
-    yield from _unit(path, prices.lustre_gib_month, _LUSTRE_MONTH, "USD a month of one GiB")
-
-
-def _unit(path: Path, price: float | None, listed: float | None, unit: str) -> Iterator[Finding]:
-    if not price or not listed or _LEAST * listed <= price <= _MOST * listed:
-        return
-    found = f"{price:g}, and the list has {listed:g}"
-    yield warning(Code.OWN_PRICE, path, found, f"write {unit}")
+    yield from check_prices(config)

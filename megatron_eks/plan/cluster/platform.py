@@ -121,6 +121,7 @@ class PlatformPlan:
     cluster: str
     """Its name, which every object carries."""
     namespace: str
+    """Of the jobs; a team's own where it is looked at as the team has it."""
     pod_security: Literal["restricted", "privileged"]
     dcgm_exporter: bool
     etcd: bool
@@ -148,6 +149,8 @@ class PlatformPlan:
     gpu_taint: str = GPU_TAINT
     service_account: str = SERVICE_ACCOUNT
     """Of the pods of jobs; their credentials for S3 are bound to it."""
+    team: str | None = None
+    """Whose namespace it is; None where there are no teams, or it is nobody's."""
 
     @property
     def workloads(self) -> tuple[WorkloadKind, ...]:
@@ -188,7 +191,13 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
 def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
     """Yield a namespace that is not the user's to choose."""
     name = config.platform.namespace
-    if name in {SYSTEM_NAMESPACE, *_CONTROLLER_NAMESPACES, "default"} or name.startswith("kube-"):
+    if is_reserved(name):
         found = f"{name} belongs to Kubernetes or to this project's own parts"
         remedy = "use a namespace of your own, such as megatron-workshop"
         yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)
+
+
+def is_reserved(name: str) -> bool:
+    """Tell a namespace of Kubernetes or of this project's own parts."""
+    own = {SYSTEM_NAMESPACE, *_CONTROLLER_NAMESPACES, "default"}
+    return name in own or name.startswith("kube-")

@@ -73,10 +73,13 @@ class SharedDirectories:
     """Made where they are missing, else left as they are, whoever they belong to."""
     made: tuple[str, ...]
     """Made where they are missing, else they must be the pods' own."""
+    sections: tuple[tuple[str, ...], ...] = ()
+    """With teams, instead of these: owner, mode, rule and paths of each part."""
 
     def __str__(self) -> str:
         """Say what the Job does to a file system that exists."""
-        paths = ", ".join((*self.passed, *self.made))
+        of_teams = (path for each in self.sections for path in each[3:])
+        paths = ", ".join(dict.fromkeys((*self.passed, *self.made, *of_teams)))
         return f"makes what is missing of {paths}, for user {POD_UID}, and changes nothing else"
 
 

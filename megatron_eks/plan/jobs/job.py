@@ -139,6 +139,8 @@ class JobPlan:
     grace_seconds: int
     """Time between SIGTERM and SIGKILL: long enough for a last checkpoint."""
     priority_class: str
+    team: str | None = None
+    """Whose it is, where a cluster has teams."""
     gang: bool = False
     """Whether the pods are ranks of one run, which meet, and of which none goes on alone."""
     deadline_seconds: int | None = None

@@ -169,6 +169,7 @@ def task(
         restarts=job.runtime.gang_restarts,
         ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
         priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
+        team=cluster.platform.team,
         grace_seconds=GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,

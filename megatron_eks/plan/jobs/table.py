@@ -10,6 +10,7 @@ from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
+from megatron_eks.plan.cluster.teams import check_team
 from megatron_eks.plan.jobs import (
     convert,
     data_prep,
@@ -61,10 +62,12 @@ def check_among(
     job: AnyJob, cluster: ClusterConfig | None, jobs: Sequence[AnyJob], today: date
 ) -> Iterator[Finding]:
     """Yield everything wrong with a job among others, as far as its cluster is known."""
+    jobs = [each for each in jobs if each.team == job.team]
     yield from check_sources(job, jobs)
     if cluster is None:
         return
     yield from check_zones(job, jobs, cluster)
+    yield from check_team(job, cluster)
     found = list(check_job(job, cluster))
     yield from found
     if isinstance(job, MegatronRun) and not has_errors(found):
@@ -78,6 +81,7 @@ def plan_job(
     shipped: Callable[[], Mapping[str, str | bytes]] | None = None,
 ) -> JobPlan:
     """Plan a job that has passed the checks; the files that travel with it are read later."""
+    cluster = cluster.of_team(job.team)
     if isinstance(job, MegatronRun | TorchRun):
         instance, lustre = cluster.pool(job.pool).instance, cluster.storage.lustre
         interval = save_interval(job, model_shape(job.model), instance, lustre)
