@@ -12,12 +12,14 @@ from megatron_eks.charts.platform.jobset_controller import JobSetController
 from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
 from megatron_eks.charts.platform.network_policies import NetworkPolicies
 from megatron_eks.charts.platform.storage import Storage
+from megatron_eks.charts.platform.teams import TeamAccess, Teams
 from megatron_eks.charts.platform.trainer_controller import Trainer
 from megatron_eks.charts.platform.training_operator import TrainingOperator
 from megatron_eks.charts.training.batch_job import PlannedJob
 from megatron_eks.charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
 from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.teams import TeamPlan
 from megatron_eks.plan.jobs.job import JobPlan
 
 Charts = Mapping[str, cdk8s.Chart]
@@ -49,9 +51,36 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
         makers["43-trainer-controller"] = lambda name: Trainer(app, name, platform=platform)
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
+    if any(each.role_arns for each in plan.teams):
+        makers["13-teams"] = lambda name: Teams(app, name, plan=plan)
+    for each in plan.teams if "13-teams" in makers else ():
+        makers |= _of_team(app, plan.of_team(each.name), each, outputs)
     charts = {name: make(name) for name, make in makers.items()}
     _name_cluster(charts.values(), plan)
     return charts
+
+
+def _of_team(
+    app: cdk8s.App, plan: ClusterPlan, team: TeamPlan, outputs: Outputs
+) -> dict[str, Callable[[str], cdk8s.Chart]]:
+    """Return what a team has: its people's rights, and the charts of a namespace of its own."""
+    platform = plan.platform
+    makers: dict[str, Callable[[str], cdk8s.Chart]] = {
+        "14-access": lambda name: TeamAccess(app, name, team=team)
+    }
+    if not platform.first:
+        makers |= {
+            "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
+            "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
+            "11-quotas": lambda name: Quotas(app, name, platform=platform),
+            "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
+            "41-job-records": lambda name: JobRecords(app, name, plan=plan),
+        }
+        if platform.egress.ca_bundle is not None:
+            makers["12-certificates"] = lambda name: Certificates(app, name, platform=platform)
+        if platform.etcd:
+            makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
+    return {f"{name}-{team.name}": make for name, make in makers.items()}
 
 
 def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
@@ -67,7 +96,10 @@ def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan])
 
 def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add each job as a chart, hence a file, of its own."""
-    return {job.name: PlannedJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
+    return {
+        job.name: PlannedJob(app, job.name, job=job, platform=plan.of_team(job.team).platform)
+        for job in jobs
+    }
 
 
 def _name_cluster(charts: Iterable[cdk8s.Chart], plan: ClusterPlan) -> None:

@@ -35,8 +35,11 @@ done
 """
 
 
-def init_container_template(user: int) -> str:
-    """Return the operator's template: YAML of a list of containers, with three Go variables."""
+def init_container_template(user: int | None) -> str:
+    """Return the operator's template: YAML of a list of containers, with three Go variables.
+
+    Without a user it is the pod's, which is another for each team.
+    """
     container = k8s.Container(
         name="init-pytorch",
         image="{{.InitContainerImage}}",

@@ -98,7 +98,7 @@ class JobController(cdk8s.Chart):
                 rule("", ["secrets"], *READ),
                 rule("", ["secrets"], "update", names=[secret]),
             ],
-            platform.namespace: settings.in_jobs,
+            **dict.fromkeys(platform.namespaces, settings.in_jobs),
         }
         add_rights(self, self._name, self._namespace, granted)
         here = self._metadata(self._name, self._namespace)

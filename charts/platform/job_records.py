@@ -54,7 +54,9 @@ class JobRecords(cdk8s.Chart):
         kinds = {"": ["pods", "events"], **{each.group: [each.plural] for each in self._kinds}}
         self._role("role", self._metadata, kinds)
         # Where the events of nodes are, which have no namespace.
-        nodes = k8s.ObjectMeta(name=_NAME, namespace="default")
+        space = self._platform.namespace
+        name = _NAME if self._platform.first else f"{_NAME}-{space}"
+        nodes = k8s.ObjectMeta(name=name, namespace="default")
         self._role("role-of-nodes", nodes, {"": ["events"]})
 
     def _role(
@@ -70,7 +72,7 @@ class JobRecords(cdk8s.Chart):
             self,
             f"{construct_id}-binding",
             metadata=metadata,
-            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=_NAME),
+            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=str(metadata.name)),
             subjects=[
                 k8s.Subject(kind="ServiceAccount", name=_NAME, namespace=self._platform.namespace)
             ],

@@ -7,6 +7,8 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
+from megatron_eks.catalog.pins import UID_LABEL
+from megatron_eks.charts.platform.teams import TEAM_LABEL
 from megatron_eks.charts.pods import CA_BUNDLE, count
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import CA_FILE
@@ -21,10 +23,11 @@ class Namespaces(cdk8s.Chart):
         platform = plan.platform
         version = f"v{plan.kubernetes_version}"
         # A relaxed namespace still reports each pod that would not need it.
-        self._namespace(platform.namespace, platform.pod_security, "restricted", version)
-        # The set-up Job is root with three capabilities of the baseline; a warning at every
-        # `kubectl apply` that nobody can act on would only teach people to ignore warnings.
-        self._namespace(platform.system_namespace, "baseline", "baseline", version)
+        self._namespace(
+            platform.namespace, platform.pod_security, "restricted", version, **_whose(platform)
+        )
+        if platform.first:
+            self._system(platform.system_namespace, version)
         # A name that a role of AWS is bound to; it has no rights in Kubernetes, and no token.
         account = platform.service_account
         k8s.KubeServiceAccount(
@@ -34,14 +37,26 @@ class Namespaces(cdk8s.Chart):
             automount_service_account_token=False,
         )
 
-    def _namespace(self, name: str, enforce: str, warn: str, version: str) -> None:
+    def _system(self, name: str, version: str) -> None:
+        # The set-up Job is root with three capabilities of the baseline; a warning at every
+        # `kubectl apply` that nobody can act on would only teach people to ignore warnings.
+        self._namespace(name, "baseline", "baseline", version)
+
+    def _namespace(self, name: str, enforce: str, warn: str, version: str, **more: str) -> None:
         levels = {"enforce": enforce, "audit": "restricted", "warn": warn}
-        labels: dict[str, str] = {}
+        labels: dict[str, str] = {**more}
         for mode, level in levels.items():
             labels[f"pod-security.kubernetes.io/{mode}"] = level
             # Without a version the rules change under running jobs when the cluster is upgraded.
             labels[f"pod-security.kubernetes.io/{mode}-version"] = version
         k8s.KubeNamespace(self, name, metadata=k8s.ObjectMeta(name=name, labels=labels))
+
+
+def _whose(platform: PlatformPlan) -> dict[str, str]:
+    """Return the labels of a team's namespace, by which its pods are held to its user."""
+    if platform.team is None:
+        return {}
+    return {TEAM_LABEL: platform.team, UID_LABEL: str(platform.pod_uid)}
 
 
 class Certificates(cdk8s.Chart):
@@ -62,7 +77,7 @@ class Quotas(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        for priority in platform.priority_classes:
+        for priority in platform.priority_classes if platform.first else ():
             self._priority_class(priority)
         for quota in platform.quotas:
             self._quota(quota, platform.namespace)

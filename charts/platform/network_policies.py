@@ -30,11 +30,12 @@ def _services(platform: PlatformPlan) -> tuple[str, ...]:
 
 
 class NetworkPolicies(cdk8s.Chart):
-    """Default deny in both namespaces, and the exceptions that all jobs share."""
+    """Default deny where jobs are and in our own namespace, and what all jobs may reach."""
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        for namespace in (platform.namespace, platform.system_namespace):
+        system = (platform.system_namespace,) if platform.first else ()
+        for namespace in (platform.namespace, *system):
             construct_id, name = f"{namespace}-default-deny", "default-deny"
             policy(self, construct_id, namespace=namespace, pods=_EVERY_POD, name=name)
         self._allow(platform.namespace, "allow-dns", to=dns(), ports=ports(53, "UDP", "TCP"))

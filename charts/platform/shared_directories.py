@@ -61,6 +61,28 @@ done
 """
 
 
+# Of teams each has an owner of its own, and what is above them is held by root.
+_OF_TEAMS = {
+    "owner=$1 mode=$2; shift 2\npods=${owner%:*} refused=\n": "refused=\n",
+    "case $1 in\n  take)": 'case "$*" in\n  *" take /"*)',
+    "    case $each in take | pass | make) rule=$each; continue ;; esac\n": """\
+    case $each in
+      take | pass | make | hold) rule=$each; continue ;;
+      *:*) owner=$each pods=${owner%:*} group=${owner#*:}; continue ;;
+      [0-9]*) mode=$each; continue ;;
+    esac
+""",
+    '"take 0 "*) give ;;': '"take 0 "* | "hold 0 "* | "hold $group "*) give ;;',
+}
+
+
+def _script(*, teams: bool) -> str:
+    script = _SCRIPT
+    for plain, of_teams in _OF_TEAMS.items() if teams else ():
+        script = script.replace(plain, of_teams)
+    return script
+
+
 def set_up_job(
     scope: Construct, construct_id: str, *, plan: ClusterPlan, claim: str, file_system: str
 ) -> None:
@@ -85,16 +107,15 @@ def set_up_job(
 def _spec(platform: PlatformPlan, claim_name: str) -> k8s.JobSpec:
     wanted = platform.shared_directories
     rules = {"take": wanted.taken, "pass": wanted.passed, "make": wanted.made}
+    owner = f"{platform.pod_uid}:{platform.pod_uid}"
+    args = [owner, _MODE, *(w for rule, paths in rules.items() if paths for w in (rule, *paths))]
+    of_teams = [word for each in wanted.sections for word in each]
     container = k8s.Container(
         name=_NAME,
         image=platform.egress.image(pins.BUSYBOX_IMAGE),
         image_pull_policy="IfNotPresent",
-        command=["sh", "-euc", _SCRIPT.strip(), _NAME],
-        args=[
-            f"{platform.pod_uid}:{platform.pod_uid}",
-            _MODE,
-            *(word for rule, paths in rules.items() if paths for word in (rule, *paths)),
-        ],
+        command=["sh", "-euc", _script(teams=bool(of_teams)).strip(), _NAME],
+        args=of_teams or args,
         resources=k8s.ResourceRequirements(
             requests={"cpu": quantity("50m"), "memory": quantity("32Mi")},
             limits={"memory": quantity("64Mi")},

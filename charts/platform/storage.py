@@ -44,10 +44,10 @@ class Storage(cdk8s.Chart):
         mark = hashlib.sha256(folder.encode()).hexdigest()[:8]
         whole = (lustre.id, lustre.mount_name, claim)
         part = (f"{lustre.id}::{mark}", f"{lustre.mount_name}/{folder}", f"{claim}-{mark}")
-        for namespace, (handle, source, name) in (
-            (platform.namespace, part if folder else whole),
-            (chores, (f"{lustre.id}::{chores}", *whole[1:])),
-        ):
+        mounted = {platform.namespace: part if folder else whole}
+        if platform.first:
+            mounted[chores] = (f"{lustre.id}::{chores}", *whole[1:])
+        for namespace, (handle, source, name) in mounted.items():
             csi = k8s.CsiPersistentVolumeSource(
                 driver=_DRIVER,
                 volume_handle=handle,
@@ -57,13 +57,14 @@ class Storage(cdk8s.Chart):
             capacity = f"{platform.capacity_gib}Gi"
             place = (namespace, claim, name)
             self._volume(place, csi, "flock", capacity, preview=lustre.preview)
-        set_up_job(
-            self,
-            f"shared-directories-{claim}",
-            plan=self._plan,
-            claim=claim,
-            file_system=lustre.id,
-        )
+        if platform.first:
+            set_up_job(
+                self,
+                f"shared-directories-{claim}",
+                plan=self._plan,
+                claim=claim,
+                file_system=lustre.id,
+            )
 
     def _efs(self, claim: str, efs: Efs) -> None:
         # Encrypted on the way, which is the driver's default and here said.

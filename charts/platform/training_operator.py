@@ -1,5 +1,7 @@
 """The training operator: it turns each PyTorchJob into pods and Services, and restarts them."""
 
+from collections.abc import Sequence
+
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
@@ -26,6 +28,9 @@ class TrainingOperator(JobController):
         place = k8s.ObjectFieldSelector(field_path="metadata.namespace")
         namespace = k8s.EnvVarSource(field_ref=place)
         name = "validator.pytorchjob.training-operator.kubeflow.org"
+        # It watches one namespace, or all; where it may change things ends with the jobs' own.
+        several = len(platform.namespaces) > 1
+        user = None if several else platform.pod_uid
         settings = Settings(
             kind=_KIND,
             # The operator's defaults, or compiled in (kubeflow/training-operator v1.9.4,
@@ -38,7 +43,7 @@ class TrainingOperator(JobController):
             args=[
                 "--enable-scheme=pytorchjob",
                 # The rights that it has end with this namespace.
-                f"--namespace={platform.namespace}",
+                *([] if several else [f"--namespace={platform.namespace}"]),
                 f"--kube-api-qps={_REQUESTS_PER_SECOND}",
                 f"--kube-api-burst={_BURST}",
                 f"--controller-threads={_THREADS}",
@@ -48,11 +53,21 @@ class TrainingOperator(JobController):
             ],
             # The name in the webhook's certificate is made of the Service's and this.
             env=[k8s.EnvVar(name="MY_POD_NAMESPACE", value_from=namespace)],
-            files={"initContainer.yaml": init_container_template(platform.pod_uid)},
+            files={"initContainer.yaml": init_container_template(user)},
             directory="/etc/config",
             in_jobs=_job_rules(),
+            in_cluster=_watching(_job_rules()) if several else (),
         )
         super().__init__(scope, chart_id, settings=settings, platform=platform)
+
+
+def _watching(rules: Sequence[k8s.PolicyRule]) -> list[k8s.PolicyRule]:
+    """Return the part of rules that only looks."""
+    return [
+        k8s.PolicyRule(api_groups=each.api_groups, resources=each.resources, verbs=list(READ))
+        for each in rules
+        if "watch" in each.verbs
+    ]
 
 
 def _job_rules() -> list[k8s.PolicyRule]:

@@ -210,6 +210,8 @@ NODE_DRIVER_VERSION = "580.159.03"
 
 # What pods run as, and whose the shared directories are.
 POD_UID = 10001
+UID_LABEL = "megatron-eks/uid"
+"""On the namespace of a team: another user, of its pods."""
 
 BUILD_ARGUMENTS: dict[str, Mapping[str, str]] = {
     "megatron": {

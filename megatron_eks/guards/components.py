@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
@@ -163,7 +162,6 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
     RECORDER: (
         *_ONE,
-        (f"{_POD}securityContext runAsUser", (POD_UID,), "it may not write beside the jobs' logs"),
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), NO_RECORD),
         (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), NO_RECORD),
         (f"{_BOX}command", (["python3", f"{_FOLDER}/{_PROGRAM}"],), NO_RECORD),
@@ -215,6 +213,9 @@ def components(manifests: Manifests) -> Iterator[Finding]:
         part = part_of(each)
         code = Rule.MONITOR if "dcgm" in part else _CODES.get(each.kind, Rule.OPERATOR)
         yield from each.body.must_hold(code, _SETTINGS.get(part, ()))
+        if part == RECORDER:
+            user, why = manifests.user(each.namespace), "it may not write beside the jobs' logs"
+            yield from each.body.at(f"{_POD}securityContext runAsUser").must_be(code, user, why=why)
         beside = _NEEDED if len(manifests.objects) > 1 else ()
         for kind, name in ((kind, name) for owner, kind, name in beside if owner == part):
             missing, place = manifests.named(kind, name, each.namespace) is None, each["metadata"]

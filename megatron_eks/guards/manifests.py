@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from megatron_eks.catalog.pins import POD_UID, UID_LABEL
 from megatron_eks.catalog.workloads import WITH_PODS
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
@@ -139,6 +140,12 @@ class Manifests:
     def pods(self) -> list[Pod]:
         """Every pod of every object."""
         return [pod for each in self.objects for pod in each.pods]
+
+    def user(self, namespace: str) -> int:
+        """Return the user of the pods of jobs: a team's namespace names its own."""
+        space = self.named("Namespace", namespace)
+        text = space["metadata"]["labels"][UID_LABEL].text if space else ""
+        return int(text) if text.isdecimal() else POD_UID
 
     def policies_of(self, pod: Pod) -> list[Object]:
         """Return the network policies that hold for a pod."""

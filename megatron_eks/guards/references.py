@@ -230,9 +230,10 @@ def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
     remedy = "add one from and to pods with a label of the job's name, without ports"
     row = (alone, pod.owner["metadata"]["name"], found, remedy)
     yield from report(Rule.RANKS_CUT_OFF, row)
-    if own and "--namespace" in str(pod.main["args"].raw):
+    words = str(pod.main["args"].raw)
+    if own and ("--namespace" in words or "--enable-scheme" in words):
         yield from _blocked(own, "egress", [_TO_API])
-    if own and "--enable-scheme" in str(pod.main["args"].raw):
+    if own and "--enable-scheme" in words:
         yield from _blocked(own, "egress", _NAMES)
         yield from _blocked(own, "ingress", [_WEBHOOK])
     if own and pod.main.at("command 0").text == "etcd":

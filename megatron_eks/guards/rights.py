@@ -1,7 +1,8 @@
 """Guards of what the controllers of jobs, and what keeps their ends, may do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from megatron_eks.catalog.pins import UID_LABEL
 from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
@@ -96,12 +97,19 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
     """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
     alone = len(manifests.objects) == 1
     pods = [each for each in manifests.pods if not alone and part_of(each.owner) in _RIGHTS]
-    spaces = sorted({f"--namespace={each.namespace}" for each in manifests.of(*CONTROLLED)})
+    of_teams = (e for e in manifests.of("Namespace") if e["metadata"]["labels"][UID_LABEL])
+    spaces = {each.namespace for each in manifests.of(*CONTROLLED)}
+    spaces |= {each.name for each in of_teams}
     for pod in pods:
-        row = (f"{ARGS}--namespace", (*spaces,), "it watches another namespace, or may not")
-        if part_of(pod.owner) not in {SET_CONTROLLER, TRAINER}:
+        part, watched = part_of(pod.owner), pod.owner.body.at(f"{ARGS}--namespace")
+        why = "it watches another namespace, or may not"
+        if part == RECORDER or (part == OPERATOR and len(spaces) <= 1):
+            own = [pod.owner.namespace] if part == RECORDER and len(spaces) > 1 else sorted(spaces)
+            row = (f"{ARGS}--namespace", (*(f"--namespace={each}" for each in own),), why)
             yield from pod.owner.body.must_hold(Rule.OPERATOR, (row,))
-        yield from _lacking_rights(manifests, pod)
+        elif part == OPERATOR:
+            yield from watched.must_be(Rule.OPERATOR, None, why="it sees one team's jobs alone")
+        yield from _lacking_rights(manifests, pod, sorted(spaces))
     for hook in manifests.of(HOOK):
         service = hook.body.at("webhooks 0 clientConfig service")
         target = manifests.named("Service", service["name"].text, service["namespace"].text)
@@ -112,7 +120,7 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
         yield from report(Rule.WEBHOOK, (wrong, ports, found, remedy))
 
 
-def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
+def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> Iterator[Finding]:
     name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
     account: Json = {"kind": "ServiceAccount", "name": name, "namespace": space}
     bound = []
@@ -121,15 +129,22 @@ def _lacking_rights(manifests: Manifests, pod: Pod) -> Iterator[Finding]:
         role = manifests.named(kind, named, each.namespace)
         if role and account in [e.raw for e in each["subjects"]]:
             bound.append((each.namespace, role["rules"]))
-    sets = next((each.namespace for each in manifests.of("JobSet", "TrainJob")), "")
+    part, told = part_of(pod.owner), pod.main.at("args --namespace").text.partition("=")[2]
     # The controllers of JobSets and TrainJobs are told of no namespace.
-    watched = pod.main.at("args --namespace").text.partition("=")[2] or sets
-    spaces = {_JOBS: watched, _OWN: pod.owner.namespace, _CLUSTER: ""}
-    limits = _LIMITED[part_of(pod.owner)]
-    for where, group, resource, verbs, why in _RIGHTS[part_of(pod.owner)]:
-        if where == _JOBS and not watched:
-            continue
-        roles = [rules for space, rules in bound if space == spaces[where]]
+    sets = sorted({each.namespace for each in manifests.of("JobSet", "TrainJob")})
+    watched = [told] if told else [*of_jobs] if part == OPERATOR and of_jobs[1:] else sets
+    rows = _RIGHTS[part]
+    if part == OPERATOR and not told:
+        # What it watches in all of them.
+        rows += tuple(
+            (_CLUSTER, *e[1:3], _READ, e[4]) for e in rows if e[0] == _JOBS and _READ in e[3]
+        )
+    places = {_JOBS: watched, _OWN: [pod.owner.namespace], _CLUSTER: [""]}
+    limits = _LIMITED[part]
+    for where, group, resource, verbs, why, place_of in (
+        (*row, each) for row in rows for each in places[row[0]]
+    ):
+        roles = [rules for space, rules in bound if space == place_of]
         rules = [rule for role in roles for rule in role]
         wanted = ((verb, (group, resource, verb)) for verb in verbs.split())
         lacking = [

@@ -20,8 +20,10 @@ _MOUNT_NAME = r"([a-z0-9]{8}|preview)(/[^/]+)*"
 _OF_THE_IMAGE = re.compile(r"/(opt|usr|bin|sbin|lib|lib64|proc|sys|dev|home|root|workspace)(/|$)")
 _PATH = re.compile(r"/[\w.-]+(/[\w.%-]+)*/?")
 _WRITES = re.compile(r"--.*(save|log|output|heartbeat|tensorboard|destination|directory|target).*")
-_OWNERS = r"(?P<runAsUser>\d+):(?P<runAsGroup>\d+) 0?[27]?77[0-7](?: (?:take|make|pass)(?: /\S+)+)+"
+_OWNER = r"(\d+):(\d+) 0?[127]?77[0-7](?= )"
+_OWNERS = rf"(?: ?{_OWNER}(?: (?:take|make|pass|hold)(?: /\S+)+)+)+"
 _OWNED = f"write {POD_UID}:{POD_UID} 0770 take ..."
+_USER = ("runAsUser", "runAsGroup")
 _ROOT, _RUNS = "only root can change the owner of a directory", ["sh", "-euc"]
 _TMP = "/tmp"  # noqa: S108 -- in the pod
 _SHARED: tuple[Row, ...] = (
@@ -142,13 +144,16 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
     for job in (e for e in manifests.of("Job") if e.name.startswith("shared-directories")):
         main, args = job.pods[0].main, job.pods[0].main["args"]
         yield from job.pods[0].setting(main, "runAsUser").must_be(_DIRECTORY, 0, why=_ROOT)
-        words = re.fullmatch(_OWNERS, " ".join(args.texts))
+        words = re.fullmatch(_OWNERS, text := " ".join(args.texts))
+        owners = {user: (user, group) for user, group in re.findall(_OWNER, text)}
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
         yield from report(_DIRECTORY, (not right, args, found, _OWNED))
         for pod in (e for e in manifests.pods if words and e.of_job):
             at = mounted(pod, pod.main, _CLAIM)
-            for key, wanted in (words.groupdict() if at and words else {}).items():
+            own = str(manifests.user(pod.owner.namespace))
+            pairs = zip(_USER, owners.get(own, next(iter(owners.values()))), strict=True)
+            for key, wanted in pairs if at else ():
                 value = pod.setting(pod.main, key)
                 found = f"the shared directories belong to {wanted}: permission denied"
                 wrong = value and str(value.raw) not in {"0", wanted}

@@ -146,21 +146,17 @@ class ClusterPlan:
         team = next((each for each in self.teams if each.name == name), None)
         if name is None or team is None:
             return self
+        is_first = team.namespace == self.platform.namespace
         platform = replace(
             self.platform,
             team=name,
+            first=self.platform.first and is_first,
             namespace=team.namespace,
             pod_uid=team.uid,
             quotas=team.quotas,
         )
         storage = replace(self.storage, subfolder=team.folder)
         return replace(self, platform=platform, storage=storage, data_access=team.data_access)
-
-    @property
-    def namespaces(self) -> tuple[str, ...]:
-        """Where jobs are."""
-        spaces = (self.platform.namespace, *(each.namespace for each in self.teams))
-        return tuple(dict.fromkeys(spaces))
 
     @property
     def spaces(self) -> tuple["ClusterPlan", ...]:

@@ -151,6 +151,10 @@ class PlatformPlan:
     """Of the pods of jobs; their credentials for S3 are bound to it."""
     team: str | None = None
     """Whose namespace it is; None where there are no teams, or it is nobody's."""
+    first: bool = True
+    """Whether it is the platform's own, beside which stands what all share."""
+    namespaces: tuple[str, ...] = ()
+    """All that jobs are in."""
 
     @property
     def workloads(self) -> tuple[WorkloadKind, ...]:
@@ -185,7 +189,14 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         efs_claim=EFS_CLAIM if config.storage.efs else None,
         egress=plan_egress(config),
         quotas=plan_quotas(config),
+        namespaces=namespaces(config),
     )
+
+
+def namespaces(config: ClusterConfig) -> tuple[str, ...]:
+    """Return where jobs are: the platform's own namespace, and that of each team."""
+    of_teams = (each.namespace or each.name for each in config.teams)
+    return tuple(dict.fromkeys((config.platform.namespace, *of_teams)))
 
 
 def check_namespace(config: ClusterConfig) -> Iterator[Finding]:
