@@ -1,5 +1,7 @@
 """The Cluster stack: EKS, its administrators, add-ons and node groups."""
 
+from collections.abc import Mapping, Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
@@ -7,6 +9,7 @@ from constructs import Construct
 
 from megatron_eks.config.cluster import Access
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
+from megatron_eks.plan.cluster.teams import TeamPlan
 from megatron_eks.stacks.addons import PlannedAddons
 from megatron_eks.stacks.base import BaseStack, Place, encryption_key, log_group
 from megatron_eks.stacks.bastion import Bastion
@@ -26,14 +29,17 @@ _NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOn
 class ClusterStack(BaseStack):
     """The control plane and everything that lives as long as it does."""
 
-    def __init__(self, scope: Construct, plan: ClusterPlan, place: Place, job_role: str) -> None:
+    def __init__(
+        self, scope: Construct, plan: ClusterPlan, place: Place, job_roles: Mapping[str, str]
+    ) -> None:
         super().__init__(scope, plan, "Cluster", "EKS control plane and nodes")
         self._plan = plan
         self._place = place
         cluster = self._control_plane()
         self._cluster = cluster.ref
         self._administrators(plan.access)
-        associate(self, plan, cluster=self._cluster, role=job_role)
+        self._teams(plan.teams)
+        associate(self, plan, cluster=self._cluster, roles=job_roles)
         self._node_role = self._role("NodeRole", "ec2.amazonaws.com", _NODE_POLICIES)
         self.security_groups = [
             cluster.attr_cluster_security_group_id,
@@ -150,6 +156,19 @@ class ClusterStack(BaseStack):
                     )
                 ],
             )
+
+    def _teams(self, teams: Sequence[TeamPlan]) -> None:
+        """Put the roles of teams into groups of Kubernetes, to which charts give what they may."""
+        entries = Construct(self, "Teams")
+        for team in teams:
+            for arn in team.role_arns:
+                eks.CfnAccessEntry(
+                    entries,
+                    arn,
+                    cluster_name=self._cluster,
+                    principal_arn=arn,
+                    kubernetes_groups=[team.group],
+                )
 
     def _role(self, construct_id: str, service: str, policies: tuple[str, ...]) -> str:
         return role_of_managed_policies(

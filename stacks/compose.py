@@ -35,9 +35,9 @@ def build(app: cdk.App, plan: ClusterPlan, checkout: Path, folder: Path = Path()
     PlannedImages(images, "Default", plan=plan, checkout=checkout, folder=folder)
     cluster: ClusterStack | None = None
     if place is not None and "Cluster" in plan.stacks:
-        cluster = ClusterStack(app, plan, place, storage.job_role_arn)
+        cluster = ClusterStack(app, plan, place, storage.job_role_arns)
     else:
-        associate(lasting, plan, cluster=plan.eks_name, role=storage.job_role_arn)
+        associate(lasting, plan, cluster=plan.eks_name, roles=storage.job_role_arns)
     if place is not None and plan.observability is not None:
         # Not before: its parts of the CDK take time to load.
         from megatron_eks.stacks.observability import ObservabilityStack  # noqa: PLC0415 -- as above

@@ -1,10 +1,11 @@
 """What pods of jobs may do in AWS: a role of their own, bound to their service account."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
+from megatron_eks.config.outputs import team_key
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import PUSHED_DATA, BucketAccess
 from megatron_eks.stacks.policies import (
@@ -26,16 +27,18 @@ KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObj
 
 def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> str:
     """Make the role for what was pushed for jobs and what they name, and return its ARN."""
-    pushed = f"{PUSHED_DATA}/*"
+    team, first = plan.platform.team, plan.platform.first
+    pushed, own = ([f"{PUSHED_DATA}/*"] if first else []), own_prefix(plan)
     statements = [
-        *_reading(bucket, [pushed]),
+        *(_reading(bucket, pushed) if pushed else ()),
+        *(_keeping(bucket, own) if own else ()),
         statement(["kms:Decrypt", "kms:GenerateDataKey"], [key]),
         *(each for access in plan.data_access.buckets for each in _statements(access)),
     ]
     made = role(
         scope,
-        "JobRole",
-        description=f"Pods of jobs of {plan.name}",
+        f"JobRole{'' if first else team_key(team)}",
+        description=f"Pods of jobs of {plan.name}{f', team {team}' if team else ''}",
         service=POD_IDENTITY,
         actions=POD_IDENTITY_ACTIONS,
         statements=statements,
@@ -47,7 +50,7 @@ def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> s
         *(
             f"AwsSolutions-IAM5[Resource::{resource}]"
             for resource in (
-                f"<Bucket.Arn>/{pushed}",
+                *(f"<Bucket.Arn>/{each}" for each in (*pushed, *own)),
                 *(
                     f"arn:<AWS::Partition>:s3:::{access.bucket}/{pattern}"
                     for access in plan.data_access.buckets
@@ -60,16 +63,26 @@ def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> s
     return made.attr_arn
 
 
-def associate(scope: Construct, plan: ClusterPlan, *, cluster: str, role: str) -> None:
-    """Give the pods of jobs in an EKS cluster the role."""
-    eks.CfnPodIdentityAssociation(
-        scope,
-        "JobRoleAssociation",
-        cluster_name=cluster,
-        namespace=plan.platform.namespace,
-        service_account=plan.platform.service_account,
-        role_arn=role,
-    )
+def associate(
+    scope: Construct, plan: ClusterPlan, *, cluster: str, roles: Mapping[str, str]
+) -> None:
+    """Give the pods of jobs in an EKS cluster the role of their namespace."""
+    for each in plan.spaces:
+        platform = each.platform
+        eks.CfnPodIdentityAssociation(
+            scope,
+            f"JobRoleAssociation{'' if platform.first else team_key(platform.team)}",
+            cluster_name=cluster,
+            namespace=platform.namespace,
+            service_account=platform.service_account,
+            role_arn=roles[platform.namespace],
+        )
+
+
+def own_prefix(plan: ClusterPlan) -> list[str]:
+    """Return what is a team's own in the cluster's bucket, as a pattern of keys."""
+    team = next((each for each in plan.teams if each.name == plan.platform.team), None)
+    return [f"{team.prefix}/*"] if team else []
 
 
 def _only_jobs(plan: ClusterPlan) -> Condition:
@@ -85,10 +98,14 @@ def _only_jobs(plan: ClusterPlan) -> Condition:
 def _statements(access: BucketAccess) -> Iterator[Statement]:
     bucket = f"arn:{partition()}:s3:::{access.bucket}"
     if access.write:
-        yield statement(KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
-        yield _listing(bucket, access.write)
+        yield from _keeping(bucket, access.write)
     if access.read:
         yield from _reading(bucket, access.read)
+
+
+def _keeping(bucket: str, patterns: Sequence[str]) -> Iterator[Statement]:
+    yield statement(KEEP, [f"{bucket}/{pattern}" for pattern in patterns])
+    yield _listing(bucket, patterns)
 
 
 def _reading(bucket: str, patterns: Sequence[str]) -> Iterator[Statement]:

@@ -7,6 +7,7 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from megatron_eks.config.outputs import team_key
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.stacks.base import Place, encryption_key
 from megatron_eks.stacks.efs import SharedHomes
@@ -50,9 +51,13 @@ class PlannedStorage(Construct):
         """For data and checkpoints."""
         cdk.CfnOutput(self, "BucketName", value=bucket.ref)
         # Here and not with the cluster: another job's bucket must not touch a stack with nodes.
-        self.job_role_arn = job_role(self, plan, bucket=bucket.attr_arn, key=key)
-        """For `AWS::EKS::PodIdentityAssociation`: what pods of jobs may do."""
-        cdk.CfnOutput(self, "JobRoleArn", value=self.job_role_arn)
+        self.job_role_arns: dict[str, str] = {}
+        """By namespace, for `AWS::EKS::PodIdentityAssociation`: what pods of jobs may do."""
+        for each in plan.spaces:
+            role = job_role(self, each, bucket=bucket.attr_arn, key=key)
+            self.job_role_arns[each.platform.namespace] = role
+            own = None if each.platform.first else each.platform.team
+            cdk.CfnOutput(self, f"JobRoleArn{team_key(own)}", value=role)
         self.efs: SharedHomes | None = None
         """The shared home directories, if asked for."""
         if place is not None and storage.efs:

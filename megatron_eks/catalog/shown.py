@@ -33,7 +33,7 @@ VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
-    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Jobset|TrainerControllerManager|Cuda|Etcd|AwsEfaK8sDevicePlugin"
+    r"|BastionId|BucketName|JobRoleArn\w{0,20}|TrainingOperator|Jobset|TrainerControllerManager|Cuda|Etcd|AwsEfaK8sDevicePlugin"
 )
 """Keys of `outputs.json`."""
 
@@ -46,7 +46,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|-m|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
-    r"|take|pass|make|\d{1,3}"
+    r"|take|pass|make|hold|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/job-records/\w+\.py|megatron_eks\.programs\.\w+"
     r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)|record"
 )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from megatron_eks.catalog.images import title
 from megatron_eks.config.codes import Code
@@ -74,7 +74,7 @@ def _form(
     if key in images:
         registry = rf"{accounts}\.dkr\.ecr\.{region}\.amazonaws\.com(\.cn)?"
         return registry + _IMAGE, f"an image in ECR{owner}{place}"
-    if key == "JobRoleArn":
+    if key.startswith("JobRoleArn"):
         return rf"arn:aws[a-z-]*:iam::{accounts}:role/[\w+=,.@/-]+", f"the ARN of a role{owner}"
     if key.startswith(_DNS_KEY):
         number = values.get(f"LustreId{key.removeprefix(_DNS_KEY)}", "")
@@ -152,6 +152,8 @@ class Outputs:
     """ARN of the role of the jobs' pods."""
     bucket: str | None = None
     """The cluster's own, for data and large programs."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """ARNs of the roles of teams' pods, by their keys."""
 
     @property
     def lustre(self) -> Lustre:
@@ -258,7 +260,13 @@ def _outputs(
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
     digests = {uri.partition("@")[0]: uri for uri in values.values() if _DIGEST.fullmatch(uri)}
     role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
-    return Outputs(file_systems, efs, images, digests, role, bucket)
+    roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}
+    return Outputs(file_systems, efs, images, digests, role, bucket, roles)
+
+
+def team_key(team: str | None) -> str:
+    """Return what ends a team's ids and keys, which have letters and digits alone."""
+    return (team or "").replace("-", "X")
 
 
 def _lustre(values: Mapping[str, str], suffix: str) -> Lustre:

@@ -173,7 +173,10 @@ def rights(templates: Templates) -> Iterator[Finding]:
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
-            on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/data/*")]
+            # That of a team is called after it (config/outputs.py, `team_key`).
+            team = role.name.removeprefix("JobRole").replace("X", "-")
+            own = f"teams/{team}" if team and team != role.name else "data"
+            on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/{own}/*")]
             on += product(("kms:Decrypt", "kms:GenerateDataKey"), key)
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
         for need in wanted:

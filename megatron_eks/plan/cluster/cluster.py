@@ -220,7 +220,7 @@ def plan_cluster(
         ),
         tags=config.tags,
         permissions_boundary_arn=config.permissions_boundary_arn,
-        notes=tuple(plan_notes(config, data_access)),
+        notes=tuple(plan_notes(config, plan_data_access(jobs))),
     )
     own = (each.name for each in teams if each.namespace == platform.namespace)
     return plan.of_team(next(own, None) if config.teams else None)

@@ -187,6 +187,11 @@ def check_exported(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def check_policy(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, the last URI where all name more than a role's policy can hold."""
+    for team in dict.fromkeys(job.team for job, _ in jobs):
+        yield from _check_role([(job, file) for job, file in jobs if job.team == team])
+
+
+def _check_role(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Finding]]:
     size = plan_data_access(job for job, _ in jobs).policy_characters
     if size > MOST_POLICY_CHARACTERS:
         found = (

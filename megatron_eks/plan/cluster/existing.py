@@ -12,6 +12,7 @@ from megatron_eks.plan.cluster.network import makes_vpc, node_addresses, nodes_b
 from megatron_eks.plan.cluster.platform import GPU_TAINT
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cluster.storage import plan_shared_directories
+from megatron_eks.plan.cluster.teams import group_of
 
 
 def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
@@ -28,6 +29,11 @@ def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
         yield (
             f"the policy of {config.storage.kms_key_arn} must let this account's IAM policies "
             "grant its use, and FSx make grants on it"
+        )
+    for team in config.teams if config.existing_cluster is not None else ():
+        yield (
+            f"{', '.join(team.role_arns)} must be in the group {group_of(team.name)}: with an "
+            "access entry of the cluster that exists, or in its aws-auth"
         )
     if data_access.buckets:
         names = ", ".join(each.bucket for each in data_access.buckets)

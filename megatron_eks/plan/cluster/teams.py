@@ -58,12 +58,17 @@ class TeamPlan:
     @property
     def group(self) -> str:
         """The Kubernetes group that its roles are in."""
-        return f"megatron-eks:{self.name}"
+        return group_of(self.name)
 
     @property
     def prefix(self) -> str:
         """Where its own data is in the cluster's bucket."""
         return f"{TEAMS}/{self.name}"
+
+
+def group_of(team: str) -> str:
+    """Return the Kubernetes group of a team's people; EKS keeps `system:` and `eks:` for itself."""
+    return f"megatron-eks:{team}"
 
 
 def plan_teams(config: ClusterConfig, jobs: Iterable[AnyJob]) -> tuple[TeamPlan, ...]:

@@ -172,7 +172,8 @@ def _rooms(
     for job, file in jobs:
         for path, place, needed in _room(job):
             if isinstance(job, TrainingJob) is trains and place.startswith(f"{mount_path}/"):
-                yield file, path, place, needed
+                # Each team has a folder of its own.
+                yield file, path, f"{job.team or ''}{place}", needed
 
 
 def _owner(
