@@ -20,7 +20,7 @@ from megatron_eks.catalog.program_options import ZIP
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.plan.jobs.pods import plan_shared
+from megatron_eks.plan.jobs.pods import TEAM, plan_shared
 from megatron_eks.project import ROOT, Project, load_project
 from megatron_eks.shipping import programs
 
@@ -69,5 +69,6 @@ def _pod(job: JobPlan, platform: PlatformPlan) -> dict[str, Any]:
 if __name__ == "__main__":
     cluster_file = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
     found = load_project(cluster_file, datetime.now(tz=UTC).date(), makes=False)
+    found = replace(found, cluster=found.cluster.of_team(os.environ.get(TEAM) or None))
     _, wanted, own_image, name, *words = sys.argv
     sys.stdout.write(json.dumps(objects(found, wanted, own_image, name, words)) + "\n")

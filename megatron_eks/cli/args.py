@@ -146,6 +146,10 @@ class Reach(opening.Reach):
     context: Annotated[
         str | None, Parameter(metavar="NAME", help="a context of it (default: its current one)")
     ] = None
+    team: Annotated[
+        str | None,
+        Parameter(metavar="NAME", help="of a cluster with teams (default: the job's, or all)"),
+    ] = None
 
 
 HERE = Reach()

@@ -47,6 +47,7 @@ def push_data(
     /,
     *,
     cluster: args.Cluster = args.DEFAULT,
+    team: args.Name = None,
     output: args.Output = "table",
 ) -> int:
     """Upload files and folders to S3; unchanged ones are skipped.
@@ -55,11 +56,13 @@ def push_data(
     meks data push a.jsonl b.jsonl s3://BUCKET/data/techpulse
 
     :param paths: files and folders; without S3_URI to data/ in the cluster's bucket
+    :param team: of a cluster with teams: to teams/NAME/data/
     """
     from megatron_eks.ops.data.sets import destination, push
+    from megatron_eks.ops.kube.teams import checked
 
-    project = load(cluster, console_here())
-    sent, uri = destination(paths, project.outputs.bucket)
+    project = checked(load(cluster, console_here()), team)
+    sent, uri = destination(paths, project)
     do = partial(push, sent, uri, project.cluster, output=output)
     return at(args.Reach(cluster), project, None, do, _SENT)
 
@@ -150,7 +153,9 @@ def set_secret(
     """
     from megatron_eks.ops.data.secrets import set_value
 
-    return on_cluster(reach, lambda on: set_value(on.client, on.project, name, key, on.console))
+    return on_cluster(
+        reach, lambda on: set_value(on.client, on.project, name, key, on.console), one=True
+    )
 
 
 @command(secret, name="ls")
@@ -161,7 +166,7 @@ def list_secrets(*, reach: args.Reach = args.HERE, output: args.Output = "table"
     """
     from megatron_eks.ops.data.secrets import show
 
-    return on_cluster(reach, lambda on: show(on.client, on.project, output, on.console))
+    return on_cluster(reach, lambda on: show(on.client, on.project, output, on.console), one=True)
 
 
 @command(secret, name="rm")
@@ -174,4 +179,6 @@ def remove_secret(name: str, /, *, yes: args.Yes = False, reach: args.Reach = ar
     """
     from megatron_eks.ops.data.secrets import remove
 
-    return on_cluster(reach, lambda on: remove(on.client, on.project, name, on.console), yes=yes)
+    return on_cluster(
+        reach, lambda on: remove(on.client, on.project, name, on.console), yes=yes, one=True
+    )

@@ -99,7 +99,9 @@ def status(
         raise CycloptsError(msg="--watch writes tables or lines of JSON: -o json")
     every = None if watch is None else next(iter(watch), _WATCH_SECONDS)
     return on_cluster(
-        reach, partial(see, reach.cluster, job, output=output, interval=every, nodes=nodes)
+        reach,
+        partial(see, reach.cluster, job, output=output, interval=every, nodes=nodes),
+        job=job,
     )
 
 
@@ -163,7 +165,9 @@ def logs(
 
     options = Options(rank, follow, tail, since, previous, grep)
     return on_cluster(
-        reach, partial(logs_of, reach.cluster, job, options, output=output, explains=explain)
+        reach,
+        partial(logs_of, reach.cluster, job, options, output=output, explains=explain),
+        job=job,
     )
 
 
@@ -196,7 +200,7 @@ def shell(
         found = "--all-ranks needs a command: meks shell JOB --all-ranks -- COMMAND"
         raise CycloptsError(msg=found)
     options = Options(rank, all_ranks, inner)
-    return on_cluster(reach, lambda on: run(on.client, on.plan, job, options, on.console))
+    return on_cluster(reach, lambda on: run(on.client, on.plan, job, options, on.console), job=job)
 
 
 @command(JOBS, "JOB [-- COMMAND...]")
@@ -234,7 +238,7 @@ def dev(
     from megatron_eks.ops.jobs.dev import Options, run
 
     options = Options(gpus, hours, idle_minutes, stop, port, inner, preview)
-    return on_cluster(reach, partial(run, reach, job, options), yes=yes, makes=not stop)
+    return on_cluster(reach, partial(run, reach, job, options), yes=yes, makes=not stop, job=job)
 
 
 @command(JOBS)
@@ -255,5 +259,8 @@ def cancel(
     from megatron_eks.ops.jobs.cancel import run
 
     return on_cluster(
-        reach, lambda on: run(on.client, on.plan, job, timeout * 60, on.console), yes=yes
+        reach,
+        lambda on: run(on.client, on.plan, job, timeout * 60, on.console),
+        yes=yes,
+        job=job,
     )

@@ -56,7 +56,7 @@ def verify(
             return verify_image.run(image, place, digest, output, on.console)
         return verify.run(on.access, on.project, options, output, on.console)
 
-    return on_cluster(reach, act, makes=not job)
+    return on_cluster(reach, act, makes=not job, job=job)
 
 
 @command(JOBS, "[POOL | cordon NODE... | uncordon NODE...]")

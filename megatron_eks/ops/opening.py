@@ -29,6 +29,8 @@ class Reach:
     """None: the one of the environment."""
     context: str | None = None
     """None: its current one."""
+    team: str | None = None
+    """None: that of the job, or all."""
 
 
 def today() -> date:
@@ -109,16 +111,25 @@ def on_cluster(
     *,
     yes: bool = False,
     makes: bool = False,
+    job: str | None = None,
+    one: bool = False,
 ) -> int:
-    """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
+    """Open the configured cluster and act in it; what it refuses becomes a plain failure.
+
+    Of a cluster with teams it is seen as the team of a `job` has it. `one` says that a command
+    without a job needs to be told the team.
+    """
     from megatron_eks.ops.failure import NoJob
-    from megatron_eks.ops.kube import access
+    from megatron_eks.ops.kube import access, teams
 
     console = console_here(yes=yes)
     project = project or load(reach.cluster, console, makes=makes)
+    if one and job is None:
+        teams.checked(project, reach.team, one=True)
     found = opened(project.cluster, reach)
     try:
-        return act(Opened(found, project, console))
+        narrowed = teams.narrowed(found.client, project, console, reach.team, job)
+        return act(Opened(found, narrowed, console))
     except NoJob as error:
         raise error.beside([job.name for job in project.jobs]) from error
     except access.ERRORS as error:
@@ -135,6 +146,7 @@ def at(
     again: str,
     *,
     yes: bool = False,
+    job: str | None = None,
 ) -> int:
     """Act where the file system of a claim is mounted, or here; say what an interruption left."""
     from megatron_eks.ops.data.shared_pod import SharedPod
@@ -147,7 +159,7 @@ def at(
 
     try:
         if claim is not None:
-            return on_cluster(reach, there, project, yes=yes)
+            return on_cluster(reach, there, project, yes=yes, job=job, one=True)
         here = Here(environment_for(project.cluster.region if project else None))
         return act(here, console_here(yes=yes))
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import retained
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, USAGE, Failure
-from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.output import count, table, usd
 from megatron_eks.plan.cost import stack_costs
 
@@ -112,10 +112,9 @@ def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: Tools) 
 
 def _end_jobs(tools: Tools, connect: Callable[[], Client]) -> None:
     """Delete jobs, so that they end by a signal and not with their nodes."""
-    namespace = tools.plan.platform.namespace
     try:
         kubernetes = connect()
-        for job in jobs.everything(kubernetes, namespace):
+        for job in teams.everybody(kubernetes, tools.plan):
             jobs.delete(kubernetes, job)
             tools.console.say(f"ended {job.kind} {job.name}")
     except (ApiError, Failure, OSError) as error:

@@ -127,11 +127,12 @@ def usable_nodes(kubernetes: Client, pool: PoolPlan) -> int:
     )
 
 
-def job_pods(kubernetes: Client, pool: PoolPlan, namespace: str) -> list[str]:
+def job_pods(kubernetes: Client, pool: PoolPlan, *namespaces: str) -> list[str]:
     """Name the pods of jobs that run on a pool, or wait for it."""
     nodes = {node["metadata"]["name"] for node in _nodes(kubernetes, pool)}
     return sorted(
         pod["metadata"]["name"]
+        for namespace in namespaces
         for pod in kubernetes.list("v1", "Pod", namespace)
         # What is ending already, as of a job that has failed, has nothing left to lose.
         if "deletionTimestamp" not in pod["metadata"]

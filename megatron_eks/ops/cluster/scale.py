@@ -221,12 +221,11 @@ def _give_back(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, conne
     console, groups = tools.console, tools.node_groups
     if wish.at is not None:
         wait_until(wish.at, console)
-    namespace = tools.plan.platform.namespace
     if wish.when_idle:
-        _wait_idle(pool, namespace, tools, connect())
+        _wait_idle(pool, tools, connect())
     else:
         try:
-            pods = node_groups.job_pods(connect(), pool, namespace)
+            pods = node_groups.job_pods(connect(), pool, *tools.plan.platform.namespaces)
         except (Failure, OSError) as error:
             # An API server out of reach must not keep nodes running.
             console.say(f"note: jobs on {pool.name} cannot be seen: {error}")
@@ -258,13 +257,13 @@ def _give_back(wish: Wish, pool: PoolPlan, group: NodeGroup, tools: Tools, conne
     return DONE
 
 
-def _wait_idle(pool: PoolPlan, namespace: str, tools: Tools, kubernetes: Client) -> None:
+def _wait_idle(pool: PoolPlan, tools: Tools, kubernetes: Client) -> None:
     state = ""
 
     def idle() -> bool:
         nonlocal state
         try:
-            pods = node_groups.job_pods(kubernetes, pool, namespace)
+            pods = node_groups.job_pods(kubernetes, pool, *tools.plan.platform.namespaces)
         except OSError as error:
             # Jobs take days, and so does this; a network that is away for an hour is no reason.
             pods, now = [""], f"no answer from {error}; trying again"

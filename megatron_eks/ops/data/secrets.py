@@ -131,9 +131,12 @@ def remove(client: Client, project: Project, name: str, console: Console) -> int
 
 
 def _uses(project: Project) -> list[_Use]:
-    """Return which job files name which key of which Secret."""
+    """Return which job files, of the team if there are teams, name which key of which Secret."""
     return [
-        (job.name, each.secret, each.key) for job in project.jobs for each in job.secret_entries
+        (job.name, each.secret, each.key)
+        for job in project.jobs
+        if job.team == project.cluster.platform.team
+        for each in job.secret_entries
     ]
 
 

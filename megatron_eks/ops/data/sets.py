@@ -10,18 +10,19 @@ from megatron_eks.ops import programs
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data import shared_files
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, USAGE, Failure
+from megatron_eks.ops.kube.teams import checked
 from megatron_eks.ops.output import count, formatted, size
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import PUSHED_DATA, S3
-from megatron_eks.project import OUTPUTS
+from megatron_eks.project import OUTPUTS, Project
 
 SCHEMA_VERSION = 1
 
 
-def destination(words: Sequence[str], bucket: str | None) -> tuple[list[str], str]:
+def destination(words: Sequence[str], project: Project) -> tuple[list[str], str]:
     """Tell the paths from the S3 URI at their end; without one it is the cluster's bucket."""
-    *paths, last = words
+    bucket, *paths, last = project.outputs.bucket, *words
     uri = last if last.startswith(S3) else None
     paths = list(words) if uri is None else paths
     if not paths or any(path.startswith(S3) for path in paths):
@@ -34,7 +35,15 @@ def destination(words: Sequence[str], bucket: str | None) -> tuple[list[str], st
     if uri is None and bucket is None:
         text, remedy = f"no BucketName in {OUTPUTS}", "meks outputs; or name s3://BUCKET/PREFIX"
         raise Failure(Code.NO_BUCKET, text, remedy, exit_code=NOT_FOUND)
-    return paths, (uri or f"{S3}{bucket}/{PUSHED_DATA}").rstrip("/")
+    if uri is None:
+        checked(project, project.cluster.platform.team, one=True)
+    return paths, (uri or f"{S3}{bucket}/{_pushed(project.cluster)}").rstrip("/")
+
+
+def _pushed(plan: ClusterPlan) -> str:
+    """Return where the pods that are to read it look."""
+    own = next((each for each in plan.teams if each.name == plan.platform.team), None)
+    return f"{own.prefix}/{PUSHED_DATA}" if own else PUSHED_DATA
 
 
 def claim_of(path: str, plan: ClusterPlan) -> str | None:

@@ -24,7 +24,7 @@ from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.ops.programs import Ended, Last, Tell, interruptible
-from megatron_eks.plan.jobs.pods import SHARED_APP
+from megatron_eks.plan.jobs.pods import SHARED_APP, TEAM
 from megatron_eks.project import ROOT, Project
 
 OWNER = "megatron-eks/made-by"
@@ -79,7 +79,8 @@ class SharedPod:
     def _manifests(self, program: str, args: Sequence[str]) -> list[Object]:
         """Render the pod as the charts define it, and give it a name and an owner."""
         words = "shared_pod", self.claim, self.image, program, *args
-        manifest, *beside = rendered(self.cluster_file, *words)
+        team = self.project.cluster.platform.team
+        manifest, *beside = rendered(self.cluster_file, *words, team=team)
         if objects.previews([manifest]) and not self.access.is_local:
             found = "no image with a digest is known, and the pod on the file system runs one"
             remedy = "meks build; or, if it is built: meks outputs"
@@ -101,12 +102,12 @@ class SharedPod:
         return [manifest, *beside]
 
 
-def rendered(cluster_file: Path, module: str, *words: str) -> Any:  # noqa: ANN401 -- JSON
+def rendered(cluster_file: Path, module: str, *words: str, team: str | None = None) -> Any:  # noqa: ANN401 -- JSON
     """Ask a module of the charts, in a process of its own: cdk8s starts a Node."""
     done = subprocess.run(  # noqa: S603 -- our own entry point
         [sys.executable, "-m", f"megatron_eks.charts.training.{module}", *words],
         cwd=ROOT,
-        env={**os.environ, "CLUSTER_CONFIG": str(cluster_file.resolve())},
+        env={**os.environ, "CLUSTER_CONFIG": str(cluster_file.resolve()), TEAM: team or ""},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,

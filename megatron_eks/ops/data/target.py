@@ -60,7 +60,8 @@ def act(
     if found.is_shared:
         project = project or load(reach.cluster, console_here())
         claim = claim_of(found, project)
-    return at(reach, project, claim, partial(do, found), again, yes=yes)
+    job = None if _is_place(word) else word
+    return at(reach, project, claim, partial(do, found), again, yes=yes, job=job)
 
 
 def to_pull(found: Target, shared: str | None, local: str | None, mount: str) -> Target:

@@ -9,7 +9,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.jobs import room
-from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -147,7 +147,7 @@ def _nodes(
     wanted = sum(count for count, _ in specs)
     pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, "")
     asked = room.requests(pod)
-    pods = client.list("v1", "Pod")
+    pods = teams.everywhere(client, plan, "v1", "Pod")
     rooms = [each for each in room.rooms(client.list("v1", "Node"), pods) if each.takes(pod)]
     usable = [each for each in rooms if each.ready and not each.cordoned]
     able = [each for each in usable if not room.lacking(asked, each.allocatable)]

@@ -9,7 +9,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.jobs.look import newest_step
 from megatron_eks.ops.jobs.run_log import Step
-from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.pods import has_ended, moment
 from megatron_eks.plan.cluster.capacity import CapacityKind
@@ -50,11 +50,11 @@ class Holdings:
 
 def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = None) -> Holdings:
     """Read nodes, and jobs with their pods; raise Failure if there is no job called `only`."""
-    namespace = plan.platform.namespace
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         nodes = threads.submit(client.list, "v1", "Node")
-        pods = threads.submit(client.list, "v1", "Pod", namespace)
-        found = [jobs.get(client, namespace, only)] if only else jobs.everything(client, namespace)
+        pods = threads.submit(teams.of_jobs, client, plan, "v1", "Pod")
+        space = plan.platform.namespace
+        found = [jobs.get(client, space, only)] if only else teams.everybody(client, plan)
         by_name = {each["metadata"]["name"]: each for each in nodes.result()}
         reader = _Reader(client, plan, now, by_name, pods.result())
         holdings = tuple(threads.map(reader.job, found))

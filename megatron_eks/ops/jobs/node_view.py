@@ -39,7 +39,6 @@ class NodeUse:
 
 def read(
     client: Client,
-    namespace: str,
     nodes: Mapping[str, Object],
     jobs: Iterable[tuple[RunningJob, Sequence[Rank]]],
     *,
@@ -49,11 +48,14 @@ def read(
     placed = [
         (job, rank, rank.pod) for job, ranks in jobs for rank in ranks if rank.pod and rank.pod.node
     ]
-    running = [pod.name for _, _, pod in placed if pod.phase == "Running"]
-    uses = gpu_use.ask(client, namespace, running)
+    running: dict[str, list[str]] = {}
+    for job, _, pod in placed:
+        if pod.phase == "Running":
+            running.setdefault(job.namespace, []).append(pod.name)
+    uses = {space: gpu_use.ask(client, space, names) for space, names in running.items()}
     by_node: dict[str, list[Placed]] = {name: [] for name in nodes if all_nodes}
     for job, rank, pod in placed:
-        use = uses.get(pod.name, Use(note=pod.reason))
+        use = uses.get(job.namespace, {}).get(pod.name, Use(note=pod.reason))
         by_node.setdefault(pod.node, []).append(
             Placed(job.name, rank.number, pod.name, pod.phase, use)
         )

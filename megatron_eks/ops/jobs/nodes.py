@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import logs, room, suspects
-from megatron_eks.ops.kube import jobs, pods
+from megatron_eks.ops.kube import jobs, pods, teams
 from megatron_eks.ops.output import count, formatted, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -100,16 +100,16 @@ def uncordon(client: Client, plan: ClusterPlan, names: Sequence[str], console: C
 
 def read(client: Client, plan: ClusterPlan) -> list[NodeState]:
     """Return all nodes, by pool and name."""
-    namespace = plan.platform.namespace
+    namespaces = plan.platform.namespaces
     found = client.list("v1", "Node")
-    everywhere = client.list("v1", "Pod")
-    known = {(each.kind, each.name): each for each in jobs.everything(client, namespace)}
+    everywhere = teams.everywhere(client, plan, "v1", "Pod")
+    there = teams.everybody(client, plan)
+    known = {(each.namespace, each.kind, each.name): each for each in there}
     own = [
         (known[key], pod)
         for pod in everywhere
-        if pod["metadata"]["namespace"] == namespace
-        and (key := jobs.job_of(pod)) is not None
-        and key in known
+        if (place := pod["metadata"]["namespace"]) in namespaces
+        and (key := (place, *(jobs.job_of(pod) or ("", "")))) in known
     ]
     numbers = {pod["metadata"]["uid"]: jobs.rank_of(job, pod) for job, pod in own}
 
@@ -121,10 +121,10 @@ def read(client: Client, plan: ClusterPlan) -> list[NodeState]:
         options = logs.Options(tail=_TAIL, previous=previous)
         # A node that is gone has taken its logs along.
         with contextlib.suppress(ApiError, UnreachableError):
-            return list(logs.printed(client, namespace, rank, options))
+            return list(logs.printed(client, pod["metadata"]["namespace"], rank, options))
         return []
 
-    against = suspects.failures(found, own, client.list("v1", "Event"), words)
+    against = suspects.failures(found, own, teams.everywhere(client, plan, "v1", "Event"), words)
     wrong = suspects.suspects(against)
     rooms = {each.name: each for each in room.rooms(found, everywhere)}
     states = [

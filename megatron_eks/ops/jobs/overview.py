@@ -15,7 +15,7 @@ from megatron_eks.ops.jobs.run_log import Step
 from megatron_eks.ops.jobs.status_view import SCHEMA_VERSION, time_text
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.jobs.watching import View, fitted
-from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.output import picked, table
@@ -75,29 +75,29 @@ class Overview:
 
 def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
     """Look at the cluster, with `nodes` into the containers of its jobs."""
-    namespace = plan.platform.namespace
+    namespaces = plan.platform.namespaces
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         version = pool.submit(client.request, "GET", "/version")
         listed = pool.submit(client.list, "v1", "Node")
-        pods = pool.submit(client.list, "v1", "Pod")
-        events = pool.submit(client.list, "v1", "Event", namespace)
+        pods = pool.submit(teams.everywhere, client, plan, "v1", "Pod")
+        events = pool.submit(teams.of_jobs, client, plan, "v1", "Event")
         parts = [pool.submit(_not_ready, client, plan, *each) for each in _PLATFORM]
-        found = jobs.everything(client, namespace)
+        found = teams.everybody(client, plan)
         owners = jobs.by_job(
-            pod for pod in pods.result() if pod["metadata"]["namespace"] == namespace
+            pod for pod in pods.result() if pod["metadata"]["namespace"] in namespaces
         )
 
         def state(job: RunningJob) -> JobState:
             ranks = jobs.ranks(job, owners.get((job.kind, job.name), []), events.result())
             running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
-            phase = job.phase(ranks)
+            phase, space = job.phase(ranks), job.namespace
             return JobState(
                 name=job.name,
                 phase=phase,
                 ranks=len(ranks),
                 running=running,
                 restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
-                progress=newest_step(client, namespace, ranks) if phase == "Running" else None,
+                progress=newest_step(client, space, ranks) if phase == "Running" else None,
                 waits_for=tuple(waits(job, ranks, events.result(), Around(now=client.now()))),
             )
 
@@ -112,7 +112,7 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
             for each in listed.result()
             if POOL_LABEL in (each["metadata"].get("labels") or {})
         }
-        used = node_view.read(client, namespace, gpu_nodes, ranks, all_nodes=True)
+        used = node_view.read(client, gpu_nodes, ranks, all_nodes=True)
     return Overview(
         cluster=plan.name,
         kubernetes=str(version.result()["gitVersion"]),
@@ -136,7 +136,7 @@ def _pool(name: str, rooms: Sequence[room.NodeRoom]) -> PoolState:
 
 
 def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> list[str]:
-    found = client.list(version, kind, labels=f"{CLUSTER_LABEL}={plan.name}")
+    found = teams.everywhere(client, plan, version, kind, f"{CLUSTER_LABEL}={plan.name}")
     lines = []
     for each in found:
         place = f"{each['metadata']['namespace']}/{each['metadata']['name']}"

@@ -62,7 +62,7 @@ def read(
     job, used = found.job, None
     if nodes:
         own = [(job, found.ranks)]
-        used = node_view.read(client, job.namespace, found.nodes, own, all_nodes=False)
+        used = node_view.read(client, found.nodes, own, all_nodes=False)
     return of(found, project, used)
 
 

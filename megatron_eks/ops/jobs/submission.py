@@ -15,6 +15,7 @@ from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.jobs import submit
 from megatron_eks.ops.jobs.rendering import Wish
+from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.ops.opening import Opened, Reach, on_cluster
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import OUTPUTS
@@ -36,7 +37,7 @@ def run(reach: Reach, wish: Wish, options: submit.Options, *, releases: bool) ->
         )
         return submit.run(on.access, on.project, wish, wanted, on.console)
 
-    return on_cluster(reach, act, makes=True)
+    return on_cluster(reach, act, makes=True, job=wish.job)
 
 
 def digest(image: str) -> str | None:
@@ -55,11 +56,10 @@ def digest(image: str) -> str | None:
 
 
 def _checkpoint_in(file: Path, on: Opened, job: TrainingJob) -> bool:
-    directory, mount = job.checkpoint.directory, on.plan.platform.mount_path
-    claim = target.claim_of(
-        replace(target.at_directory(directory, mount), pool=job.pool), on.project
-    )
-    place = SharedPod(on.access, on.project, file, on.console, claim)
+    directory, project = job.checkpoint.directory, of_team(on.project, job.team)
+    mount = project.cluster.platform.mount_path
+    claim = target.claim_of(replace(target.at_directory(directory, mount), pool=job.pool), project)
+    place = SharedPod(on.access, project, file, on.console, claim)
     return checkpoints.holds_one(directory, place, on.console)
 
 

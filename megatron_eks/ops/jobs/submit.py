@@ -24,6 +24,7 @@ from megatron_eks.ops.jobs.status import ranks_of, summary, watched
 from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -66,6 +67,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     if megatron.not_asked:
         console.say(f"not asked of Megatron: {megatron.not_asked}")
     console.report(rendered.warnings)
+    project = of_team(project, rendered.job.team)
     created = [*rendered.beside, rendered.workload]
     refuse_unfit(created, access, project, previews=options.previews)
     for each in created:

@@ -17,7 +17,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops import checks
 from megatron_eks.ops.cluster import preflight
 from megatron_eks.ops.jobs import diagnosis, logs, nodes
-from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -122,6 +122,7 @@ def of_cluster(access: Access, project: Project, job: str | None) -> Iterator[Pa
 
 def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
     """Yield what a job's ranks said, and what is made of it. Raises Failure without such a job."""
+    project = teams.narrowed(client, project, None, None, name)
     job = jobs.get(client, project.cluster.platform.namespace, name)
     options = logs.Options(tail=_TAIL)
     for rank in jobs.ranks(job, jobs.pods_of(client, job))[:_RANKS]:
@@ -159,7 +160,7 @@ def _log(lines: Iterator[str]) -> str:
 def _concerns(found: Object, plan: ClusterPlan, job: str | None) -> bool:
     described = found["metadata"]
     namespace = described.get("namespace")
-    if namespace == plan.platform.namespace:
+    if namespace in plan.platform.namespaces:
         about = (found.get("involvedObject") or {}).get("name", "")
         labels = (described.get("labels") or {}).values()
         names = (described["name"], about, *labels)

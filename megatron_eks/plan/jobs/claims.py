@@ -11,6 +11,9 @@ from megatron_eks.plan.cluster.data_access import s3_outputs
 from megatron_eks.plan.jobs.file_system import outputs
 from megatron_eks.plan.jobs.models import check_model, model_shape
 
+_Place = tuple[str | None, str]
+"""A path, and the team that has it below its own folder."""
+
 
 @dataclass
 class Neighbours:
@@ -18,9 +21,9 @@ class Neighbours:
 
     names: dict[str, str] = field(default_factory=dict)
     services: dict[str, str] = field(default_factory=dict)
-    directories: dict[str, str] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
-    trained: dict[str, TrainingJob] = field(default_factory=dict)
+    directories: dict[_Place, str] = field(default_factory=dict)
+    outputs: dict[_Place, str] = field(default_factory=dict)
+    trained: dict[_Place, TrainingJob] = field(default_factory=dict)
     copies: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By S3 prefix; with the directory that is copied there."""
 
@@ -33,15 +36,16 @@ class Neighbours:
             yield from self._checkpoints(job)
         yield from self._copies(job, file)
         for path, place in outputs(job):
-            if mine is self.outputs and place in mine:
-                found = f"{mine[place]} writes {place} too"
+            own = job.team, place
+            if mine is self.outputs and own in mine:
+                found = f"{mine[own]} writes {place} too"
                 remedy = "give each its own place, or never run both"
                 yield warning(Code.SAME_OUTPUT, path, found, remedy)
-            if others.get(place, file) != file:
-                found = f"{others[place]} writes {place} too"
+            if others.get(own, file) != file:
+                found = f"{others[own]} writes {place} too"
                 remedy = "give each its own place: one would destroy what the other made"
                 yield warning(Code.SAME_OUTPUT, path, found, remedy)
-            mine.setdefault(place, file)
+            mine.setdefault(own, file)
 
     def _names(self, job: AnyJob, file: str) -> Iterator[Finding]:
         services = set(_services(job))
@@ -56,19 +60,19 @@ class Neighbours:
         self.services |= dict.fromkeys(services, file)
 
     def _checkpoints(self, job: TrainingJob) -> Iterator[Finding]:
-        directory = job.checkpoint.directory
-        if directory in self.directories:
-            other = self.directories[directory]
+        directory, own = job.checkpoint.directory, (job.team, job.checkpoint.directory)
+        if own in self.directories:
+            other = self.directories[own]
             found = f"{other} saves to {directory} too: run together, one loses"
             remedy = "give each job its own directory, or never run both"
             path: Path = ("checkpoint", "directory")
             level = Level.WARNING
-            if _differ(self.trained[directory], job):
+            if _differ(self.trained[own], job):
                 level = Level.ERROR
                 found = f"{other} saves another model to {directory}: neither resumes from both's"
                 remedy = "give each job its own directory"
             yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, level)
-        self.trained.setdefault(directory, job)
+        self.trained.setdefault(own, job)
 
     def _copies(self, job: AnyJob, file: str) -> Iterator[Finding]:
         """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""

@@ -235,6 +235,9 @@ def _rendezvous(job: GpuJob) -> Rendezvous | None:
     )
 
 
+TEAM = "MEKS_TEAM"
+"""The variable by which a command tells the charts whose pod it starts."""
+
 SHARED_APP = "shared-files"
 """Value of the label `app` on such pods, and the start of their names."""
 

@@ -106,7 +106,7 @@ def namespaces(live: Live) -> Iterator[Finding]:
     """Ask for the platform's namespaces."""
     platform = live.plan.platform
     found = {each["metadata"]["name"] for each in live.client.list("v1", "Namespace")}
-    wanted = [platform.namespace, platform.system_namespace]
+    wanted = [*platform.namespaces, platform.system_namespace]
     wanted += [each.controller[0] for each in platform.workloads if each.controller]
     for name in wanted:
         if name not in found:
@@ -165,8 +165,8 @@ def claims(live: Live) -> Iterator[Finding]:
     """Ask for claims that are bound."""
     platform = live.plan.platform
     names = dict.fromkeys(name for _, name in platform.claims) or {platform.claim: None}
-    efs = [platform.efs_claim] if platform.efs_claim else []
-    wanted = [(platform.namespace, name) for name in (*names, *efs)]
+    efs = [(platform.namespace, platform.efs_claim)] if platform.efs_claim else []
+    wanted = [(namespace, name) for namespace in platform.namespaces for name in names] + efs
     for namespace, name in (*wanted, *((platform.system_namespace, name) for name in names)):
         path = (f"PersistentVolumeClaim/{namespace}/{name}",)
         claim = live.client.find("v1", "PersistentVolumeClaim", name, namespace)
@@ -183,7 +183,7 @@ def mounts(live: Live) -> Iterator[Finding]:
     """Say which pods wait for a mount, with the newest reason of each."""
     found: dict[str, str] = {}
     platform = live.plan.platform
-    for namespace in (platform.namespace, platform.system_namespace):
+    for namespace in (*platform.namespaces, platform.system_namespace):
         pending = {
             pod["metadata"]["uid"]: pod["metadata"]["name"]
             for pod in live.client.list("v1", "Pod", namespace, fields="status.phase=Pending")
@@ -226,8 +226,8 @@ def _not_set_up(live: Live) -> str | None:
 
 def secrets(live: Live) -> Iterator[Finding]:
     """Say which jobs name a Secret that is not there."""
-    namespace = live.plan.platform.namespace
     for job, wanted in ((each, one) for each in live.project.jobs for one in each.secret_entries):
+        namespace = live.plan.of_team(job.team).platform.namespace
         found = live.client.find("v1", "Secret", wanted.secret, namespace) or {}
         if wanted.key not in (found.get("data") or {}):
             text = f"the job {job.name} needs its key {wanted.key}"
