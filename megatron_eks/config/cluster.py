@@ -173,12 +173,12 @@ class Team(Model):
 
     name: DnsLabel = Field(max_length=20)
     role_arns: tuple[RoleArn, ...] = Field(min_length=1)
-    """Roles that may view and change objects in the team's namespace."""
+    """Roles that may view and change what is in the team's namespace, and nothing elsewhere."""
     namespace: DnsLabel | None = Field(default=None, max_length=40)
     gpus: int = Field(ge=0)
     """How many GPUs are reserved for the team."""
     may_borrow: bool = True
-    """Whether it may also use GPUs that other teams leave idle."""
+    """Whether it may also use GPUs that other teams leave idle; with `platform.kueue` alone."""
     priority: int = 0
 
 
@@ -220,7 +220,7 @@ class ClusterConfig(Model):
     images: Images = Images()
     platform: Platform = Platform()
     teams: tuple[Team, ...] = ()
-    """Teams that share the cluster. Default: one, in the platform's namespace."""
+    """Teams that share the cluster, docs/teams.md. Default: one, in the platform's namespace."""
     observability: Observability = Observability()
     prices: Prices = Prices()
     tags: dict[str, str] = Field(default_factory=dict)
