@@ -38,7 +38,7 @@ def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> s
     made = role(
         scope,
         f"JobRole{'' if first else team_key(team)}",
-        description=f"Pods of jobs of {plan.name}{f', team {team}' if team else ''}",
+        description=f"Pods of jobs of {plan.name}{'' if first else f', team {team}'}",
         service=POD_IDENTITY,
         actions=POD_IDENTITY_ACTIONS,
         statements=statements,

@@ -127,6 +127,20 @@ def homes(cluster: Json) -> None:
     cluster["storage"]["efs"] = True
 
 
+def teams(cluster: Json) -> None:
+    """Share it: the first team has what was there before, the second a folder of its own."""
+    role = f"arn:aws:iam::{ACCOUNT}:role/"
+    cluster["teams"] = [
+        {
+            "name": "nlp",
+            "namespace": "megatron-workshop",
+            "role_arns": [f"{role}Nlp"],
+            "gpus": 8,
+        },
+        {"name": "vision", "role_arns": [f"{role}Vision"], "gpus": 8},
+    ]
+
+
 def github(cluster: Json) -> None:
     """Build from GitHub, on each push."""
     cluster["images"] = {
@@ -157,6 +171,7 @@ VARIATIONS: Mapping[str, Edit] = {
         repositories,
         two_zones,
         homes,
+        teams,
         github,
     )
 }

@@ -53,6 +53,7 @@ KINDS: Mapping[str, Kind] = {
 
 def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job on its cluster, errors and warnings."""
+    yield from check_team(job, cluster)
     yield from KINDS[job.kind].check(job, cluster)
     yield from check_s3(job)
     yield from check_exported(job, cluster)
@@ -67,7 +68,6 @@ def check_among(
     if cluster is None:
         return
     yield from check_zones(job, jobs, cluster)
-    yield from check_team(job, cluster)
     found = list(check_job(job, cluster))
     yield from found
     if isinstance(job, MegatronRun) and not has_errors(found):
