@@ -122,7 +122,9 @@ def plan_directories(
     sections.append(("0:0", _MODE, "take", folder))
     for uid, top in tops:
         below = (f"{top}/{name}" for name in SHARED_DIRECTORIES)
-        sections.append((f"{uid}:{uid}", _MODE, "make", top, *below))
+        # FSx makes the directories of data repositories, as root.
+        rule = "take" if planned.taken else "make"
+        sections.append((f"{uid}:{uid}", _MODE, rule, top, *below))
     return replace(planned, sections=tuple(sections))
 
 
@@ -196,24 +198,31 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
 
 def _apart(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what two teams have both, and what cannot be told apart by team."""
-    shared: dict[str, tuple[str, Callable[[Team], Iterable[object]]]] = {
-        "name": ("choose another", lambda team: (team.name,)),
-        "namespace": ("give each team its own", lambda team: (_namespace(team),)),
-        "role_arns": ("a role is in one team: use another", lambda team: team.role_arns),
-        # One in forty thousand.
-        "user": ("use another name", lambda team: (_uid(team.name),)),
+    shared: dict[str, tuple[str, str, Callable[[Team], Iterable[object]]]] = {
+        "name": ("two teams are called {}", "choose another", lambda team: (team.name,)),
+        "namespace": (
+            "namespace {} is that of team {} too",
+            "give each team its own",
+            lambda team: (_namespace(team),),
+        ),
+        "role_arns": ("{} is in team {} too", "use another role", lambda team: team.role_arns),
+        # One pair of names in forty thousand.
+        "user": (
+            "its pods would run as user {}, as those of team {} do",
+            "use another name",
+            lambda team: (_uid(team.name),),
+        ),
     }
     said: set[int] = set()
-    for key, (remedy, values) in shared.items():
+    for key, (text, remedy, values) in shared.items():
         owners: dict[object, int] = {}
         for index, team in enumerate(config.teams):
             taken = [e for e in values(team) if owners.setdefault(e, index) != index]
             if taken and index not in said:
                 said.add(index)
                 place = key if getattr(team, key, None) else "name"
-                found = (
-                    f"{key} {taken[0]} is that of team {config.teams[owners[taken[0]]].name} too"
-                )
+                other = config.teams[owners[taken[0]]].name
+                found = text.format(taken[0], other)
                 yield Finding(Code.TEAM, (*_TEAMS, index, place), found, remedy)
         if key == "role_arns":
             for index, team in enumerate(config.teams):
@@ -241,7 +250,7 @@ def check_team(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
         if job.team is None and not names:
             return
         found = "the job file names no team" if job.team is None else f"no team {job.team!r}"
-        remedy = choices(job.team or "", names)
+        remedy = choices(job.team, names) if job.team else f"add `team: {' or '.join(names)}`"
         if not names:
             found, remedy = "the cluster file has no teams", "leave it out"
         yield Finding(Code.JOB_TEAM, ("team",), found, remedy)
