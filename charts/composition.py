@@ -51,9 +51,9 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
         makers["43-trainer-controller"] = lambda name: Trainer(app, name, platform=platform)
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
-    if any(each.role_arns for each in plan.teams):
+    if plan.is_shared:
         makers["13-teams"] = lambda name: Teams(app, name, plan=plan)
-    for each in plan.teams if "13-teams" in makers else ():
+    for each in plan.teams if plan.is_shared else ():
         makers |= _of_team(app, plan.of_team(each.name), each, outputs)
     charts = {name: make(name) for name, make in makers.items()}
     _name_cluster(charts.values(), plan)

@@ -17,11 +17,6 @@ from megatron_eks.project import Project
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-def is_shared(plan: ClusterPlan) -> bool:
-    """Tell whether the cluster file has teams."""
-    return any(each.role_arns for each in plan.teams)
-
-
 def of_team(project: Project, team: str | None) -> Project:
     """Return a project as a team has it; of none, as the administrators have it."""
     if team is None:
@@ -36,7 +31,7 @@ def of_team(project: Project, team: str | None) -> Project:
 
 def checked(project: Project, team: str | None, *, one: bool = False) -> Project:
     """Return a project as a team has it that a user named, or nobody where `one` is not needed."""
-    names = [each.name for each in project.cluster.teams] if is_shared(project.cluster) else []
+    names = [each.name for each in project.cluster.teams] if project.cluster.is_shared else []
     if team is not None and team not in names:
         found = f"the cluster file has no team {team!r}"
         raise no_such(Code.JOB_TEAM, found, team, names)
@@ -51,7 +46,7 @@ def narrowed(
 ) -> Project:
     """Return a project as the team has it that is named or has a job, else all that one may see."""
     plan = project.cluster
-    if team is not None or not is_shared(plan):
+    if team is not None or not plan.is_shared:
         return checked(project, team)
     known = next((each for each in project.jobs if each.name == job), None)
     if known is not None:
@@ -88,7 +83,7 @@ def everywhere(
     try:
         return client.list(version, kind, labels=labels)
     except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN or not is_shared(plan):
+        if error.status != HTTPStatus.FORBIDDEN or not plan.is_shared:
             raise
     return list(_listed(client, plan, version, kind, labels))
 

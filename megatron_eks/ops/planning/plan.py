@@ -124,9 +124,16 @@ def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
         if chosen := [addon.name for addon in plan.addons if addon.version is None]:
             yield f"EKS chooses the version of {', '.join(chosen)}"
     yield from _storage(plan)
-    for verb, uris in (("read", plan.data_access.reads), ("write", plan.data_access.writes)):
-        for uri in uris:
-            yield f"Jobs {verb} {uri}"
+    for space in plan.spaces:
+        access, team = space.data_access, space.platform.team
+        for verb, uris in (("read", access.reads), ("write", access.writes)):
+            for uri in uris:
+                yield f"Jobs {f'of {team} ' if team else ''}{verb} {uri}"
+    for each in plan.teams if plan.is_shared else ():
+        yield (
+            f"Team {each.name}: {count(each.gpus, 'GPU')}; namespace {each.namespace}, "
+            f"user {each.uid}, s3://BUCKET/{each.prefix}/"
+        )
     if plan.image_source is not None:
         yield f"Images from {plan.image_source.url}, branch {plan.image_source.branch}"
     for image in plan.images:

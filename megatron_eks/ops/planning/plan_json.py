@@ -9,6 +9,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops.output import picked
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.lustre import CHANGES
+from megatron_eks.plan.cluster.teams import TeamPlan
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan, Training
 from megatron_eks.predict.memory import OVERHEAD_BYTES, MemoryEstimate
@@ -73,12 +74,23 @@ def _cluster(plan: ClusterPlan) -> Json:
             "reads": list(plan.data_access.reads),
             "writes": list(plan.data_access.writes),
         },
+        **({"teams": [_team(each) for each in plan.teams]} if plan.is_shared else {}),
         "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
         "mirrored_images": [plan.platform.egress.image(uri) for uri in plan.third_party_images]
         if plan.platform.egress.mirror
         else [],
         "addons": {addon.name: addon.version for addon in plan.addons},
         "notes": list(plan.notes),
+    }
+
+
+def _team(team: TeamPlan) -> Json:
+    shown = ("name", "namespace", "gpus", "may_borrow", "priority", "uid", "folder")
+    return {
+        **picked(team, *shown, "bucket_prefix=prefix"),
+        "role_arns": [*team.role_arns],
+        "reads": [*team.data_access.reads],
+        "writes": [*team.data_access.writes],
     }
 
 

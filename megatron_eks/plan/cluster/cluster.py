@@ -159,6 +159,11 @@ class ClusterPlan:
         return replace(self, platform=platform, storage=storage, data_access=team.data_access)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the cluster file has teams."""
+        return any(each.role_arns for each in self.teams)
+
+    @property
     def spaces(self) -> tuple["ClusterPlan", ...]:
         """The cluster as each namespace of jobs has it, the platform's first."""
         own = (e for e in self.teams if e.namespace != self.platform.namespace)
