@@ -5,9 +5,9 @@ from fnmatch import fnmatchcase
 import pytest
 from cfnlint import ManualArgs, api
 
-from tests.stacks.synthesis import synthesise
+from tests.stacks.synthesis import cluster_file, synthesise
 from tests.stacks.test_cfn_lint import ACCEPTED
-from tests.stacks.test_job_role import cluster_file, saving
+from tests.stacks.test_job_role import saving
 from tests.variations import teams
 
 BUCKET = "arn:aws:s3:::bucket"

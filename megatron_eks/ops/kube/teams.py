@@ -1,8 +1,9 @@
 """Whose part of a shared cluster a command is about, and what its caller may see."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
+from typing import TypeVar
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import team_key
@@ -14,6 +15,7 @@ from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import Project
 
+_Found = TypeVar("_Found")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -76,16 +78,22 @@ def _may_see(client: Client, namespace: str) -> bool:
     return bool(client.request("POST", _REVIEWS, review)["status"]["allowed"])
 
 
+def seen(plan: ClusterPlan, look: Callable[[], _Found], otherwise: _Found) -> _Found:
+    """Return what a request finds, and something else where people of a team may not look."""
+    try:
+        return look()
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN or not plan.is_shared:
+            raise
+    return otherwise
+
+
 def everywhere(
     client: Client, plan: ClusterPlan, version: str, kind: str, labels: str = ""
 ) -> list[Object]:
     """Return all objects of a kind; of the plan's namespaces where one may see no others."""
-    try:
-        return client.list(version, kind, labels=labels)
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN or not plan.is_shared:
-            raise
-    return list(_listed(client, plan, version, kind, labels))
+    found = seen(plan, lambda: client.list(version, kind, labels=labels), None)
+    return list(_listed(client, plan, version, kind, labels)) if found is None else found
 
 
 def of_jobs(client: Client, plan: ClusterPlan, version: str, kind: str) -> list[Object]:

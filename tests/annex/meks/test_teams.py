@@ -6,6 +6,7 @@ import io
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from megatron_eks.kubernetes.client import ApiError, wait_for
 from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import cancel, overview
+from megatron_eks.ops.jobs import cancel, fit, holdings, overview, status
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.project import load_project
 from megatron_eks.synthesis import FOLDERS, synthesise_manifests
@@ -79,10 +80,11 @@ def running(admin, files):
         for manifest in job_of(files, name):
             admin.apply(manifest)
     for namespace, pods in (("nlp", 2), ("vision", 1)):
-        wait_for(
-            f"pods of {namespace}",
-            lambda namespace=namespace, pods=pods: pods == len(_ranks(admin, namespace)),
-        )
+        wait_for(f"pods of {namespace}", partial(_has, admin, namespace, pods))
+
+
+def _has(client, namespace, pods):
+    return len(_ranks(client, namespace)) == pods
 
 
 def _ranks(client, namespace):
@@ -268,6 +270,20 @@ def test_lists_show_all_teams_that_one_may_see(admin, person, project):
 
 
 @pytest.mark.usefixtures("running")
+def test_people_of_a_team_look_at_their_jobs_and_ahead_of_others(person, project, files):
+    """Without the rights of an administrator, whose part of it is left out."""
+    mine = teams.narrowed(person, project, console(), None, "llama-3-1-8b")
+    assert {each.name for each in holdings.read(person, mine.cluster, person.now()).jobs} == {
+        "llama-3-1-8b"
+    }
+    assert status.read(person, mine, "llama-3-1-8b").look.job.namespace == "nlp"
+    workload = next(e for e in job_of(files, "llama-3-1-8b") if e["kind"] == "PyTorchJob")
+    told = "\n".join(str(each) for each in fit.obstacles(person, mine.cluster, workload))
+    assert "quota share allows 16 nvidia.com/gpu, 16 are in use" in told
+    assert "pool p4d has 0 of the 2 nodes that this takes" in told
+
+
+@pytest.mark.usefixtures("running")
 def test_commands_find_a_job_in_the_namespace_of_its_team(admin, person, project, files):
     """By the job file's `team`, or by asking where one may look; another's job is refused."""
     narrowed = teams.narrowed(admin, project, console(), None, "fsdp-llama-3-2-1b")
@@ -288,4 +304,4 @@ def test_commands_find_a_job_in_the_namespace_of_its_team(admin, person, project
     assert jobs.find(admin, "nlp", "llama-3-1-8b") is None
     for manifest in job_of(files, "llama-3-1-8b"):
         person.apply(manifest)
-    wait_for("pods", lambda: len(_ranks(admin, "nlp")) == 2)
+    wait_for("pods", partial(_has, admin, "nlp", 2))
