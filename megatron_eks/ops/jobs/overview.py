@@ -55,6 +55,8 @@ class JobState:
     restarts: int
     progress: Step | None
     waits_for: tuple[Wait, ...]
+    team: str | None = None
+    """Whose it is, where a cluster has teams."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Overview:
 def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
     """Look at the cluster, with `nodes` into the containers of its jobs."""
     namespaces = plan.platform.namespaces
+    whose = {each.namespace: each.name for each in plan.teams if plan.is_shared}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         version = pool.submit(client.request, "GET", "/version")
         listed = pool.submit(client.list, "v1", "Node")
@@ -99,6 +102,7 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
                 restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
                 progress=newest_step(client, space, ranks) if phase == "Running" else None,
                 waits_for=tuple(waits(job, ranks, events.result(), Around(now=client.now()))),
+                team=whose.get(space),
             )
 
         states = tuple(pool.map(state, found))
@@ -169,7 +173,7 @@ def lines(found: Overview) -> Iterator[str]:
     yield from table(("POOL", "NODES", "READY", "GPUS", "FREE"), rows, right=(1, 2, 3, 4))
     yield ""
     if found.jobs:
-        shown = [
+        shown: list[tuple[str, ...]] = [
             (
                 each.name,
                 each.phase,
@@ -179,7 +183,11 @@ def lines(found: Overview) -> Iterator[str]:
             )
             for each in found.jobs
         ]
-        yield from table(("JOB", "PHASE", "RUN", "RESTARTS", "STEP"), shown, right=(2, 3))
+        columns: tuple[str, ...] = ("JOB", "PHASE", "RUN", "RESTARTS", "STEP")
+        if any(each.team for each in found.jobs):
+            columns = (*columns, "TEAM")
+            shown = [(*row, each.team or "-") for row, each in zip(shown, found.jobs, strict=True)]
+        yield from table(columns, shown, right=(2, 3))
     else:
         yield "No jobs."
     for each in found.jobs:
@@ -218,7 +226,7 @@ def as_json(found: Overview) -> dict[str, Json]:
         "pools": [asdict(each) for each in found.pools],
         "jobs": [
             {
-                **asdict(each),
+                **{key: value for key, value in asdict(each).items() if key != "team" or value},
                 "progress": picked(each.progress, "step", "steps", "loss=finite_loss")
                 if each.progress
                 else None,

@@ -4,10 +4,12 @@ import contextlib
 import copy
 import io
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 
+import jsonschema
 import pytest
 
 from megatron_eks.kubernetes import manifests
@@ -17,7 +19,7 @@ from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import cancel, fit, holdings, overview, status
 from megatron_eks.ops.kube import jobs, teams
-from megatron_eks.project import load_project
+from megatron_eks.project import ROOT, load_project
 from megatron_eks.synthesis import FOLDERS, synthesise_manifests
 from tests import examples
 
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.control_plane
 
 _OTHERS = ("vision", "megatron-workshop", "megatron-system", "kube-system")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+_STATUS = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _READ = frozenset(("get", "list", "watch"))
 
 
@@ -257,14 +260,17 @@ def test_a_quota_ends_at_the_teams_share(admin, project):
 @pytest.mark.usefixtures("running")
 def test_lists_show_all_teams_that_one_may_see(admin, person, project):
     """Administrators all; somebody of a team is told in one line what is not shown."""
+    mine = {"llama-3-1-8b"}
     for client, seen, told in (
         (admin, {"llama-3-1-8b", "fsdp-llama-3-2-1b"}, ""),
-        (person, {"llama-3-1-8b"}, "may not see them: megatron-workshop, vision"),
+        (person, mine, "may not see them: megatron-workshop, vision"),
     ):
         here = console()
         plan = teams.narrowed(client, project, here, None, None).cluster
         found = overview.read(client, plan)
         assert {each.name for each in found.jobs} == seen
+        assert {each.team for each in found.jobs} == ({"nlp", "vision"} if seen - mine else {"nlp"})
+        jsonschema.validate(overview.as_json(found), _STATUS)
         assert told in here.stderr.getvalue()
         assert bool(told) == ("note:" in here.stderr.getvalue())
 
