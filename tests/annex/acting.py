@@ -6,10 +6,10 @@ import threading
 from megatron_eks.kubernetes.client import Client
 
 
-def acting_as(client: Client, user: str) -> Client:
-    """Return a client whose requests the server judges as another user's."""
+def acting_as(client: Client, user: str, group: str = "system:authenticated") -> Client:
+    """Return a client whose requests the server judges as another user's, of a group."""
     connection = copy.copy(client.connection)
-    headers = {**connection._headers, "Impersonate-User": user}  # noqa: SLF001 -- as it was made
+    headers = {**connection._headers, "Impersonate-User": user, "Impersonate-Group": group}  # noqa: SLF001 -- as it was made
     connection._headers, connection._idle = headers, set()  # noqa: SLF001 -- likewise
     connection._local = threading.local()  # noqa: SLF001 -- likewise
     return Client(connection)

@@ -22,6 +22,7 @@ from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.project import ROOT, load_project
 from megatron_eks.synthesis import FOLDERS, synthesise_manifests
 from tests import examples
+from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
@@ -61,7 +62,7 @@ def admin(files, start_plane, tmp_path_factory):
 @pytest.fixture(scope="module")
 def person(admin):
     """Return somebody of team nlp, as EKS makes a role a group."""
-    with contextlib.closing(admin.acting_as("somebody", "megatron-eks:nlp")) as client:
+    with contextlib.closing(acting_as(admin, "somebody", "megatron-eks:nlp")) as client:
         yield client
 
 
