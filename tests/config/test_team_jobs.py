@@ -44,12 +44,16 @@ def test_a_job_of_a_team_is_without_fault():
             ),
         ),
         (
-            OF_NLP.replace("  interval: 100", "  interval: 100\n  s3_uri: s3://runs/teams/vision/run"),
+            OF_NLP.replace(
+                "  interval: 100", "  interval: 100\n  s3_uri: s3://runs/teams/vision/run"
+            ),
             SHARED,
             "s3://runs/teams/vision/run is not of team nlp - use a key below teams/nlp/",
         ),
         (
-            OF_NLP.replace("  interval: 100", "  interval: 100\n  s3_uri: s3://runs/teams/nlp-2/run"),
+            OF_NLP.replace(
+                "  interval: 100", "  interval: 100\n  s3_uri: s3://runs/teams/nlp-2/run"
+            ),
             SHARED,
             "s3://runs/teams/nlp-2/run is not of team nlp - use a key below teams/nlp/",
         ),
