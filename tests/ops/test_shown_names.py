@@ -22,8 +22,8 @@ _OPTION = re.compile(r'"(--[a-z][a-z0-9_-]+)[="]')
 # What our Jobs for shared directories and checks work on, data, a company's certificates, and what
 # a user's own program has.
 _NO_NAMES = re.compile(
-    r"owner=|import contextlib, socket|\"\"\"Keeps what|shared-|10001:10001"
-    r"|0\d{3}|/shared(/\w+)*"
+    r"owner=|refused=|import contextlib, socket|\"\"\"Keeps what|shared-|\d+:\d+$"
+    r"|0\d{3}|1770$|/shared(/\w+)*"
     r"|[A-Za-z0-9+/]{80,}=*|-----BEGIN CERT"
     r"|(complete|train\.py|trainer_state\.json|WANDB_API_KEY)$"
     r"|(\.metadata|torchtitan\.train|small|2048)$"
