@@ -9,6 +9,8 @@ from megatron_eks.charts.platform.device_plugins import EfaDevicePlugin, NvidiaD
 from megatron_eks.charts.platform.etcd import Etcd
 from megatron_eks.charts.platform.job_records import JobRecords
 from megatron_eks.charts.platform.jobset_controller import JobSetController
+from megatron_eks.charts.platform.kueue_controller import KueueController
+from megatron_eks.charts.platform.kueue_queues import KueueQueues
 from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
 from megatron_eks.charts.platform.network_policies import NetworkPolicies
 from megatron_eks.charts.platform.storage import Storage
@@ -49,6 +51,9 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
         makers["42-jobset-controller"] = lambda name: JobSetController(app, name, platform=platform)
     if "TrainJob" in kinds:
         makers["43-trainer-controller"] = lambda name: Trainer(app, name, platform=platform)
+    if platform.kueue:
+        makers["44-kueue-controller"] = lambda name: KueueController(app, name, platform=platform)
+        makers["60-kueue-queues"] = lambda name: KueueQueues(app, name, plan=plan)
     if platform.etcd:
         makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     if plan.is_shared:

@@ -43,6 +43,8 @@ class Review:
     """As the path of its webhook ends."""
     not_of: str | None = None
     """A label of objects that nobody is asked about."""
+    api_version: str = ""
+    """Empty: as the controller's own kind."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class JobController(cdk8s.Chart):
         )
 
     def _client(self, verb: str, review: Review) -> k8s.WebhookClientConfig:
-        group, _, version = self._settings.kind.api_version.partition("/")
+        group, version = self._version(review)
         # As controller-runtime makes it of a kind.
         path = f"/{verb}-{group.replace('.', '-')}-{version}-{review.singular}"
         service = k8s.ServiceReference(
@@ -171,8 +173,12 @@ class JobController(cdk8s.Chart):
         )
         return k8s.WebhookClientConfig(service=service)
 
+    def _version(self, review: Review) -> tuple[str, str]:
+        group, _, version = (review.api_version or self._settings.kind.api_version).partition("/")
+        return group, version
+
     def _asked(self, review: Review) -> list[k8s.RuleWithOperations]:
-        group, _, version = self._settings.kind.api_version.partition("/")
+        group, version = self._version(review)
         return [
             k8s.RuleWithOperations(
                 api_groups=[group],

@@ -129,3 +129,23 @@ def system_node_size(name: str) -> tuple[int, int]:
     family, size = name.split(".")
     vcpus = _VCPUS[size]
     return vcpus, vcpus * _GIB_PER_VCPU[family[0]] * MIB_PER_GIB
+
+
+NETWORK_LABEL = "topology.k8s.aws/network-node-layer-"
+"""On nodes, with a number: which part of the network they are in; 1 is the widest."""
+
+# By family; of others, such as g5 and g6, EC2 tells nothing, and their nodes have no such label
+# (EC2 User Guide, "Prerequisites for Amazon EC2 topology"; EKS User Guide, "Place distributed AI/ML
+# workloads with network topology labels").
+_NETWORK_LAYERS = {
+    **dict.fromkeys(("g6e", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6e-gb200"), 3),
+    **dict.fromkeys(("p6-b200", "p6-b300"), 4),
+    # The one size of its family that the list leaves out.
+    "p5.4xlarge": 0,
+}
+
+
+def network_layers(instance_type: str) -> int:
+    """Return how many layers of the network above a node of a type EC2 tells of."""
+    family = instance_type.partition(".")[0]
+    return _NETWORK_LAYERS.get(instance_type, _NETWORK_LAYERS.get(family, 0))

@@ -131,6 +131,8 @@ TRAINING_OPERATOR_IMAGE = "ghcr.io/kubeflow/training-v1/training-operator:v1-93c
 JOBSET_IMAGE = "registry.k8s.io/jobset/jobset:v0.12.0"
 # kubeflow/trainer v2.3.0, manifests/overlays/manager: nor of this one.
 TRAINER_IMAGE = "ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.3.0"
+# kubernetes-sigs/kueue v0.19.2: nor of this one.
+KUEUE_IMAGE = "registry.k8s.io/kueue/kueue:v0.19.2"
 BUSYBOX_IMAGE = (
     "public.ecr.aws/docker/library/busybox:1.37.0"
     "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
@@ -154,6 +156,7 @@ THIRD_PARTY_IMAGES = (
     TRAINING_OPERATOR_IMAGE,
     JOBSET_IMAGE,
     TRAINER_IMAGE,
+    KUEUE_IMAGE,
     BUSYBOX_IMAGE,
     PYTHON_IMAGE,
     CUDA_IMAGE,

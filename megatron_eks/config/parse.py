@@ -18,7 +18,7 @@ from megatron_eks.config.model import TABLE
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.problems import finding_of, only_invalid_items
 from megatron_eks.config.scalars import odd_part
-from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
+from megatron_eks.config.unsupported import cluster_unsupported
 
 M = TypeVar("M", bound=BaseModel)
 Kind = Literal["cluster", "job"]
@@ -40,7 +40,7 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
     if foreign := another_file(document.value, "job"):
         return None, [*document.findings, *document.locate([foreign])]
     if isinstance(kind, str) and kind in JOB_KINDS:
-        return _parse(document, JOB_KINDS[kind], job_unsupported)
+        return _parse(document, JOB_KINDS[kind])
     if kind is None:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(JOB_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
@@ -52,11 +52,13 @@ def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
 
 def parse_prediction(document: Document) -> tuple[PredictionFile | None, list[Finding]]:
     """Return what `meks predict` is asked, or None with the reasons."""
-    return _parse(document, PredictionFile, lambda _: iter(()))
+    return _parse(document, PredictionFile)
 
 
 def _parse(
-    document: Document, model: type[M], refused: Callable[[M], Iterator[Finding]]
+    document: Document,
+    model: type[M],
+    refused: Callable[[M], Iterator[Finding]] = lambda _: iter(()),
 ) -> tuple[M | None, list[Finding]]:
     findings = list(document.findings)
     if not isinstance(document.value, dict):

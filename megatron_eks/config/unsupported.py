@@ -8,27 +8,23 @@ from pydantic import BaseModel
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
-from megatron_eks.config.job import AnyJob, TorchRun
+from megatron_eks.config.job import TorchRun
 
 # By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
-    "platform.kueue": False,
     "observability.metrics": "amp",
     "observability.prometheus_url": None,
     "observability.webhook_secret": None,
     "observability.grafana": None,
 }
 _POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
-_JOB: dict[str, object] = {
-    "runtime.queue": None,
-}
 _TORCH: dict[str, object] = {"training.precision": "bf16"}
 
 
 def rendered_values() -> Iterator[tuple[str, str, str]]:
     """Yield file, key and the value that is rendered today, for the reference page."""
     pool = {f"gpu_pools[].{key}": value for key, value in _POOL.items()}
-    tables = {"cluster file": _CLUSTER | pool, "job file": _JOB, "job file, fsdp or ddp": _TORCH}
+    tables = {"cluster file": _CLUSTER | pool, "job file, fsdp or ddp": _TORCH}
     for file, table in tables.items():
         for key, value in table.items():
             yield file, key, _yaml(value)
@@ -39,11 +35,6 @@ def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
     yield from _unsupported(config, _CLUSTER)
     for index, pool in enumerate(config.gpu_pools):
         yield from _unsupported(pool, _POOL, ("gpu_pools", index))
-
-
-def job_unsupported(job: AnyJob) -> Iterator[Finding]:
-    """Refuse job settings that would silently do nothing."""
-    yield from _unsupported(job, _JOB)
 
 
 def torch_unsupported(job: TorchRun) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from megatron_eks.catalog import kueue
 from tests.upstream.modules import module_directory
 
 # By plural: module and file.
@@ -25,6 +26,26 @@ SOURCES = {
         )
         for plural in ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
     },
+    **{
+        plural: (
+            "sigs.k8s.io/kueue",
+            f"config/components/crd/bases/kueue.x-k8s.io_{plural}.yaml",
+        )
+        for plural in kueue.KINDS.values()
+    },
+}
+# With internal certificates Kueue writes its own into the conversion of these, and does not start
+# where it cannot (v0.19.2, pkg/util/cert/cert.go). Nothing is converted: of its two versions of
+# each kind only the one that is stored is taken.
+_CONVERTED = ("clusterqueues", "cohorts", "localqueues", "workloads")
+_CONVERSION = {
+    "strategy": "Webhook",
+    "webhook": {
+        "clientConfig": {
+            "service": {"namespace": kueue.NAMESPACE, "name": kueue.SERVICE, "path": "/convert"}
+        },
+        "conversionReviewVersions": ["v1"],
+    },
 }
 _FOLDER = Path(__file__).parents[2] / "charts/platform/crd"
 _WIDTH = 100
@@ -37,6 +58,10 @@ def generate(plural: str) -> str:
     definition = yaml.safe_load(text)
     # Which version of its generator wrote the file says nothing about the definition.
     del definition["metadata"]["annotations"]
+    spec = definition["spec"]
+    spec["versions"] = [each for each in spec["versions"] if each["storage"]]
+    if plural in _CONVERTED:
+        spec["conversion"] = _CONVERSION
     return _dump(_without_descriptions(definition)) + "\n"
 
 

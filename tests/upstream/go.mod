@@ -7,4 +7,5 @@ require (
 	github.com/kubeflow/trainer/v2 v2.3.0
 	github.com/kubeflow/training-operator v1.9.4
 	sigs.k8s.io/jobset v0.12.0
+	sigs.k8s.io/kueue v0.19.2
 )

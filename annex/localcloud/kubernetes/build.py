@@ -66,10 +66,10 @@ _KUBERNETES = (
 SIMULATOR = "kwok"
 """The program that plays nodes."""
 
-JOBSET, TRAINER = "jobset-controller", "trainer-controller"
+JOBSET, TRAINER, KUEUE = "jobset-controller", "trainer-controller", "kueue-controller"
 
-CONTROLLERS = {"JobSet": JOBSET, "TrainJob": TRAINER}
-"""The programs that run kinds of jobs which few clusters have."""
+CONTROLLERS = {"JobSet": JOBSET, "TrainJob": TRAINER, "Workload": KUEUE}
+"""The programs behind kinds that few clusters have."""
 
 _PROGRAMS = (
     _Program("etcd", "kubernetes", "go.etcd.io/etcd/server/v3"),
@@ -91,6 +91,7 @@ _PROGRAMS = (
     ),
     _Program(JOBSET, "jobset", "sigs.k8s.io/jobset"),
     _Program(TRAINER, "trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),
+    _Program(KUEUE, "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
 )
 
 

@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.localcloud.aws import keys
 from megatron_eks.localcloud.aws import server as aws
-from megatron_eks.localcloud.kubernetes import nodes, operator
+from megatron_eks.localcloud.kubernetes import controllers, nodes
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.joined import JoinedNodes
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
@@ -57,7 +57,7 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
         wait_for("the manifests", lambda: platform.exists() or stopped.is_set())
         if stopped.is_set():
             return
-        operator.install(plane, platform)
+        controllers.install(plane, platform)
         joined, environment = None, {"KUBECONFIG": str(plane.kubeconfig)}
         if settings.empty:
             joined = JoinedNodes(plane, local, fleet)
@@ -92,7 +92,7 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
 
 def _install(client: Client, platform: Path) -> None:
     # Without the controllers' own files: they run as processes, and a Deployment would show more.
-    theirs = {each.file(platform) for each in operator.CONTROLLERS}
+    theirs = {each.file(platform) for each in controllers.CONTROLLERS}
     for file in sorted({*platform.glob("*.yaml")} - theirs):
         for each in read_file(file):
             client.apply(each)

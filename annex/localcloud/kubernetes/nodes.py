@@ -4,20 +4,18 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
+from megatron_eks.catalog.instances import (
+    INSTANCES,
+    MIB_PER_GIB,
+    NETWORK_LABEL,
+    InstanceType,
+    network_layers,
+    system_node_size,
+)
 from megatron_eks.catalog.interfaces import max_pods
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.localcloud.kubernetes.control_plane import SIMULATED
 
-# Layers of the network that EC2 tells of, by instance family; of others, such as g5 and g6, it
-# tells nothing, and their nodes have no such label (EC2 User Guide, "Prerequisites for Amazon EC2
-# topology"; EKS User Guide, "Place distributed AI/ML workloads with network topology labels").
-_LAYERS = {
-    **dict.fromkeys(("g6e", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6e-gb200"), 3),
-    **dict.fromkeys(("p6-b200", "p6-b300"), 4),
-    # The one size of its family that the list leaves out.
-    "p5.4xlarge": 0,
-}
 # How many nodes share a network node of the last layer, and how many of these share one of the
 # layer above. AWS publishes neither; these give a tree worth testing.
 _NODES_BELOW = 16
@@ -128,12 +126,10 @@ def _other_offer(instance_type: str, disk_gib: int) -> _Offer:
 
 def _network_nodes(name: str, pool: str, number: int) -> dict[str, str]:
     """Return the node's place in the network: of two nodes, the lower the layer they share."""
-    layers = _LAYERS.get(name, _LAYERS.get(name.partition(".")[0], 0))
+    layers = network_layers(name)
     sizes = [_NODES_BELOW * _BRANCHES ** (layers - layer) for layer in range(1, layers + 1)]
     return {
-        f"topology.k8s.aws/network-node-layer-{layer}": _network_node(
-            f"{pool} {layer} {number // size}"
-        )
+        f"{NETWORK_LABEL}{layer}": _network_node(f"{pool} {layer} {number // size}")
         for layer, size in enumerate(sizes, start=1)
     }
 

@@ -1,9 +1,8 @@
-"""Controllers of jobs, each run as a process with the rights of its chart's ServiceAccount."""
+"""A controller of jobs, run as a process with the rights of its chart's ServiceAccount."""
 
 import base64
 import contextlib
 import copy
-import json
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import ApiError, Object
-from megatron_eks.kubernetes.manifests import read_file
-from megatron_eks.localcloud.kubernetes.build import JOBSET, TRAINER
 from megatron_eks.localcloud.kubernetes.processes import ProcessError
 
 if TYPE_CHECKING:
@@ -27,7 +24,7 @@ _MANAGER = "meks-local"
 # cert.go): they wait for a file of this name, and look at no more than its name.
 _MOUNT = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 -- compiled in
 # Its webhook reads the certificate below the directory for temporary files, which is ours to give.
-_SERVING = Path("k8s-webhook-server", "serving-certs")
+SERVING = Path("k8s-webhook-server", "serving-certs")
 
 _READY_SECONDS = 60
 _STARTS = 3
@@ -80,7 +77,7 @@ class Operator:
         wait("kube-apiserver", self._may_own, _READY_SECONDS)
         token = self.client.service_account_token(self._plan.account, self._plan.namespace)
         self._cluster.write_kubeconfig(self.name, token)
-        (self._temporary / _SERVING).mkdir(parents=True)
+        (self._temporary / SERVING).mkdir(parents=True)
         for name, content in self._plan.files.items():
             (self._temporary / name).write_text(content)
         self.start()
@@ -183,60 +180,22 @@ class Operator:
 
     def _probe_spec(self) -> Object:
         """Return a job that the webhook can judge."""
-        worker = {"replicas": 1, "template": {"spec": {"containers": _PROBES}}}
+        worker = {"replicas": 1, "template": {"spec": {"containers": PROBES}}}
         return {"pytorchReplicaSpecs": {"Worker": worker}}
 
     def _write_certificate(self, plan: ControllerProcess) -> None:
         """Do what a kubelet does with a Secret volume: the operator fills it, and waits for it."""
         found = self.client.get("v1", "Secret", plan.certificate_secret, plan.namespace)
         for name, value in found.get("data", {}).items():
-            file = self._temporary / _SERVING / name
+            file = self._temporary / SERVING / name
             partial = file.with_suffix(".partial")
             partial.touch(mode=0o600)
             partial.write_bytes(base64.b64decode(value))
             partial.replace(file)
 
 
-class JobSetController(Operator):
-    """The controller of JobSets. Its own namespace is compiled in, as it is in the chart."""
-
-    name = JOBSET
-    definition = ("jobset.x-k8s.io/v1alpha2", "JobSet")
-
-    _group = "config.jobset.x-k8s.io"
-
-    def _own_flags(self) -> Iterator[str]:
-        file = self._temporary / "configuration.json"
-        configuration = {
-            "apiVersion": f"{self._group}/v1alpha1",
-            "kind": "Configuration",
-            "webhook": {"host": "127.0.0.1", "port": self._webhook_port},
-            "health": {"healthProbeBindAddress": self._health},
-            "metrics": {"bindAddress": "0"},
-        }
-        file.write_text(json.dumps(configuration))
-        yield f"--config={file}"
-
-    def _probe_spec(self) -> Object:
-        template = {"spec": {"containers": _PROBES, "restartPolicy": "Never"}}
-        return {"replicatedJobs": [{"name": "probe", "template": {"spec": {"template": template}}}]}
-
-
-class Trainer(JobSetController):
-    """The controller of TrainJobs, which needs that of JobSets."""
-
-    name = TRAINER
-    definition = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
-    _group = "config.trainer.kubeflow.org"
-
-    def _probe_spec(self) -> Object:
-        return {"runtimeRef": {"name": "none"}}
-
-
-CONTROLLERS = (Operator, JobSetController, Trainer)
-"""The training operator first; a platform may have no other."""
-
-_PROBES = [{"name": "pytorch", "image": "none"}]
+PROBES = [{"name": "pytorch", "image": "none"}]
+"""Containers of a job that a webhook is to judge."""
 
 
 def _pretend_mount() -> None:
@@ -245,19 +204,6 @@ def _pretend_mount() -> None:
     with contextlib.suppress(FileExistsError, PermissionError):
         _MOUNT.mkdir(parents=True, exist_ok=True)
         (_MOUNT / "tls.crt").touch(exist_ok=False)
-
-
-def operator_file(folder: Path) -> Path:
-    """Return the training operator's file among those of a platform, which always has it."""
-    (file,) = filter(None, [Operator.file(folder)])
-    return file
-
-
-def install(cluster: "ControlPlane", platform: Path) -> None:
-    """Install every controller that a platform has."""
-    for each in CONTROLLERS:
-        if file := each.file(platform):
-            each(cluster, read_file(file)).install()
 
 
 def _process(chart: "list[Object]", webhook_port: int) -> ControllerProcess:

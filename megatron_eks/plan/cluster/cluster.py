@@ -45,6 +45,7 @@ from megatron_eks.plan.cluster.pools import (
     plan_system_nodes,
 )
 from megatron_eks.plan.cluster.prices import check_prices
+from megatron_eks.plan.cluster.queues import QueuePlan, plan_queues
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
 from megatron_eks.plan.cluster.tags import check_tags
@@ -133,6 +134,7 @@ class ClusterPlan:
     def third_party_images(self) -> list[str]:
         """Images of others that something here runs, as their makers name them."""
         skipped = set() if self.platform.etcd else {pins.ETCD_IMAGE}
+        skipped |= set() if self.platform.kueue else {pins.KUEUE_IMAGE}
         kinds = {each.kind for each in self.platform.workloads}
         images = {"JobSet": pins.JOBSET_IMAGE, "TrainJob": pins.TRAINER_IMAGE}
         skipped |= {image for kind, image in images.items() if kind not in kinds}
@@ -168,6 +170,11 @@ class ClusterPlan:
         """The cluster as each namespace of jobs has it, the platform's first."""
         own = (e for e in self.teams if e.namespace != self.platform.namespace)
         return (self, *(self.of_team(each.name) for each in own))
+
+    @property
+    def queues(self) -> tuple[QueuePlan, ...]:
+        """What each team has of each pool; nothing where no jobs are queued."""
+        return plan_queues(self.pools, self.teams) if self.platform.kueue else ()
 
     def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
         """Return the plan with digests of images that it knows by tag."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
@@ -92,7 +93,9 @@ def plan_quotas(config: ClusterConfig) -> tuple[QuotaPlan, ...]:
 
 GPU_TAINT = "nvidia.com/gpu"
 SYSTEM_NAMESPACE = "megatron-system"
-_CONTROLLER_NAMESPACES = tuple(e.controller[0] for e in WORKLOADS.values() if e.controller)
+_CONTROLLER_NAMESPACES = tuple(
+    e.controller[0] for e in (*WORKLOADS.values(), kueue.WORKLOAD) if e.controller
+)
 
 # Every pod of a job runs as it; its role is what they may do in AWS.
 SERVICE_ACCOUNT = "jobs"
@@ -127,6 +130,8 @@ class PlatformPlan:
     etcd: bool
     workload: Workload
     """What runs the ranks of jobs that do not say it."""
+    kueue: bool
+    """Whether jobs with GPUs wait in queues until all of their pods have a place."""
     claim: str
     mount_path: str
     capacity_gib: int
@@ -161,6 +166,11 @@ class PlatformPlan:
         """The kinds of jobs whose controllers run: PyTorchJobs may be left of before a change."""
         return controlled(self.workload)
 
+    @property
+    def queued(self) -> tuple[WorkloadKind, ...]:
+        """The kinds of jobs that queues know."""
+        return (*self.workloads, WORKLOADS["Job"])
+
     def claim_in(self, zone: str) -> str:
         """Return the claim on the file system that pods of a zone mount."""
         return dict(self.claims).get(zone, self.claim)
@@ -177,6 +187,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         dcgm_exporter=config.platform.dcgm_exporter,
         etcd=config.platform.etcd,
         workload=config.platform.workload,
+        kueue=config.platform.kueue,
         claim=CLAIM,
         mount_path=config.storage.lustre.mount_path,
         capacity_gib=config.storage.lustre.capacity_gib,

@@ -10,7 +10,8 @@ import yaml
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, wait_for
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.operator import CONTROLLERS, Operator, operator_file
+from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS, operator_file
+from megatron_eks.localcloud.kubernetes.operator import Operator
 from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
 from tests.charts import rendered

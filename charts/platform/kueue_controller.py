@@ -1,0 +1,134 @@
+"""Kueue's controller: it holds each job back until all of its pods have a place, then lets it go.
+
+Its settings are upstream's own (kubernetes-sigs/kueue v0.19.2, config) but for what a comment says.
+"""
+
+import json
+
+from constructs import Construct
+
+from megatron_eks.catalog import kueue, pins
+from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
+from megatron_eks.charts.platform.operator_access import READ, rule
+from megatron_eks.plan.cluster.platform import PlatformPlan
+from megatron_eks.plan.cluster.queues import READY_SECONDS
+
+SETTINGS_FILE = "configuration.json"
+
+_DIRECTORY = "/etc/kueue"
+_WRITTEN = ["CREATE", "UPDATE"]
+_FINALIZERS, _STATUS = "finalizers", "status"
+# They would need rights and kinds that nothing here uses: other clusters, a server for `kubectl`
+# of Kueue's own, devices claimed by name, and jobs that grow while they run.
+_OFF = ("MultiKueue", "VisibilityOnDemand", "KueueDRAIntegration", "ElasticJobsViaWorkloadSlices")
+
+
+class KueueController(JobController):
+    """The controller; its webhooks are asked about the kinds of jobs that run here alone."""
+
+    def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
+        kinds = platform.queued
+        completes = [
+            Review(f"m{each.kind.lower()}.kb.io", each.plural, ["CREATE"], each.kind.lower(),
+                   api_version=each.api_version)
+            for each in kinds
+        ]  # fmt: skip
+        checks = [
+            Review(f"v{each.kind.lower()}.kb.io", each.plural, _WRITTEN, each.kind.lower(),
+                   api_version=each.api_version)
+            for each in kinds
+        ]  # fmt: skip
+        settings = Settings(
+            kind=kueue.WORKLOAD,
+            # The defaults (apis/config/v1beta2/defaults.go).
+            service=kueue.SERVICE,
+            secret="kueue-webhook-server-cert",  # noqa: S106 -- its name
+            mutating="kueue-mutating-webhook-configuration",
+            definitions=[*kueue.KINDS.values()],
+            completes=[
+                *(_own(kind, "m", ["CREATE"]) for kind in ("ClusterQueue", "ResourceFlavor")),
+                _own("Workload", "m", ["CREATE"]),
+                *completes,
+            ],
+            checks=[
+                *checks,
+                *(_own(kind, "v", _WRITTEN) for kind in ("ClusterQueue", "Cohort")),
+                *(_own(kind, "v", _WRITTEN) for kind in ("ResourceFlavor", "Workload")),
+                Review("vworkloadstatus.kb.io", "workloads/status", ["UPDATE"], "workload"),
+            ],
+            image=pins.KUEUE_IMAGE,
+            args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
+            files={SETTINGS_FILE: json.dumps(_settings(platform), indent=1) + "\n"},
+            directory=_DIRECTORY,
+            in_cluster=[
+                # It sees what it watches, and counts on each node what runs there.
+                rule("", ["limitranges", "namespaces", "nodes", "pods"], *READ),
+                rule("node.k8s.io", ["runtimeclasses"], *READ),
+                rule("scheduling.k8s.io", ["priorityclasses"], *READ),
+                rule(kueue.GROUP, [*kueue.KINDS.values()], *READ),
+                rule(kueue.GROUP, [*_CLUSTERS_OWN], "update"),
+                rule(kueue.GROUP, [f"{e}/{_FINALIZERS}" for e in _CLUSTERS_OWN], "update"),
+                rule(kueue.GROUP, [f"{e}/{_STATUS}" for e in _WITH_STATUS], "update", "patch"),
+                *(rule(e.group, [e.plural], *READ) for e in kinds),
+                *(
+                    rule(e.group, [f"{e.runtime.lower()}s", f"cluster{e.runtime.lower()}s"], *READ)
+                    for e in kinds
+                    if e.runtime
+                ),
+                rule("apiextensions.k8s.io", ["customresourcedefinitions"], *READ),
+                rule(
+                    "apiextensions.k8s.io",
+                    ["customresourcedefinitions"],
+                    "update",
+                    names=[f"{each}.{kueue.GROUP}" for each in _CONVERTED],
+                ),
+            ],
+            in_jobs=[
+                rule(kueue.GROUP, ["workloads"], "create", "delete", "update", "patch"),
+                rule(kueue.GROUP, ["workloads/finalizers"], "update"),
+                rule(kueue.GROUP, ["workloads/status", "localqueues/status"], "update", "patch"),
+                # It starts and stops jobs by their `suspend`, and tells pods which node is theirs.
+                *(rule(e.group, [e.plural], "update", "patch") for e in kinds),
+                *(rule(e.group, [f"{e.plural}/{_FINALIZERS}"], "update") for e in kinds),
+                *(rule(e.group, [f"{e.plural}/{_STATUS}"], "update", "patch") for e in kinds),
+                rule("", ["pods"], "update", "patch", "delete"),
+                rule("", ["pods/status"], "patch"),
+                rule("events.k8s.io", ["events"], "create", "patch", "update"),
+            ],
+        )
+        super().__init__(scope, chart_id, settings=settings, platform=platform)
+
+
+_CLUSTERS_OWN = ("clusterqueues", "resourceflavors", "topologies", "admissionchecks")
+_WITH_STATUS = ("clusterqueues", "cohorts", "admissionchecks")
+_CONVERTED = ("clusterqueues", "cohorts", "localqueues", "workloads")
+
+
+def _own(kind: str, verb: str, operations: list[str]) -> Review:
+    """Return what is asked about a kind of Kueue's."""
+    return Review(f"{verb}{kind.lower()}.kb.io", kueue.KINDS[kind], operations, kind.lower())
+
+
+def _settings(platform: PlatformPlan) -> dict[str, object]:
+    """Return the file of settings."""
+    seconds = f"{READY_SECONDS}s"
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "namespace": kueue.NAMESPACE,
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {"bindAddress": "0"},
+        "webhook": {"port": 9443},
+        # One pod has no need of it.
+        "leaderElection": {"leaderElect": False},
+        "integrations": {"frameworks": [kueue.FRAMEWORKS[e.kind] for e in platform.queued]},
+        # A job whose pods do not all run in time gives its place to others, and tries again.
+        "waitForPodsReady": {"timeout": seconds, "recoveryTimeout": seconds},
+        "fairSharing": {
+            "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+        },
+        # Queues count GPUs and network cards; CPU and memory come in proportion.
+        "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
+        "clientConnection": {"qps": 300, "burst": 500},
+        "featureGates": dict.fromkeys(_OFF, False),
+    }

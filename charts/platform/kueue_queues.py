@@ -1,0 +1,93 @@
+"""The queues of the teams: what each has of which nodes, and whose jobs come first."""
+
+from collections.abc import Mapping, Sequence
+
+import cdk8s
+from constructs import Construct
+
+from megatron_eks.catalog import kueue
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.cluster.queues import QueuePlan, topology, topology_levels
+
+_EFA = "vpc.amazonaws.com/efa"
+
+Spec = Mapping[str, object]
+
+
+class KueueQueues(cdk8s.Chart):
+    """A queue for each team, in one cohort; flavors are the pools, with their networks."""
+
+    def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        self._cohort = plan.name
+        levels = {topology(pool): topology_levels(pool) for pool in plan.pools}
+        for name, labels in sorted(levels.items()):
+            spec = {"levels": [{"nodeLabel": each} for each in labels]}
+            self._add("Topology", name, {"spec": spec})
+        for pool in plan.pools:
+            self._add("ResourceFlavor", pool.name, {"spec": _flavor(pool, plan)})
+        resources = ["nvidia.com/gpu"]
+        if any(pool.instance.efa_interfaces for pool in plan.pools):
+            resources.append(_EFA)
+        for queue in plan.queues:
+            self._queue(queue, resources)
+
+    def _queue(self, queue: QueuePlan, resources: Sequence[str]) -> None:
+        may_borrow = queue.team is None or queue.team.may_borrow
+        # Without a limit a team may borrow all that others leave idle.
+        limits = {} if may_borrow else {"borrowingLimit": 0}
+        flavors = [
+            {
+                "name": share.pool,
+                "resources": [
+                    {"name": name, "nominalQuota": number, **limits}
+                    for name, number in zip(resources, (share.gpus, share.efa), strict=False)
+                ],
+            }
+            for share in queue.shares
+        ]
+        groups = [{"coveredResources": [*resources], "flavors": flavors}]
+        if queue.team is None:
+            # What is nobody's share lies with the cohort, to be borrowed.
+            self._add("Cohort", self._cohort, {"spec": {"resourceGroups": groups}})
+            return
+        team = queue.team
+        space = {"matchLabels": {"kubernetes.io/metadata.name": team.namespace}}
+        spec = {
+            "cohortName": self._cohort,
+            "namespaceSelector": space,
+            "resourceGroups": groups,
+            # A team gets its share back at once, and what it borrows goes by shares.
+            "preemption": {
+                "withinClusterQueue": "LowerPriority",
+                "reclaimWithinCohort": "Any",
+            },
+            "fairSharing": {"weight": team.gpus},
+        }
+        self._add("ClusterQueue", team.name, {"spec": spec})
+        self._add("LocalQueue", team.name, {"spec": {"clusterQueue": team.name}}, team.namespace)
+        for name, value in queue.priorities:
+            text = f"Jobs of team {team.name}; more comes first, and takes the place of less."
+            self._add("WorkloadPriorityClass", name, {"value": value, "description": text})
+
+    def _add(self, kind: str, name: str, parts: Spec, namespace: str | None = None) -> None:
+        resource = cdk8s.ApiObject(
+            self,
+            f"{kind}-{name}",
+            api_version=kueue.API_VERSION,
+            kind=kind,
+            metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace),
+        )
+        for part, value in parts.items():
+            resource.add_json_patch(cdk8s.JsonPatch.add(f"/{part}", value))
+
+
+def _flavor(pool: PoolPlan, plan: ClusterPlan) -> Spec:
+    taint = {"key": plan.platform.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}
+    return {
+        "nodeLabels": {POOL_LABEL: pool.name},
+        "tolerations": [taint],
+        # Kueue then counts on the nodes that are there what is free, and not up to max_nodes.
+        "topologyName": topology(pool),
+    }

@@ -1,0 +1,42 @@
+"""Kueue, which holds jobs back until all of their pods have a place: names and labels of 0.19.2."""
+
+from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
+
+GROUP = "kueue.x-k8s.io"
+API_VERSION = f"{GROUP}/v1beta2"
+
+QUEUE_LABEL, PRIORITY_LABEL = f"{GROUP}/queue-name", f"{GROUP}/priority-class"
+"""On a job: the LocalQueue in which it waits, and its WorkloadPriorityClass."""
+UID_LABEL = f"{GROUP}/job-uid"
+"""On a Workload: the uid of its job."""
+
+WORKLOAD = WorkloadKind(
+    kind="Workload",
+    api_version=API_VERSION,
+    plural="workloads",
+    job_label="",
+    index_label="",
+    templates=(),
+    count="count",
+    controller=("kueue-system", "kueue-controller-manager"),
+    webhook="kueue-validating-webhook-configuration",
+)
+"""What Kueue makes of each job in a queue: the job as it is counted, and what became of it."""
+
+NAMESPACE, SERVICE = "kueue-system", "kueue-webhook-service"
+
+KINDS = {
+    "AdmissionCheck": "admissionchecks",
+    "ClusterQueue": "clusterqueues",
+    "Cohort": "cohorts",
+    "LocalQueue": "localqueues",
+    "ResourceFlavor": "resourceflavors",
+    "Topology": "topologies",
+    "Workload": "workloads",
+    "WorkloadPriorityClass": "workloadpriorityclasses",
+}
+"""What it cannot start without; plurals by kind. Those for several clusters and for the cluster
+autoscaler are left out, with the features that need them."""
+
+FRAMEWORKS = {kind: f"{each.group}/{kind.lower()}" for kind, each in WORKLOADS.items()}
+"""What its settings call the kinds of jobs. PyTorchJob is off unless named (decision 99)."""

@@ -1,0 +1,86 @@
+"""The queues in which jobs wait until all of their pods have a place: one for each team."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from megatron_eks.catalog.instances import NETWORK_LABEL, network_layers
+from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES
+from megatron_eks.plan.cluster.pools import PoolPlan
+from megatron_eks.plan.cluster.teams import TeamPlan
+
+READY_SECONDS = 3600
+"""How long all pods of a job may take to run: nodes are there, images of 20 GB come within that."""
+
+
+@dataclass(frozen=True)
+class PoolShare:
+    """What a team has of a pool."""
+
+    pool: str
+    gpus: int
+    efa: int
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """The queue of a team; without a team, what is nobody's."""
+
+    team: TeamPlan | None
+    shares: tuple[PoolShare, ...]
+
+    @property
+    def priorities(self) -> Iterator[tuple[str, int]]:
+        """Yield the classes of its jobs, and which come first among those of all teams."""
+        if self.team is not None:
+            for each in PRIORITY_CLASSES:
+                yield job_class(self.team.name, each.name), each.value + self.team.priority
+
+
+def topology(pool: PoolPlan) -> str:
+    """Return the name of the Topology of a pool's nodes, which others of its depth have too."""
+    return f"network-of-{network_layers(pool.instance.name)}-layers"
+
+
+def topology_levels(pool: PoolPlan) -> tuple[str, ...]:
+    """Return the labels that say where a node is, from the widest part of the network to itself.
+
+    A node without one of them would count for nothing.
+    """
+    layers = range(1, network_layers(pool.instance.name) + 1)
+    return (*(f"{NETWORK_LABEL}{each}" for each in layers), "kubernetes.io/hostname")
+
+
+def job_class(team: str, priority_class: str) -> str:
+    """Return the name of a class of jobs: of that of their pods, for a team."""
+    return f"{team}.{priority_class}"
+
+
+def plan_queues(pools: Sequence[PoolPlan], teams: Sequence[TeamPlan]) -> tuple[QueuePlan, ...]:
+    """Share out the pools at their largest: to each team whole nodes of each, then what is missing.
+
+    A last one holds what is nobody's, if anything, for those who borrow.
+    """
+    total = sum(_gpus(pool) for pool in pools)
+    free = {pool.name: _gpus(pool) for pool in pools}
+    found = []
+    for team in teams:
+        taken = {}
+        for pool in pools:
+            each = pool.instance.gpus
+            taken[pool.name] = min(free[pool.name], team.gpus * _gpus(pool) // total // each * each)
+        for pool in pools:
+            left = min(team.gpus - sum(taken.values()), free[pool.name] - taken[pool.name])
+            taken[pool.name] += left
+            free[pool.name] -= taken[pool.name]
+        found.append(QueuePlan(team, tuple(_share(pool, taken[pool.name]) for pool in pools)))
+    rest = QueuePlan(None, tuple(_share(pool, free[pool.name]) for pool in pools))
+    return (*found, rest) if any(free.values()) else tuple(found)
+
+
+def _gpus(pool: PoolPlan) -> int:
+    return pool.instance.gpus * pool.max_nodes
+
+
+def _share(pool: PoolPlan, gpus: int) -> PoolShare:
+    """Add the network cards; a part of a node has at least one."""
+    return PoolShare(pool.name, gpus, -(-gpus * pool.instance.efa_interfaces // pool.instance.gpus))
