@@ -91,8 +91,9 @@ def _of_team(
 def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add what proves each pool: does a GPU answer, and the jobs that measure."""
     names = {f"nvidia-smi-{pool.name}": pool for pool in plan.pools}
+    queue = plan.queue_in(plan.platform.namespace)
     answers = {
-        name: NvidiaSmi(app, name, pool=pool, platform=plan.platform)
+        name: NvidiaSmi(app, name, pool=pool, platform=plan.platform, queue=queue)
         for name, pool in names.items()
     }
     _name_cluster(answers.values(), plan)

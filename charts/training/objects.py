@@ -40,13 +40,16 @@ def job_object(
 ) -> cdk8s.ApiObject:
     """Return it with the job's name and labels, marked where the image is not known yet."""
     preview = {PREVIEW_ANNOTATION: "true"} if job.image.preview else {}
-    return cdk8s.ApiObject(
+    resource = cdk8s.ApiObject(
         scope,
         "job",
         api_version=kind.api_version,
         kind=kind.kind,
         metadata=metadata(job.name, job, platform, **preview),
     )
+    for label, value in job.queue_labels.items():
+        resource.metadata.add_label(label, value)
+    return resource
 
 
 def backoff_limit(job: JobPlan) -> int:

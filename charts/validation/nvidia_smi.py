@@ -14,6 +14,7 @@ from megatron_eks.charts.pods import (
 )
 from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY, PlatformPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.cluster.queues import queue_labels
 
 _NAME = "nvidia-smi"
 
@@ -28,14 +29,24 @@ class NvidiaSmi(cdk8s.Chart):
     """A Job that prints the GPU of one node of the pool."""
 
     def __init__(
-        self, scope: Construct, chart_id: str, *, pool: PoolPlan, platform: PlatformPlan
+        self,
+        scope: Construct,
+        chart_id: str,
+        *,
+        pool: PoolPlan,
+        platform: PlatformPlan,
+        queue: str = "",
     ) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         labels = {"app": _NAME}
         k8s.KubeJob(
             self,
             _NAME,
-            metadata=k8s.ObjectMeta(name=chart_id, namespace=platform.namespace, labels=labels),
+            metadata=k8s.ObjectMeta(
+                name=chart_id,
+                namespace=platform.namespace,
+                labels={**labels, **queue_labels(queue, VALIDATION_PRIORITY)},
+            ),
             spec=k8s.JobSpec(
                 backoff_limit=1,
                 active_deadline_seconds=_DEADLINE_SECONDS,

@@ -105,6 +105,18 @@ def status(
     )
 
 
+@command(JOBS)
+def queue(*, reach: args.Reach = args.HERE, output: args.Output = "table") -> int:
+    """Show the jobs that wait in queues: why, since when, and which comes next.
+
+    meks queue
+    meks queue -o json | jq '.waiting[0].why'
+    """
+    from megatron_eks.ops.jobs.queue import run
+
+    return on_cluster(reach, partial(run, output=output))
+
+
 @command(JOBS, "[JOB]")
 def logs(
     job: args.SomeJob = None,

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.ops.jobs import run_log
+from megatron_eks.ops.jobs import queues, run_log
 from megatron_eks.ops.jobs.run_log import RunLog, Step
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
@@ -24,10 +24,6 @@ _LONGEST_LINE = 64 * 1024
 _SECONDS = 10
 _AT_ONCE = 8
 _BRIEF_LINES = 100
-
-# Of Kueue: the label of jobs that wait in a queue, and that of what tells why.
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-_WORKLOAD = ("kueue.x-k8s.io/v1beta1", "Workload", "kueue.x-k8s.io/job-uid")
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,8 @@ class Look:
     """Warnings, and images that are being pulled; empty where every rank runs."""
     nodes: Mapping[str, Object]
     """Nodes of the job's pool, by name."""
-    workload: Object | None
-    """Kueue's, of a job that it holds back."""
+    queue: str
+    """Why a job waits in its queue."""
     logs: Logs
     """Of the containers that run, or ran last."""
     before: Logs
@@ -86,7 +82,7 @@ def look(client: Client, namespace: str, name: str) -> Look:
             ranks=ranks,
             events=events,
             nodes=nodes.result(),
-            workload=_workload(client, job),
+            queue=queues.why(client, job),
             logs=Logs(end, begin),
             before=Logs(end_before, begin_before),
             now=client.now(),
@@ -106,16 +102,6 @@ def _nodes(client: Client, job: RunningJob) -> dict[str, Object]:
     pool = selector.get(POOL_LABEL)
     labels = f"{POOL_LABEL}={pool}" if pool else f"!{POOL_LABEL}"
     return {each["metadata"]["name"]: each for each in client.list("v1", "Node", labels=labels)}
-
-
-def _workload(client: Client, job: RunningJob) -> Object | None:
-    if QUEUE_LABEL not in (job.manifest["metadata"].get("labels") or {}) or job.ended:
-        return None
-    version, kind, label = _WORKLOAD
-    # The label alone brings no Kueue.
-    labels = f"{label}={job.uid}"
-    found = client.list(version, kind, job.namespace, labels=labels, missing_ok=True)
-    return found[0] if found else None
 
 
 def _ends(ranks: Sequence[Rank]) -> list[Rank]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.jobs import node_view, room
+from megatron_eks.ops.jobs import node_view, queues, room
 from megatron_eks.ops.jobs.look import newest_step
 from megatron_eks.ops.jobs.node_view import NodeUse
 from megatron_eks.ops.jobs.run_log import Step
@@ -101,7 +101,14 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
                 running=running,
                 restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
                 progress=newest_step(client, space, ranks) if phase == "Running" else None,
-                waits_for=tuple(waits(job, ranks, events.result(), Around(now=client.now()))),
+                waits_for=tuple(
+                    waits(
+                        job,
+                        ranks,
+                        events.result(),
+                        Around(queue=queues.why(client, job), now=client.now()),
+                    )
+                ),
                 team=whose.get(space),
             )
 

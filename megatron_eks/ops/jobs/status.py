@@ -76,7 +76,7 @@ def of(found: Look, project: Project, nodes: tuple[NodeUse, ...] | None = None) 
         no_plan = f"a step of {name} has another number of tokens than its file says now"
         speed = pace.pace(found, None)
     newest = account.checkpoint(found)
-    around = Around(found.nodes, found.workload, found.now)
+    around = Around(found.nodes, found.queue, found.now)
     return State(
         look=found,
         pace=speed,

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from megatron_eks.catalog.kueue import QUEUE_LABEL
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.jobs import node_view
-from megatron_eks.ops.jobs.look import QUEUE_LABEL
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -55,8 +55,8 @@ class Around:
     """What else is known beside pods and events."""
 
     nodes: Mapping[str, Object] = field(default_factory=dict)
-    workload: Object | None = None
-    """Kueue's, of a job that it holds back."""
+    queue: str = ""
+    """Why a job waits in its queue."""
     now: datetime | None = None
 
 
@@ -95,7 +95,7 @@ def waits(
             reasons.setdefault(reason, []).append(rank)
     missing = [rank for rank in ranks if rank.pod is None]
     if missing and not job.ended:
-        reasons[_why_no_pod(job, events, around.workload)] = missing
+        reasons[_why_no_pod(job, events, around.queue)] = missing
     found = [_wait(job, reason, some, around.now) for reason, some in reasons.items()]
     return sorted(found, key=lambda each: each.ranks)
 
@@ -146,21 +146,18 @@ def _wait(job: RunningJob, reason: str, ranks: Sequence[Rank], now: datetime | N
     )
 
 
-def _why_no_pod(job: RunningJob, events: Sequence[Object], workload: Object | None) -> str:
+def _why_no_pod(job: RunningJob, events: Sequence[Object], queue: str) -> str:
     """Return why the controller makes no pod: a quota, Pod Security, a queue."""
     if job.phase([]) == "Suspended":
-        return _suspended(job, workload)
+        return _suspended(job, queue)
     in_time = sorted(events, key=pods.when)
     own = [each for each in in_time if job.makes(each["involvedObject"])]
     last = next((each for each in reversed(own) if each.get("reason") in _NO_POD), None)
     return pods.one_line(f"no pod: {last.get('message')}") if last else "no pod yet"
 
 
-def _suspended(job: RunningJob, workload: Object | None) -> str:
+def _suspended(job: RunningJob, why: str) -> str:
     queue = (job.manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     if not queue:
         return "suspended: somebody set spec.suspend"
-    conditions = (workload or {}).get("status", {}).get("conditions") or ()
-    told = [each.get("message", "") for each in conditions if each["status"] == "False"]
-    why = f": {told[-1]}" if told and told[-1] else ""
-    return pods.one_line(f"waits in the queue {queue}{why}")
+    return pods.one_line(f"waits in the queue {queue}{': ' if why else ''}{why}")

@@ -176,6 +176,11 @@ class ClusterPlan:
         """What each team has of each pool; nothing where no jobs are queued."""
         return plan_queues(self.pools, self.teams) if self.platform.kueue else ()
 
+    def queue_in(self, namespace: str) -> str:
+        """Return the queue of a namespace's jobs; empty where they wait for nothing."""
+        teams = [each.team for each in self.queues if each.team]
+        return next((team.name for team in teams if team.namespace == namespace), "")
+
     def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
         """Return the plan with digests of images that it knows by tag."""
         known = tuple((uri, digests[uri]) for uri in self.tagged_images if uri in digests)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import NETWORK_LABEL, network_layers
 from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES
 from megatron_eks.plan.cluster.pools import PoolPlan
@@ -48,6 +49,15 @@ def topology_levels(pool: PoolPlan) -> tuple[str, ...]:
     """
     layers = range(1, network_layers(pool.instance.name) + 1)
     return (*(f"{NETWORK_LABEL}{each}" for each in layers), "kubernetes.io/hostname")
+
+
+def queue_labels(queue: str, priority_class: str) -> dict[str, str]:
+    """Return the labels by which a job waits in a queue; a class of one's own counts as it is."""
+    if not queue:
+        return {}
+    ours = priority_class in {each.name for each in PRIORITY_CLASSES}
+    coming = {kueue.PRIORITY_LABEL: job_class(queue, priority_class)} if ours else {}
+    return {kueue.QUEUE_LABEL: queue, **coming}
 
 
 def job_class(team: str, priority_class: str) -> str:

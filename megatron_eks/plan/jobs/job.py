@@ -10,6 +10,7 @@ from megatron_eks.config.job import GpuJob, SecretKey
 from megatron_eks.config.model import Workload
 from megatron_eks.config.outputs import Image
 from megatron_eks.plan.cluster.pools import PoolPlan
+from megatron_eks.plan.cluster.queues import queue_labels
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.conversion import Conversion
 from megatron_eks.predict.goodput import Goodput
@@ -141,6 +142,8 @@ class JobPlan:
     priority_class: str
     team: str | None = None
     """Whose it is, where a cluster has teams."""
+    queue: str = ""
+    """In which it waits until all of its pods have a place; empty: in none."""
     gang: bool = False
     """Whether the pods are ranks of one run, which meet, and of which none goes on alone."""
     deadline_seconds: int | None = None
@@ -173,6 +176,12 @@ class JobPlan:
     def secret_entries(self) -> tuple[SecretFile | SecretKey, ...]:
         """What has to be in the namespace before the pods."""
         return (*self.secrets, *self.secret_env.values())
+
+    @property
+    def queue_labels(self) -> Mapping[str, str]:
+        """Labels of its object; queues count devices, and a job without any needs no place."""
+        counted = self.resources.gpus or self.resources.efa
+        return queue_labels(self.queue, self.priority_class) if counted else {}
 
     @property
     def gpus(self) -> int:

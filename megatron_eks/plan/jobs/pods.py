@@ -170,6 +170,7 @@ def task(
         ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
         priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
         team=cluster.platform.team,
+        queue=cluster.queue_in(cluster.platform.namespace),
         grace_seconds=GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,

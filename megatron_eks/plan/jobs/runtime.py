@@ -21,6 +21,7 @@ from megatron_eks.plan.cluster.platform import (
 )
 from megatron_eks.plan.jobs.image import check_image
 from megatron_eks.plan.jobs.job import JOBSET_RANKS, workload_of
+from megatron_eks.plan.jobs.queue import check_queue
 from megatron_eks.plan.jobs.resources import (
     cpu_limit_millis,
     gpu_instance,
@@ -58,6 +59,7 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
     yield from _patience(job)
+    yield from check_queue(job, cluster)
 
 
 def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
@@ -223,6 +225,7 @@ _FOR_RANKS = (
     "ipc_lock",
     "torchrun_path",
     "workload",
+    "queue",
 )
 
 

@@ -91,7 +91,7 @@ def look(end, *, begin=None, before=(), before_begin=(), job=None, pods=None, no
         ranks=jobs.ranks(job, pods),
         events=[],
         nodes={},
-        workload=None,
+        queue="",
         logs=Logs(run_log.read(end), run_log.read(first)),
         before=Logs(run_log.read(before), run_log.read(before_begin)),
         now=now,

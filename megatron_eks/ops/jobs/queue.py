@@ -1,0 +1,79 @@
+"""`meks queue`: who waits, why, since when, and who comes next."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.load import Json
+from megatron_eks.ops.console import duration
+from megatron_eks.ops.failure import DONE, Failure
+from megatron_eks.ops.jobs import queues
+from megatron_eks.ops.jobs.queues import Queues
+from megatron_eks.ops.jobs.status_view import time_text
+from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.output import formatted, picked, table
+
+_OF_TEAM = ("team", "pool", "gpus", "used", "lent")
+_SHOWN = ("job", "namespace", "team", "pool", "gpus", "priority")
+
+
+def run(on: Opened, output: str) -> int:
+    """Print the shares of the teams, and the jobs that wait."""
+    if not on.plan.platform.kueue:
+        raise Failure(
+            Code.QUEUE,
+            "the cluster has no queues: jobs start as soon as their pods find nodes",
+            "set platform.kueue: true, then: meks apply",
+        )
+    found, now = queues.read(on.client, on.plan.platform.namespace), on.client.now()
+    on.console.write(
+        formatted(output, _lines(found, now), lambda: _as_json(on.plan.name, found, now))
+    )
+    return DONE
+
+
+def _lines(found: Queues, now: datetime) -> Iterator[str]:
+    rows = [
+        (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
+        for each in found.shares
+    ]
+    yield from table(("TEAM", "POOL", "SHARE", "USED", "BORROWED"), rows, right=(2, 3, 4))
+    yield ""
+    waiting, first = found.waiting, found.next_ones
+    if not waiting:
+        yield "No job waits."
+        return
+    rows = [
+        (
+            each.job,
+            each.team,
+            each.pool or "-",
+            str(each.gpus),
+            duration((now - each.since).total_seconds()) if each.since else "",
+            "next" if each.uid in first else "",
+        )
+        for each in waiting
+    ]
+    yield from table(("JOB", "TEAM", "POOL", "GPUS", "WAITS", ""), rows, right=(3,))
+    for each in waiting:
+        yield f"{each.job}: {found.why(each)}"
+
+
+def _as_json(cluster: str, found: Queues, now: datetime) -> Json:
+    first = found.next_ones
+    return {
+        "schema_version": 1,
+        "cluster": cluster,
+        "at": time_text(now),
+        "teams": [picked(each, *_OF_TEAM) for each in found.shares],
+        "waiting": [
+            {
+                **picked(each, *_SHOWN),
+                "since": time_text(each.since) if each.since else None,
+                "next": each.uid in first,
+                "why": found.why(each),
+            }
+            for each in found.waiting
+        ],
+        "running": [picked(each, *_SHOWN) for each in found.entries if each.has_place],
+    }

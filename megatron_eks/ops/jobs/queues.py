@@ -1,0 +1,215 @@
+"""The queues of a cluster as they are now: who waits, for whom, and who comes next."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+
+from megatron_eks.catalog import kueue
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.jobs import room
+from megatron_eks.ops.kube import pods
+from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.plan.cluster.pools import POOL_LABEL
+
+_GPU = "nvidia.com/gpu"
+# Releases before 0.18 serve the first alone, from 0.20 on the second.
+_VERSIONS = (kueue.API_VERSION, f"{kueue.GROUP}/v1beta1")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job in a queue."""
+
+    job: str
+    namespace: str
+    team: str
+    """Whose queue it is."""
+    pool: str
+    gpus: int
+    priority: int
+    since: datetime | None
+    """When it came; a job that gave its place to another came at that moment."""
+    has_place: bool
+    uid: str
+    told: str
+    """Kueue's own words on why it waits."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a team has of a pool, and uses of it."""
+
+    team: str
+    pool: str
+    gpus: int
+    used: int
+    may_borrow: bool
+
+    @property
+    def lent(self) -> int:
+        """What it uses of others' GPUs."""
+        return max(0, self.used - self.gpus)
+
+
+@dataclass(frozen=True)
+class Queues:
+    """All that could be read: without rights in the whole cluster no shares."""
+
+    entries: tuple[Entry, ...]
+    shares: tuple[Share, ...]
+    spare: dict[str, int]
+    """GPUs of each pool that are no team's, and lent to all."""
+
+    @property
+    def waiting(self) -> list[Entry]:
+        """Return those without a place; within a pool in the order in which they are tried."""
+        found = [each for each in self.entries if not each.has_place]
+        return sorted(found, key=self._turn)
+
+    @property
+    def next_ones(self) -> set[str]:
+        """Return the uids of those that start next, one for each pool."""
+        first = {each.pool: each.uid for each in reversed(self.waiting)}
+        return set(first.values())
+
+    def of(self, uid: str) -> Entry | None:
+        """Return the entry of a job."""
+        return next((each for each in self.entries if each.uid == uid), None)
+
+    def why(self, entry: Entry) -> str:
+        """Say in words why a job waits: for its own team, for others, or for nodes."""
+        share = self._share(entry)
+        if share is None:
+            return entry.told
+        mine, pool = f"team {share.team}", f"pool {entry.pool}"
+        pooled = [each for each in self.shares if each.pool == entry.pool]
+        total = sum(each.gpus for each in pooled) + self.spare.get(entry.pool, 0)
+        idle = total - sum(each.used for each in pooled)
+        after = share.used + entry.gpus
+        if after > share.gpus and not share.may_borrow:
+            why = f"{mine} uses {share.used} of its {share.gpus} GPUs of {pool} and may not borrow"
+            return f"{why}{self._until(entry, [share.team])}"
+        if entry.gpus > idle:
+            lenders = [each for each in pooled if each.lent and each.team != share.team]
+            if after <= share.gpus and lenders:
+                other = max(lenders, key=lambda each: each.lent)
+                number = min(other.lent, entry.gpus - idle)
+                why = f"{number} of {share.gpus} GPUs of {mine} are lent to team {other.team}"
+                return f"{why}{self._until(entry, [other.team])}"
+            why = f"{max(0, idle)} of {total} GPUs of {pool} are idle, and it takes {entry.gpus}"
+            return f"{why}{self._until(entry, [each.team for each in pooled])}"
+        return entry.told
+
+    def _until(self, entry: Entry, teams: Sequence[str]) -> str:
+        """Name the jobs whose end it waits for."""
+        found = [
+            each.job
+            for each in self.entries
+            if each.has_place and each.pool == entry.pool and each.team in teams
+        ]
+        return f" until {' or '.join(sorted(found))} ends" if found else ""
+
+    def _share(self, entry: Entry) -> Share | None:
+        own = (each for each in self.shares if (each.team, each.pool) == (entry.team, entry.pool))
+        return next(own, None)
+
+    def _turn(self, entry: Entry) -> tuple[str, bool, int, str]:
+        """Order as Kueue does: those within their share, then by class, then by time."""
+        share = self._share(entry)
+        borrows = share is not None and share.used + entry.gpus > share.gpus
+        return entry.pool, borrows, -entry.priority, str(entry.since)
+
+
+def read(client: Client, namespace: str | None = None) -> Queues:
+    """Read the queues of the cluster, or what a namespace's people may see of them."""
+    try:
+        workloads, queues = _list(client, "Workload"), _list(client, "ClusterQueue")
+        cohorts = _list(client, "Cohort")
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN or namespace is None:
+            raise
+        workloads, queues, cohorts = _list(client, "Workload", namespace), [], []
+    entries = tuple(_entry(each) for each in workloads if not _holds(each, "Finished"))
+    shares = [
+        Share(
+            queue["metadata"]["name"],
+            pool,
+            gpus,
+            sum(
+                each.gpus
+                for each in entries
+                if each.has_place and (each.team, each.pool) == (queue["metadata"]["name"], pool)
+            ),
+            may_borrow=limit != 0,
+        )
+        for queue in queues
+        for pool, gpus, limit in _quotas(queue)
+    ]
+    spare: dict[str, int] = {}
+    for cohort in cohorts:
+        for pool, gpus, _ in _quotas(cohort):
+            spare[pool] = spare.get(pool, 0) + gpus
+    return Queues(entries, tuple(shares), spare)
+
+
+def why(client: Client, job: RunningJob) -> str:
+    """Say why a job waits in its queue; empty where it does not."""
+    labels = job.manifest["metadata"].get("labels") or {}
+    if kueue.QUEUE_LABEL not in labels or job.phase([]) != "Suspended":
+        return ""
+    found = read(client, job.namespace)
+    entry = found.of(job.uid)
+    return found.why(entry) if entry and not entry.has_place else ""
+
+
+def _list(client: Client, kind: str, namespace: str | None = None) -> list[Object]:
+    for version in _VERSIONS:
+        if found := client.list(version, kind, namespace, missing_ok=True):
+            return found
+    return []
+
+
+def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
+    """Yield what a queue has of each pool, and how much it may borrow."""
+    for group in queue["spec"].get("resourceGroups") or ():
+        for flavor in group["flavors"]:
+            for each in flavor["resources"]:
+                if each["name"] == _GPU:
+                    limit = each.get("borrowingLimit")
+                    yield flavor["name"], int(each["nominalQuota"]), limit and int(limit)
+
+
+def _entry(workload: Object) -> Entry:
+    metadata, spec = workload["metadata"], workload.get("spec") or {}
+    owner: Object = next(iter(metadata.get("ownerReferences") or ()), {})
+    admission = workload.get("status", {}).get("admission") or {}
+    gpus, pool = 0, ""
+    for each in spec.get("podSets") or ():
+        pod = each["template"]["spec"]
+        gpus += int(room.requests(pod).get(_GPU, 0)) * int(each.get("count", 1))
+        pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, pool)
+    left = _condition(workload, "Evicted", "True")
+    waits = _condition(workload, "QuotaReserved", "False")
+    return Entry(
+        job=owner.get("name", metadata["name"]),
+        namespace=metadata["namespace"],
+        team=admission.get("clusterQueue") or spec.get("queueName", ""),
+        pool=pool,
+        gpus=gpus,
+        priority=int(spec.get("priority") or 0),
+        since=pods.moment(left.get("lastTransitionTime") or metadata.get("creationTimestamp")),
+        has_place=_holds(workload, "QuotaReserved"),
+        uid=(metadata.get("labels") or {}).get(kueue.UID_LABEL, ""),
+        told=pods.one_line(waits.get("message", "")),
+    )
+
+
+def _holds(workload: Object, kind: str) -> bool:
+    return bool(_condition(workload, kind, "True"))
+
+
+def _condition(workload: Object, kind: str, status: str) -> Object:
+    conditions = workload.get("status", {}).get("conditions") or ()
+    found = (each for each in conditions if (each["type"], each["status"]) == (kind, status))
+    return next(found, {})
