@@ -6,7 +6,7 @@ Facts are those of the releases in pins.py; of the operator: main.go, pkg/cert, 
 import re
 from collections.abc import Iterator, Mapping
 
-from megatron_eks.catalog import pins
+from megatron_eks.catalog import kueue, pins
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding, Level
@@ -42,6 +42,7 @@ TRAINER, TRAINER_CERTIFICATE = (
     "Deployment kubeflow-trainer-controller-manager",
     "kubeflow-trainer-webhook-cert",
 )
+QUEUER, QUEUER_CERTIFICATE = "Deployment kueue-controller-manager", "kueue-webhook-server-cert"
 NO_RECORD = "nothing records how pods end"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
@@ -175,6 +176,12 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         "TrainJob", "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
     ),
     TRAINER: _serving(TRAINER_CERTIFICATE),
+    QUEUER: (
+        *_serving(QUEUER_CERTIFICATE),
+        (f"{_POD}volumes name=template configMap name", (QUEUER.split()[1],), _NO_START),
+        (f"{_BOX}volumeMounts name=template mountPath", ("/etc/kueue",), _NO_START),
+        (f"{ARGS}--config", ("--config=/etc/kueue/configuration.json",), "it lets no job wait"),
+    ),
     SET_CONTROLLER: (
         *_serving(SET_CERTIFICATE),
         (f"{ARGS}--leader-elect", ("--leader-elect=false",), "it may not hold a lease"),
@@ -201,6 +208,9 @@ _NEEDED = (
     (TRAINER, "Secret", TRAINER_CERTIFICATE),
     *((TRAINER, _DEFINITION, f"{each}.{_TRAIN.group}") for each in TRAINERS_KINDS),
     (TRAINER, HOOK, _TRAIN.webhook),
+    (QUEUER, "Secret", QUEUER_CERTIFICATE),
+    *((QUEUER, _DEFINITION, f"{each}.{kueue.GROUP}") for each in kueue.KINDS.values()),
+    (QUEUER, HOOK, kueue.WORKLOAD.webhook),
     (_ETCD, "Service", "etcd"),
 )
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.pins import UID_LABEL
 from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
 from megatron_eks.config.errors import Finding
@@ -14,6 +15,8 @@ from megatron_eks.guards.components import (
     HOOK,
     NO_RECORD,
     OPERATOR,
+    QUEUER,
+    QUEUER_CERTIFICATE,
     RECORDER,
     SET_CERTIFICATE,
     SET_CONTROLLER,
@@ -69,11 +72,27 @@ _OF_TRAINER = (
     (_JOBS, "", "configmaps", "create patch", "it keeps no runtime, and starts no ranks"),
     *_OF_SETS[-4:],
 )
+_QUEUES = kueue.GROUP
+_OF_QUEUER = (
+    *((_CLUSTER, _QUEUES, each, _READ, "it does not start") for each in kueue.KINDS.values()),
+    *((_CLUSTER, "", each, _READ, "it does not start") for each in ("nodes", "pods", "namespaces")),
+    (_CLUSTER, "batch", "jobs", _READ, "it does not start"),
+    (_CLUSTER, "kubeflow.org", "pytorchjobs", _READ, "it does not start"),
+    (_CLUSTER, _QUEUES, "clusterqueues/status", "update patch", "no queue becomes active"),
+    (_CLUSTER, _QUEUES, "resourceflavors", "update", "no queue becomes active"),
+    (_JOBS, _QUEUES, "workloads", "create delete update patch", "no job gets its turn"),
+    (_JOBS, _QUEUES, "workloads/status", "update patch", "no job gets its turn"),
+    (_JOBS, "kubeflow.org", "pytorchjobs", "update patch", "it starts and stops no job"),
+    (_JOBS, "batch", "jobs", "update patch", "it starts and stops no job"),
+    (_JOBS, "", "pods", "update patch delete", "pods wait for their node"),
+    *_OF_SETS[-4:],
+)
 _RIGHTS = {
     OPERATOR: _OF_OPERATOR,
     RECORDER: _OF_RECORDER,
     SET_CONTROLLER: _OF_SETS,
     TRAINER: _OF_TRAINER,
+    QUEUER: _OF_QUEUER,
 }
 _LIMITED: Mapping[str, Mapping[str, str]] = {
     OPERATOR: {"secrets": CERTIFICATE, _HOOKS: CONFIGURATION},
@@ -86,6 +105,11 @@ _LIMITED: Mapping[str, Mapping[str, str]] = {
         "secrets": TRAINER_CERTIFICATE,
         _HOOKS: _TRAIN.webhook,
         _MUTATING: "defaulter.trainer.kubeflow.org",
+    },
+    QUEUER: {
+        "secrets": QUEUER_CERTIFICATE,
+        _HOOKS: kueue.WORKLOAD.webhook,
+        _MUTATING: "kueue-mutating-webhook-configuration",
     },
     RECORDER: {},
 }
@@ -130,8 +154,8 @@ def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> I
         if role and account in [e.raw for e in each["subjects"]]:
             bound.append((each.namespace, role["rules"]))
     part, told = part_of(pod.owner), pod.main.at("args --namespace").text.partition("=")[2]
-    # The controllers of JobSets and TrainJobs are told of no namespace.
-    sets = sorted({each.namespace for each in manifests.of("JobSet", "TrainJob")})
+    # The controllers of JobSets, TrainJobs and queues are told of no namespace.
+    sets = sorted({each.namespace for each in manifests.of("JobSet", "TrainJob", "LocalQueue")})
     watched = [told] if told else [*of_jobs] if part == OPERATOR and of_jobs[1:] else sets
     rows = _RIGHTS[part]
     if part == OPERATOR and not told:
