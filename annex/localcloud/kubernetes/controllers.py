@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog import kueue
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.localcloud.kubernetes.build import JOBSET, KUEUE, TRAINER
@@ -55,7 +54,7 @@ class Kueue(Operator):
     """The controller of queues. All of its settings are its chart's, but for where it listens."""
 
     name = KUEUE
-    definition = (kueue.API_VERSION, kueue.WORKLOAD.kind)
+    definition = ("kueue.x-k8s.io/v1beta2", "Workload")
 
     def _own_flags(self) -> Iterator[str]:
         ((name, text),) = self._plan.files.items()

@@ -121,26 +121,20 @@ class Queues:
         return entry.pool, borrows, -entry.priority, str(entry.since)
 
 
-def read(client: Client, namespace: str | None = None) -> Queues:
+def read(client: Client, namespace: str) -> Queues:
     """Read the queues of the cluster, or what a namespace's people may see of them."""
-    try:
-        workloads, queues = _list(client, "Workload"), _list(client, "ClusterQueue")
-        cohorts = _list(client, "Cohort")
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN or namespace is None:
-            raise
-        workloads, queues, cohorts = _list(client, "Workload", namespace), [], []
+    workloads = _list(client, "Workload")
+    if workloads is None:
+        # Whose jobs others have is not theirs to see; the queues say how much these use.
+        workloads = _list(client, "Workload", namespace) or []
+    queues, cohorts = (_list(client, kind) or [] for kind in ("ClusterQueue", "Cohort"))
     entries = tuple(_entry(each) for each in workloads if not _holds(each, "Finished"))
     shares = [
         Share(
             queue["metadata"]["name"],
             pool,
             gpus,
-            sum(
-                each.gpus
-                for each in entries
-                if each.has_place and (each.team, each.pool) == (queue["metadata"]["name"], pool)
-            ),
+            _reserved(queue, pool),
             may_borrow=limit != 0,
         )
         for queue in queues
@@ -163,11 +157,24 @@ def why(client: Client, job: RunningJob) -> str:
     return found.why(entry) if entry and not entry.has_place else ""
 
 
-def _list(client: Client, kind: str, namespace: str | None = None) -> list[Object]:
-    for version in _VERSIONS:
-        if found := client.list(version, kind, namespace, missing_ok=True):
-            return found
+def _list(client: Client, kind: str, namespace: str | None = None) -> list[Object] | None:
+    """Return all of a kind; None where that is not to be seen."""
+    try:
+        for version in _VERSIONS:
+            if found := client.list(version, kind, namespace, missing_ok=True):
+                return found
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return None
+        raise
     return []
+
+
+def _reserved(queue: Object, pool: str) -> int:
+    """Return how many GPUs of a pool the jobs of a queue have, those that are ending included."""
+    flavors = queue.get("status", {}).get("flavorsReservation") or ()
+    resources = [each["resources"] for each in flavors if each["name"] == pool]
+    return sum(int(e["total"]) for each in resources for e in each if e["name"] == _GPU)
 
 
 def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:

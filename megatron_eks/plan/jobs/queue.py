@@ -22,8 +22,10 @@ def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
             found = f"the cluster has no queues, so none named {queue!r}"
             yield Finding(Code.QUEUE, path, found, "remove it, or set platform.kueue: true")
         return
-    teams = plan_teams(cluster)
-    team = teams[0]
+    teams = plan_teams(cluster, ())
+    team = next((each for each in teams if job.team in {None, each.name}), None)
+    if team is None or (job.team is None and cluster.teams):
+        return
     if queue not in {None, team.name}:
         found = f"{queue!r} is not the queue of team {team.name}, and no other takes its jobs"
         yield Finding(Code.QUEUE, path, found, f"leave it out, or use {team.name}")
@@ -40,7 +42,8 @@ def check_queue(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     own = next(gpus for owner, gpus in shares if owner == team)
     most = sum(gpus for _, gpus in shares) if team.may_borrow else own
     wanted = job_gpus(job, INSTANCES[pool.instance_type])
-    if wanted > most:
+    # More than its whole share is its team's to refuse.
+    if most < wanted <= team.gpus:
         yield from _too_large(team, pool.name, wanted, own)
 
 
