@@ -20,7 +20,12 @@ _WRITTEN = ["CREATE", "UPDATE"]
 _FINALIZERS, _STATUS = "finalizers", "status"
 # They would need rights and kinds that nothing here uses: other clusters, a server for `kubectl`
 # of Kueue's own, devices claimed by name, and jobs that grow while they run.
-_OFF = ("MultiKueue", "VisibilityOnDemand", "KueueDRAIntegration", "ElasticJobsViaWorkloadSlices")
+_OFF = (
+    "MultiKueue",
+    "VisibilityOnDemand",
+    "ElasticJobsViaWorkloadSlices",
+    *(f"KueueDRAIntegration{e}" for e in ("", "ExtendedResource", "PartitionableDevices")),
+)
 
 
 class KueueController(JobController):

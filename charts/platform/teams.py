@@ -48,6 +48,9 @@ class Teams(cdk8s.Chart):
         metadata = k8s.ObjectMeta(name=_NAME)
         # Whether there is room for a job, and why none runs; nodes hold nothing of a team.
         rules = [rule("", ["nodes"], *READ), rule("scheduling.k8s.io", ["priorityclasses"], *READ)]
+        if plan.platform.kueue:
+            # How much of each share is used, and not by whom.
+            rules.append(rule("kueue.x-k8s.io", ["clusterqueues", "cohorts"], *READ))
         k8s.KubeClusterRole(self, "role", metadata=metadata, rules=rules)
         k8s.KubeClusterRoleBinding(
             self,

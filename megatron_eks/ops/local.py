@@ -109,6 +109,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     plan = load_project(cluster_file, wish.today).cluster
     without = [build.SIMULATOR] if wish.nodes else []
     kinds = {each.kind for each in plan.platform.workloads}
+    kinds |= {"Workload"} if plan.platform.kueue else set()
     without += [program for kind, program in build.CONTROLLERS.items() if kind not in kinds]
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.

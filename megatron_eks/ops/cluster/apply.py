@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
@@ -25,7 +26,9 @@ _AWAITED = (1, 3)
 
 _VERBS = {"create": "created", "change": "changed", "adopt": "adopted", "remove": "removed"}
 _CONTROLLERS = {
-    Key("apps", "Deployment", *each.controller) for each in WORKLOADS.values() if each.controller
+    Key("apps", "Deployment", *each.controller)
+    for each in (*WORKLOADS.values(), kueue.WORKLOAD)
+    if each.controller
 }
 
 

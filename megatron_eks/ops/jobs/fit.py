@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.live import SET_UP
-from megatron_eks.ops.jobs import room
+from megatron_eks.ops.jobs import queues, room
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -44,6 +45,7 @@ def obstacles(client: Client, plan: ClusterPlan, workload: Object) -> list[Obsta
         *_controller(client, plan, workload),
         *_needed(client, plan, namespace, specs[0][1]),
         *_quotas(client, namespace, specs),
+        *_queue(client, workload),
         *_nodes(client, plan, specs),
     ]
 
@@ -130,6 +132,19 @@ def _quotas(
                 yield Obstacle(found, remedy, is_final=True)
             else:
                 yield Obstacle(found, "it waits for other jobs to end", is_final=False)
+
+
+def _queue(client: Client, workload: Object) -> Iterator[Obstacle]:
+    metadata = workload["metadata"]
+    name = (metadata.get("labels") or {}).get(kueue.QUEUE_LABEL)
+    if name is None:
+        return
+    if client.find(kueue.API_VERSION, "LocalQueue", name, metadata["namespace"]) is None:
+        yield Obstacle(f"there is no queue {name}", _APPLY, is_final=True)
+        return
+    found = queues.read(client, metadata["namespace"])
+    if why := found.why(queues.expected(workload, name)):
+        yield Obstacle(f"in the queue, {why}", "meks queue", is_final=False)
 
 
 def _in_scope(quota: Object, pod: Object) -> bool:

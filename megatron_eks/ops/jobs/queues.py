@@ -1,6 +1,6 @@
 """The queues of a cluster as they are now: who waits, for whom, and who comes next."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from http import HTTPStatus
 from megatron_eks.catalog import kueue
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.jobs import room
-from megatron_eks.ops.kube import pods
+from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
@@ -88,8 +88,9 @@ class Queues:
         idle = total - sum(each.used for each in pooled)
         after = share.used + entry.gpus
         if after > share.gpus and not share.may_borrow:
-            why = f"{mine} uses {share.used} of its {share.gpus} GPUs of {pool} and may not borrow"
-            return f"{why}{self._until(entry, [share.team])}"
+            why = f"{mine} uses {share.used} of its {share.gpus} GPUs of {pool}"
+            limit = ", and may not borrow" if pooled[1:] else ""
+            return f"{why}{self._until(entry, [share.team])}{limit}"
         if entry.gpus > idle:
             lenders = [each for each in pooled if each.lent and each.team != share.team]
             if after <= share.gpus and lenders:
@@ -187,15 +188,29 @@ def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
                     yield flavor["name"], int(each["nominalQuota"]), limit and int(limit)
 
 
+def expected(job: Object, queue: str) -> Entry:
+    """Return what a job would be in its queue."""
+    metadata = job["metadata"]
+    gpus, pool = _asked(jobs.pod_specs(job))
+    place = metadata["name"], metadata["namespace"], queue, pool, gpus
+    return Entry(*place, priority=0, since=None, has_place=False, uid="", told="")
+
+
+def _asked(specs: Iterable[tuple[int, Object]]) -> tuple[int, str]:
+    """Return how many GPUs pods ask for, and of which pool."""
+    gpus, pool = 0, ""
+    for number, pod in specs:
+        gpus += int(room.requests(pod).get(_GPU, 0)) * number
+        pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, pool)
+    return gpus, pool
+
+
 def _entry(workload: Object) -> Entry:
     metadata, spec = workload["metadata"], workload.get("spec") or {}
     owner: Object = next(iter(metadata.get("ownerReferences") or ()), {})
     admission = workload.get("status", {}).get("admission") or {}
-    gpus, pool = 0, ""
-    for each in spec.get("podSets") or ():
-        pod = each["template"]["spec"]
-        gpus += int(room.requests(pod).get(_GPU, 0)) * int(each.get("count", 1))
-        pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, pool)
+    sets = spec.get("podSets") or ()
+    gpus, pool = _asked((each.get("count", 1), each["template"]["spec"]) for each in sets)
     left = _condition(workload, "Evicted", "True")
     waits = _condition(workload, "QuotaReserved", "False")
     return Entry(

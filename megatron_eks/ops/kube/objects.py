@@ -102,7 +102,7 @@ def stage(manifest: Object) -> int:
     if kind in _WORKLOADS:
         return 3
     # A group with a dot that is not Kubernetes' own comes from a CRD, and may have a webhook.
-    is_custom = "." in group and not group.endswith(".k8s.io") and not group.endswith(".x-k8s.io")
+    is_custom = "." in group and not group.endswith(".k8s.io")
     return _LAST_STAGE if is_custom else 2
 
 
