@@ -14,8 +14,7 @@ from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.kubernetes import build, nodes
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.controllers import operator_file
-from megatron_eks.localcloud.kubernetes.operator import Operator
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT, load_project
 from megatron_eks.synthesis import synthesise_manifests

@@ -97,7 +97,7 @@ def wait_for_pods(
     return wait_for(f"{count} pods to be {phase}", found, seconds)
 
 
-def wait_for_condition(client: Client, job: Object, condition: str) -> Object:
+def wait_for_condition(client: Client, job: Object, condition: str, seconds: float = 60) -> Object:
     """Return a job once its controller reports a condition."""
     metadata = job["metadata"]
 
@@ -107,7 +107,7 @@ def wait_for_condition(client: Client, job: Object, condition: str) -> Object:
         met = any(each["type"] == condition and each["status"] == "True" for each in conditions)
         return now if met else None
 
-    return wait_for(f"the job to be {condition}", found)
+    return wait_for(f"the job to be {condition}", found, seconds)
 
 
 def environment(pod: Object) -> dict[str, str]:

@@ -121,10 +121,11 @@ def platform(plan: ClusterPlan | None = None, outs: Outputs | None = None) -> li
     )
 
 
-def platform_files(workload: str) -> dict[str, list[Manifest]]:
+def platform_files(workload: str, **changes: Any) -> dict[str, list[Manifest]]:
     """Render the platform of another kind of jobs, by file without its number."""
     app = cdk8s.App()
-    charts = composition.build_platform(app, other_platform(workload=workload), deployed())
+    plan = other_platform(workload=workload, **changes)
+    charts = composition.build_platform(app, plan, deployed())
     return {name[3:]: cdk8s.Testing.synth(chart) for name, chart in charts.items()}
 
 

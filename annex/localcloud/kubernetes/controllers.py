@@ -77,12 +77,6 @@ CONTROLLERS = (Operator, JobSetController, Trainer, Kueue)
 """The training operator first; a platform may have no other."""
 
 
-def operator_file(folder: Path) -> Path:
-    """Return the training operator's file among those of a platform, which always has it."""
-    (file,) = filter(None, [Operator.file(folder)])
-    return file
-
-
 def install(cluster: "ControlPlane", platform: Path) -> None:
     """Install every controller that a platform has."""
     for each in CONTROLLERS:

@@ -206,6 +206,12 @@ def _pretend_mount() -> None:
         (_MOUNT / "tls.crt").touch(exist_ok=False)
 
 
+def operator_file(folder: Path) -> Path:
+    """Return the training operator's file among those of a platform, which always has it."""
+    (file,) = filter(None, [Operator.file(folder)])
+    return file
+
+
 def _process(chart: "list[Object]", webhook_port: int) -> ControllerProcess:
     """Take a controller's chart apart; everything but the Deployment stays what it is."""
     (deployment,) = (each for each in chart if each["kind"] == "Deployment")

@@ -10,6 +10,7 @@ from megatron_eks.ops.failure import DONE, Failure
 from megatron_eks.ops.jobs import queues
 from megatron_eks.ops.jobs.queues import Queues
 from megatron_eks.ops.jobs.status_view import time_text
+from megatron_eks.ops.kube import teams
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import formatted, picked, table
 
@@ -25,14 +26,16 @@ def run(on: Opened, output: str) -> int:
             "the cluster has no queues: jobs start as soon as their pods find nodes",
             "set platform.kueue: true, then: meks apply",
         )
-    found, now = queues.read(on.client, on.plan.platform.namespace), on.client.now()
+    seen = teams.narrowed(on.client, on.project, on.console, None, None).cluster.platform
+    found, now = queues.read(on.client, *seen.namespaces), on.client.now()
     on.console.write(
-        formatted(output, _lines(found, now), lambda: _as_json(on.plan.name, found, now))
+        formatted(output, lines(found, now), lambda: as_json(on.plan.name, found, now))
     )
     return DONE
 
 
-def _lines(found: Queues, now: datetime) -> Iterator[str]:
+def lines(found: Queues, now: datetime) -> Iterator[str]:
+    """Yield the shares, the jobs that wait, and why."""
     rows = [
         (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
         for each in found.shares
@@ -59,7 +62,8 @@ def _lines(found: Queues, now: datetime) -> Iterator[str]:
         yield f"{each.job}: {found.why(each)}"
 
 
-def _as_json(cluster: str, found: Queues, now: datetime) -> Json:
+def as_json(cluster: str, found: Queues, now: datetime) -> Json:
+    """Return it as plain values; docs/schemas/queue.json says which."""
     first = found.next_ones
     return {
         "schema_version": 1,

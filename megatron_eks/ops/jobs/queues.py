@@ -122,12 +122,12 @@ class Queues:
         return entry.pool, borrows, -entry.priority, str(entry.since)
 
 
-def read(client: Client, namespace: str) -> Queues:
-    """Read the queues of the cluster, or what a namespace's people may see of them."""
+def read(client: Client, *namespaces: str) -> Queues:
+    """Read the queues of the cluster, or what people of some namespaces may see of them."""
     workloads = _list(client, "Workload")
     if workloads is None:
         # Whose jobs others have is not theirs to see; the queues say how much these use.
-        workloads = _list(client, "Workload", namespace) or []
+        workloads = [e for each in namespaces for e in _list(client, "Workload", each) or ()]
     queues, cohorts = (_list(client, kind) or [] for kind in ("ClusterQueue", "Cohort"))
     entries = tuple(_entry(each) for each in workloads if not _holds(each, "Finished"))
     shares = [

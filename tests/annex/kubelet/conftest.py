@@ -19,11 +19,11 @@ from megatron_eks.localcloud.aws.keys import Keys
 from megatron_eks.localcloud.aws.server import LocalAws
 from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS, operator_file
+from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
-from megatron_eks.localcloud.kubernetes.operator import Operator
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from tests.annex import jobs
 from tests.annex.kubelet import runs

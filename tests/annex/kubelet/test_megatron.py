@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.kubernetes.client import Object, wait_for
+from megatron_eks.localcloud.kubernetes.controllers import Kueue
+from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.cluster.queues import queue_labels
 from tests.annex import jobs
 from tests.annex.kubelet import cables, runs
 from tests.annex.pids import alive
+from tests.charts import rendered
 from tests.programs import prepare_files
 from tests.programs.megatron_run import (
     TRACKER,
@@ -223,3 +227,53 @@ def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
     for before, after in ((first, second), (second, third)):
         expected = from_iteration(before, min(after) - 1)
         assert {each: after[each] for each in expected} == pytest.approx(expected, abs=_LAST_DIGIT)
+
+
+@pytest.fixture(scope="module")
+def queues(cluster) -> None:
+    """Run Kueue beside the training operator; jobs without its label it leaves alone."""
+    files = rendered.platform_files("pytorchjob", kueue=True)
+    Kueue(cluster.plane, files["kueue-controller"]).install()
+    for each in files["kueue-queues"]:
+        cluster.client.apply(each)
+
+
+def _in_queue(job: Object, priority: str) -> Object:
+    """Let a job wait in the queue of all that have GPUs."""
+    queue = job["metadata"]["namespace"]
+    job["metadata"]["labels"] |= queue_labels(queue, priority)
+    return job
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("queues")
+def test_a_preempted_job_saves_and_goes_on(cluster, submit, folder):
+    """Within its grace; then it trains as if it had never given its place to another."""
+    iterations, name = 3 * INTERVAL, "megatron-queued"
+    more = ("--micro-batch-size", "8")
+    plain = _job("megatron-plain", iterations, *more, without=_ASYNC)
+    submit(plain)
+    jobs.wait_for_condition(cluster.client, plain, "Succeeded", 2 * _SECONDS)
+    logs = cluster.shared() / "logs"
+    expected = dict(printed(_said(logs / "megatron-plain", 1)))
+    assert list(expected) == list(range(1, iterations + 1))
+    low = _in_queue(_job(name, iterations, *more, without=_ASYNC), VALIDATION_PRIORITY)
+    for pod in jobs.pod_specs(low):
+        pod["terminationGracePeriodSeconds"] = 120
+    submit(low)
+    gang = Gang(name, folder, logs / name)
+    gang.wait_between_saves(newer_than=0)
+    high = _in_queue(runs.job("takes-its-place", 2, image=runs.SMALL), TRAINING_PRIORITY)
+    submit(high)
+    jobs.wait_for_pods(cluster.client, high, 2, "Running", _SECONDS)
+    assert jobs.pods_of(cluster.client, low) == []
+    # Not the last interval's: what it was told to end with.
+    saved = gang.saved()
+    assert saved == gang.steps()[-1][1]
+    assert saved % INTERVAL
+    (logs / "takes-its-place" / "finish").touch()
+    jobs.wait_for_condition(cluster.client, high, "Succeeded")
+    jobs.wait_for_condition(cluster.client, low, "Succeeded", 2 * _SECONDS)
+    found = printed(_said(gang.logs, 1))
+    assert [step for step, _ in found] == list(expected)
+    assert dict(found) == pytest.approx(expected, abs=_LAST_DIGIT)

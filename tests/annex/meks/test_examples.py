@@ -10,8 +10,8 @@ import yaml
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, wait_for
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS, operator_file
-from megatron_eks.localcloud.kubernetes.operator import Operator
+from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
+from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.synthesis import synthesise_manifests
 from tests import examples
 from tests.charts import rendered
@@ -28,7 +28,7 @@ def empty(programs, emitted, tmp_path_factory) -> Iterator[Client]:
     plane.start()
     operator = Operator(plane, manifests.read_file(operator_file(emitted / "platform")))
     operator.install()
-    files = rendered.platform_files("trainjob")
+    files = rendered.platform_files("trainjob", kueue=True)
     for controller in CONTROLLERS[1:]:
         controller(plane, files[controller.name]).install()
     yield operator.client

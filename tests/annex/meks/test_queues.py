@@ -1,0 +1,164 @@
+"""Kueue itself, with the queues of our charts: jobs start as a whole, and in their turn."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
+
+import jsonschema
+import pytest
+
+from megatron_eks.catalog.workloads import whole
+from megatron_eks.demo.nodes import gpu_node, system_nodes
+from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.localcloud.kubernetes import nodes
+from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
+from megatron_eks.ops.jobs import fit, queue, queues
+from megatron_eks.ops.kube import jobs as live
+from megatron_eks.plan.cluster.cluster import ClusterPlan
+from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.jobs.job import AnyWorkload
+from megatron_eks.project import ROOT
+from tests.annex import jobs
+from tests.charts import rendered
+
+pytestmark = pytest.mark.control_plane
+
+_SPACE = "megatron-workshop"
+_KINDS = (*jobs.KINDS, "Job")
+
+
+@pytest.fixture(scope="module")
+def plan() -> ClusterPlan:
+    """Plan two nodes whose jobs wait in a queue."""
+    return rendered.other_platform(workload="trainjob", kueue=True)
+
+
+@pytest.fixture(scope="module")
+def client(start_plane, plan, tmp_path_factory) -> Client:
+    """Return an administrator of a cluster with every controller, its queues, and one node."""
+    plane = start_plane(tmp_path_factory.mktemp("queues"))
+    files = rendered.platform_files("trainjob", kueue=True)
+    for each in CONTROLLERS:
+        each(plane, files.pop(each.name)).install()
+    for manifest in (each for objects in files.values() for each in objects):
+        plane.client.apply(manifest)
+    for node in (gpu_node(plan.pools[0], 0), *system_nodes(plan)):
+        plane.client.create(node)
+    wait_for("nodes", lambda: all(map(nodes.is_ready, plane.client.list("v1", "Node"))))
+    found: Client = plane.client
+    return found
+
+
+@pytest.fixture
+def start(client) -> Iterator[Callable[..., Object]]:
+    """Return a function that starts a job in the queue, which goes after the test."""
+    begun = []
+
+    def begin(
+        name: str, kind: str = "PyTorchJob", priority: str = TRAINING_PRIORITY, count: int = 2
+    ) -> Object:
+        plan = replace(
+            rendered.training_job(),
+            name=name,
+            nodes=count,
+            workload=cast("AnyWorkload", kind.lower()),
+            queue=_SPACE,
+            priority_class=priority,
+        )
+        objects = rendered.jobs(plan)
+        for each in objects:
+            client.apply(each)
+        begun.append(whole(rendered.only(objects, kind), objects))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        jobs.delete(client, each)
+
+
+def _waits(client, name: str) -> str:
+    """Return why a job waits, once Kueue has looked at it; none of its pods is there."""
+
+    def told() -> str:
+        job = live.find(client, _SPACE, name)
+        return queues.why(client, job) if job else ""
+
+    why = wait_for("a reason", told)
+    assert not live.pods_of(client, live.get(client, _SPACE, name))
+    return why
+
+
+def _queue(client, plan) -> Object:
+    found = json.loads(json.dumps(queue.as_json(plan.name, queues.read(client), client.now())))
+    jsonschema.validate(found, json.loads((ROOT / "docs/schemas/queue.json").read_text()))
+    return dict(found)
+
+
+def test_a_job_waits_as_a_whole_for_nodes(client, plan, start):
+    """Quotas are of the pool at its largest; a pod on the one node that is there would be half."""
+    job = start("early")
+    assert "topology" in _waits(client, "early")
+    client.create(gpu_node(plan.pools[0], 1))
+    jobs.wait_for_pods(client, job, 2, "Running")
+    places = {pod["spec"]["nodeName"] for pod in jobs.pods_of(client, job)}
+    assert places == {"p4d-0", "p4d-1"}
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_two_jobs_that_want_all_nodes_run_one_after_the_other(client, plan, start, kind):
+    """Of every kind of object; KWOK ends the pods of all but the first by itself."""
+    name = kind.lower()
+    first = start(f"{name}-one", kind)
+    wait_for("the first", lambda: len(jobs.pods_of(client, first)) == 2)
+    second = start(f"{name}-two", kind)
+    if kind == "PyTorchJob":
+        assert _waits(client, f"{name}-two") == (
+            f"team {_SPACE} uses 16 of its 16 GPUs of pool p4d until {name}-one ends"
+        )
+        found = _queue(client, plan)
+        assert [(e["job"], e["gpus"], e["next"]) for e in found["waiting"]] == [
+            (f"{name}-two", 16, True)
+        ]
+        assert [each["job"] for each in found["running"]] == [f"{name}-one"]
+        (ahead,) = (e for e in fit.obstacles(client, plan, second) if "in the queue" in e.found)
+        assert f"until {name}-one ends" in ahead.found
+        jobs.delete(client, first)
+    wait_for("the second", lambda: len(jobs.pods_of(client, second)) == 2, 120)
+    if kind != "PyTorchJob":
+        ended = live.get(client, _SPACE, f"{name}-one")
+        assert ended.ended == "Succeeded"
+
+
+def test_a_higher_class_takes_the_place(client, plan, start):
+    """What was running waits until it is its turn again, and then goes on."""
+    low = start("check", priority=VALIDATION_PRIORITY)
+    jobs.wait_for_pods(client, low, 2, "Running")
+    high = start("training")
+    jobs.wait_for_pods(client, high, 2, "Running")
+    assert "until training ends" in _waits(client, "check")
+    jobs.delete(client, high)
+    jobs.wait_for_pods(client, low, 2, "Running")
+    assert _queue(client, plan)["waiting"] == []
+
+
+def test_a_queue_that_is_not_there_is_told_before(client, plan):
+    """A job would wait in it for ever."""
+    (job,) = (each for each in rendered.jobs() if each["kind"] == "PyTorchJob")
+    job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "none"
+    found = [each for each in fit.obstacles(client, plan, job) if each.is_final]
+    assert [each.found for each in found] == ["there is no queue none"]
+
+
+def test_the_table_names_shares_and_jobs(client, start):
+    """For people, with a line for each reason."""
+    job = start("running")
+    jobs.wait_for_pods(client, job, 2, "Running")
+    start("waiting")
+    _waits(client, "waiting")
+    out = io.StringIO()
+    out.writelines(f"{line}\n" for line in queue.lines(queues.read(client), client.now()))
+    shown = out.getvalue()
+    assert f"{_SPACE}  p4d      16    16         0" in shown
+    assert "waiting: team megatron-workshop uses 16 of its 16 GPUs" in shown
