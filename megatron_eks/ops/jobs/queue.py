@@ -13,6 +13,7 @@ from megatron_eks.ops.jobs.status_view import time_text
 from megatron_eks.ops.kube import teams
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import formatted, picked, table
+from megatron_eks.programs.printable import plain
 
 _OF_TEAM = ("team", "pool", "gpus", "used", "lent")
 _SHOWN = ("job", "namespace", "team", "pool", "gpus", "priority")
@@ -59,7 +60,7 @@ def lines(found: Queues, now: datetime) -> Iterator[str]:
     ]
     yield from table(("JOB", "TEAM", "POOL", "GPUS", "WAITS", ""), rows, right=(3,))
     for each in waiting:
-        yield f"{each.job}: {found.why(each)}"
+        yield plain(f"{each.job}: {found.why(each)}")
 
 
 def as_json(cluster: str, found: Queues, now: datetime) -> Json:

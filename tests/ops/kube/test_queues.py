@@ -1,0 +1,88 @@
+"""Why a job waits in a queue, in words, and who comes next."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from megatron_eks.ops.jobs import queue, queues
+from megatron_eks.ops.jobs.queues import Entry, Queues, Share
+from tests import hostile
+from tests.ops.kube.looks import NOW, stamp
+
+
+def _entry(job, team, gpus, *, runs=False, priority=0, age=0):
+    since = NOW - timedelta(minutes=age)
+    told = "told by Kueue"
+    return Entry(job, team, team, "p5", gpus, priority, since, has_place=runs, uid=job, told=told)
+
+
+def _queues(*entries, lender_borrows=True, own=16, spare=0):
+    """Return two teams of 16 GPUs, with what their jobs use."""
+    used = {
+        team: sum(each.gpus for each in entries if each.has_place and each.team == team)
+        for team in ("vision", "nlp")
+    }
+    shares = (
+        Share("vision", "p5", own, used["vision"], lender_borrows),
+        Share("nlp", "p5", 16, used["nlp"], may_borrow=True),
+    )
+    return Queues(tuple(entries), shares, {"p5": spare})
+
+
+_LARGE = _entry("llama", "nlp", 32, runs=True)
+_OWN = _entry("vit", "vision", 16, runs=True)
+_WAITS = _entry("wait", "vision", 16)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (
+            _queues(_LARGE, _WAITS),
+            "16 of 16 GPUs of team vision are lent to team nlp until llama ends",
+        ),
+        (
+            _queues(_OWN, _WAITS, lender_borrows=False),
+            "team vision uses 16 of its 16 GPUs of pool p5 until vit ends, and may not borrow",
+        ),
+        (
+            _queues(_OWN, _entry("bert", "nlp", 8, runs=True), _WAITS),
+            "8 of 32 GPUs of pool p5 are idle, and it takes 16 until bert or vit ends",
+        ),
+        # By shares it could start, so nodes are missing.
+        (_queues(_WAITS), "told by Kueue"),
+        (replace(_queues(_LARGE, _WAITS), shares=()), "told by Kueue"),
+    ],
+)
+def test_why_a_job_waits(found, why):
+    """For its own team, for another that borrows, for both, or for what only Kueue knows."""
+    assert found.why(_WAITS) == why
+
+
+def test_who_comes_next():
+    """Whoever stays within its share, then the higher class, then who came first."""
+    borrows = _entry("borrows", "nlp", 32, priority=9, age=9)
+    old, new = _entry("old", "vision", 8, age=5), _entry("new", "vision", 8, age=1)
+    higher = _entry("higher", "vision", 8, priority=1)
+    found = _queues(borrows, new, old, higher)
+    assert [each.job for each in found.waiting] == ["higher", "old", "new", "borrows"]
+    assert found.next_ones == {"higher"}
+
+
+def test_words_of_others_stay_on_one_line():
+    """What a cluster says reaches no terminal as it is."""
+
+    class Client:
+        """Answers with one Workload, which somebody wrote by hand."""
+
+        def list(self, _, kind, *__, **___):
+            """Return it."""
+            condition = {"type": "QuotaReserved", "status": "False", "message": hostile.ALL}
+            metadata = {"name": "w", "namespace": "nlp", "creationTimestamp": stamp(NOW)}
+            workload = {"metadata": metadata, "status": {"conditions": [condition]}}
+            return [workload] if kind == "Workload" else []
+
+    shown = list(queue.lines(queues.read(Client()), NOW))
+    assert "w: " in shown[-1]
+    assert [hostile.acting(line) for line in shown if hostile.acting(line)] == []
