@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
+from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.jobs import queue, queues
 from megatron_eks.ops.jobs.queues import Entry, Queues, Share
 from tests import hostile
@@ -73,7 +75,7 @@ def test_who_comes_next():
 def test_words_of_others_stay_on_one_line():
     """What a cluster says reaches no terminal as it is."""
 
-    class Client:
+    class Fake:
         """Answers with one Workload, which somebody wrote by hand."""
 
         def list(self, _, kind, *__, **___):
@@ -83,6 +85,6 @@ def test_words_of_others_stay_on_one_line():
             workload = {"metadata": metadata, "status": {"conditions": [condition]}}
             return [workload] if kind == "Workload" else []
 
-    shown = list(queue.lines(queues.read(Client()), NOW))
+    shown = list(queue.lines(queues.read(cast("Client", Fake())), NOW))
     assert "w: " in shown[-1]
     assert [hostile.acting(line) for line in shown if hostile.acting(line)] == []
