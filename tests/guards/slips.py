@@ -47,7 +47,7 @@ def in_template(
         for name, each in template["Resources"].items()
         if each["Type"] == f"AWS::{kind}" and part in name
     )
-    _change(
+    change(
         body if path.split(maxsplit=1)[0] in body else body.setdefault("Properties", {}),
         path,
         value,
@@ -74,7 +74,7 @@ def in_manifest(name: str, path: str, value: object, cluster: str = emitted.DEFA
     titles = [f"{each['kind']}/{each['metadata']['name']}" for each in objects]
     index = titles.index(name)
     objects[index] = deepcopy(objects[index])
-    _change(objects[index], path, value)
+    change(objects[index], path, value)
     return _codes(check_manifests(objects))
 
 
@@ -84,7 +84,7 @@ def in_ranks(job: str, path: str, value: object, cluster: str = emitted.DEFAULT)
     index = next(at for at, each in enumerate(objects) if each["metadata"]["name"] == job)
     objects[index] = deepcopy(objects[index])
     for replica in objects[index]["spec"]["pytorchReplicaSpecs"].values():
-        _change(replica["template"]["spec"], path, value)
+        change(replica["template"]["spec"], path, value)
     return _codes(check_manifests(objects))
 
 
@@ -95,7 +95,8 @@ def without(name: str, cluster: str = emitted.DEFAULT) -> set[str]:
     return _codes(check_manifests(kept))
 
 
-def _change(body: Json, path: str, value: object) -> None:
+def change(body: Json, path: str, value: object) -> None:
+    """Change a place in a body in place."""
     *parents, last = path.split()
     for key in parents:
         body = body[int(key) if isinstance(body, list) else key]
