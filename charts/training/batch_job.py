@@ -16,6 +16,7 @@ from megatron_eks.charts.training.objects import (
     meet_at,
     metadata,
     rank_policy,
+    template_metadata,
 )
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.charts.training.pytorchjob import add_pytorch_job
@@ -45,7 +46,7 @@ def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
         "ttlSecondsAfterFinished": job.ttl_seconds,
         **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         "template": {
-            "metadata": {"labels": {"app": job.app}},
+            "metadata": template_metadata(job),
             "spec": {**job_pod(job, platform, meeting), **named, **restart},
         },
     }

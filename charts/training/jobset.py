@@ -12,6 +12,7 @@ from megatron_eks.charts.training.objects import (
     job_object,
     meet_at,
     rank_policy,
+    template_metadata,
 )
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import PlatformPlan
@@ -42,7 +43,7 @@ def set_spec(job: JobPlan, platform: PlatformPlan, **labels: str) -> Mapping[str
         "podFailurePolicy": failures(lost_node="FailJob"),
         **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         "template": {
-            "metadata": {"labels": {"app": job.app, **labels}},
+            "metadata": template_metadata(job, **labels),
             "spec": {**pod, "restartPolicy": "Never"},
         },
     }

@@ -52,6 +52,12 @@ def job_object(
     return resource
 
 
+def template_metadata(job: JobPlan, **labels: str) -> dict[str, object]:
+    """Return the metadata of a job's pods."""
+    annotations = {"annotations": {**job.placement}} if job.placement else {}
+    return {"labels": {"app": job.app, **labels}, **annotations}
+
+
 def backoff_limit(job: JobPlan) -> int:
     """Return how many failures, summed over all pods, end a job.
 

@@ -6,7 +6,12 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import WORKLOADS
-from megatron_eks.charts.training.objects import backoff_limit, job_object, rank_policy
+from megatron_eks.charts.training.objects import (
+    backoff_limit,
+    job_object,
+    rank_policy,
+    template_metadata,
+)
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Rendezvous
@@ -34,7 +39,7 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
         # A container that fails restarts in its pod, which keeps image, address and files.
         "restartPolicy": "OnFailure" if job.restarts else "Never",
         "template": {
-            "metadata": {"labels": {"app": job.app, "role": role}},
+            "metadata": template_metadata(job, role=role),
             "spec": job_pod(job, platform),
         },
     }

@@ -7,6 +7,9 @@ API_VERSION = f"{GROUP}/v1beta2"
 
 QUEUE_LABEL, PRIORITY_LABEL = f"{GROUP}/queue-name", f"{GROUP}/priority-class"
 """On a job: the LocalQueue in which it waits, and its WorkloadPriorityClass."""
+PREFERRED_ANNOTATION = f"{GROUP}/podset-preferred-topology"
+GROUP_ANNOTATION = f"{GROUP}/podset-group-name"
+"""On templates of pods: below which part of the network they are wanted, and with whom."""
 UID_LABEL = f"{GROUP}/job-uid"
 """On a Workload: the uid of its job."""
 

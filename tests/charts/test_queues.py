@@ -1,0 +1,48 @@
+"""What queues are told of a job: whose it is, its class, and where its ranks are wanted."""
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from megatron_eks.catalog.workloads import WITH_PODS, templates
+from megatron_eks.plan.jobs.job import AnyWorkload
+from tests.charts import rendered
+
+_PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+_GROUP = "kueue.x-k8s.io/podset-group-name"
+_LAYER = "topology.k8s.aws/network-node-layer-3"
+
+
+def _annotations(kind, **changes):
+    workload = cast("AnyWorkload", kind.lower())
+    plan = replace(rendered.training_job(), workload=workload, queue="vision", **changes)
+    objects = rendered.jobs(plan)
+    (found,) = (each for each in objects if each["kind"] == kind)
+    pods = next(each for each in objects if each["kind"] in WITH_PODS)
+    return found["metadata"]["labels"], [
+        template["metadata"].get("annotations", {}) for _, template in templates(pods)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "JobSet", "TrainJob", "Job"])
+def test_ranks_are_wanted_close_to_each_other(kind):
+    """A master is counted apart, so it is put together with its workers."""
+    labels, found = _annotations(kind)
+    assert labels["kueue.x-k8s.io/queue-name"] == "vision"
+    assert labels["kueue.x-k8s.io/priority-class"] == "vision.megatron-training"
+    group = {_GROUP: "megatron-cpt-techpulse"} if kind == "PyTorchJob" else {}
+    assert found == [{_PREFERRED: _LAYER, **group}] * (1 + (kind == "PyTorchJob"))
+
+
+def test_one_node_lies_anywhere_and_a_class_of_ones_own_counts_as_it_is():
+    """There is nothing to be close to, and Kueue takes the value of the pods' class."""
+    labels, found = _annotations("PyTorchJob", nodes=1, priority_class="mine")
+    assert found == [{}]
+    assert "kueue.x-k8s.io/priority-class" not in labels
+
+
+def test_without_queues_nothing_is_told():
+    """Byte for byte what it was."""
+    (job,) = rendered.jobs(rendered.training_job())[-1:]
+    assert "kueue" not in str(job)
