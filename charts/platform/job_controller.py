@@ -45,6 +45,8 @@ class Review:
     """A label of objects that nobody is asked about."""
     api_version: str = ""
     """Empty: as the controller's own kind."""
+    within: Sequence[str] = ()
+    """Namespaces; empty: all."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class JobController(cdk8s.Chart):
                 name=each.name,
                 client_config=self._client("mutate", each),
                 rules=self._asked(each),
+                namespace_selector=_within(each.within),
                 failure_policy="Fail",
                 side_effects="None",
                 admission_review_versions=["v1"],
@@ -155,6 +158,7 @@ class JobController(cdk8s.Chart):
                     name=each.name,
                     client_config=self._client("validate", each),
                     rules=self._asked(each),
+                    namespace_selector=_within(each.within),
                     object_selector=_without(each.not_of),
                     failure_policy="Fail",
                     side_effects="None",
@@ -258,6 +262,15 @@ def _probe(path: str, *, period_seconds: int) -> k8s.Probe:
     port = k8s.IntOrString.from_string("health")
     get = k8s.HttpGetAction(path=path, port=port)
     return k8s.Probe(http_get=get, period_seconds=period_seconds, timeout_seconds=3)
+
+
+def _within(namespaces: Sequence[str]) -> k8s.LabelSelector | None:
+    if not namespaces:
+        return None
+    named = k8s.LabelSelectorRequirement(
+        key="kubernetes.io/metadata.name", operator="In", values=list(namespaces)
+    )
+    return k8s.LabelSelector(match_expressions=[named])
 
 
 def _without(label: str | None) -> k8s.LabelSelector | None:

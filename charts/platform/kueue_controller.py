@@ -4,10 +4,12 @@ Its settings are upstream's own (kubernetes-sigs/kueue v0.19.2, config) but for 
 """
 
 import json
+from collections.abc import Sequence
 
 from constructs import Construct
 
 from megatron_eks.catalog import kueue, pins
+from megatron_eks.catalog.workloads import WorkloadKind
 from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
 from megatron_eks.plan.cluster.platform import PlatformPlan
@@ -33,16 +35,10 @@ class KueueController(JobController):
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         kinds = platform.queued
-        completes = [
-            Review(f"m{each.kind.lower()}.kb.io", each.plural, ["CREATE"], each.kind.lower(),
-                   api_version=each.api_version)
-            for each in kinds
-        ]  # fmt: skip
-        checks = [
-            Review(f"v{each.kind.lower()}.kb.io", each.plural, _WRITTEN, each.kind.lower(),
-                   api_version=each.api_version)
-            for each in kinds
-        ]  # fmt: skip
+        completes, checks = (
+            [_of_job(each, verb, operations, platform.namespaces) for each in kinds]
+            for verb, operations in (("m", ["CREATE"]), ("v", _WRITTEN))
+        )
         settings = Settings(
             kind=kueue.WORKLOAD,
             # The defaults (apis/config/v1beta2/defaults.go).
@@ -107,6 +103,18 @@ class KueueController(JobController):
 _CLUSTERS_OWN = ("clusterqueues", "resourceflavors", "topologies", "admissionchecks")
 _WITH_STATUS = ("clusterqueues", "cohorts", "admissionchecks")
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "workloads")
+
+
+def _of_job(
+    kind: WorkloadKind, verb: str, operations: list[str], namespaces: Sequence[str]
+) -> Review:
+    """Return what is asked about a kind of jobs, and where.
+
+    Elsewhere Jobs do without Kueue: the one that sets up directories comes before it works.
+    """
+    name = kind.kind.lower()
+    asked = f"{verb}{name}.kb.io", kind.plural, operations, name
+    return Review(*asked, api_version=kind.api_version, within=namespaces)
 
 
 def _own(kind: str, verb: str, operations: list[str]) -> Review:
