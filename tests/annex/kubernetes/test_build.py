@@ -17,6 +17,7 @@ NAMES = {
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
+    "kueue-controller",
     "kwok",
     "trainer-controller",
     "training-operator",
