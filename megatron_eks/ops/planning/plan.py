@@ -18,6 +18,7 @@ from megatron_eks.ops.planning.plan_json import job_as_json, plan_as_json
 from megatron_eks.plan.cluster.capacity import CapacityPlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.lustre import CHANGES
+from megatron_eks.plan.cluster.queues import QueuePlan
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan
@@ -141,10 +142,17 @@ def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
     yield f"Ranks run by {plan.platform.workload}"
     if plan.platform.workload == "pytorchjob":
         yield f"Its project has ended with {TRAINING_OPERATOR_LAST}; docs/workloads.md"
+    yield from map(_queue, plan.queues)
     yield from _notes(plan)
     yield ""
     yield from _cost(plan)
     yield from _allowed(allowed)
+
+
+def _queue(queue: QueuePlan) -> str:
+    owner = f"Queue {queue.team.name} holds" if queue.team else "Lent to whoever needs it:"
+    of_pools = (f"{count(each.gpus, 'GPU')} of {each.pool}" for each in queue.shares if each.gpus)
+    return f"{owner} {', '.join(of_pools) or 'no GPU of its own'}"
 
 
 def _pools(plan: ClusterPlan) -> Iterator[str]:
