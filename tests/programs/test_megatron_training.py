@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.ops.jobs import run_log
+from megatron_eks.programs import run_log
 from tests.programs.megatron_run import (
     INTERVAL,
     ITERATIONS,

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from megatron_eks.ops.jobs import run_log
+from megatron_eks.programs import run_log
 from tests.programs.trainer_files import environment
 
 pytestmark = pytest.mark.programs

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.jobs import run_log
 from megatron_eks.ops.jobs.look import TAIL_LINES, Logs, Look
 from megatron_eks.ops.jobs.pace import Pace
-from megatron_eks.ops.jobs.run_log import Copies
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank
+from megatron_eks.programs import run_log
+from megatron_eks.programs.run_log import Copies
 
 # A log whose first line is later than this after its container's start has lost its beginning.
 _BEGINNING = timedelta(minutes=2)

@@ -12,13 +12,13 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.jobs import room
-from megatron_eks.ops.jobs.run_log import steps_of
 from megatron_eks.ops.jobs.status import ranks_of
 from megatron_eks.ops.jobs.verify import log_of
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.programs.run_log import steps_of
 
 _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"

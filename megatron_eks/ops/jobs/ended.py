@@ -8,11 +8,11 @@ from datetime import datetime
 
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.jobs import run_log
 from megatron_eks.ops.jobs.look import Logs, Look
 from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.programs import run_log
 
 _LINE = re.compile(r"\[\s*(\d+)\] (.*)", re.DOTALL)
 # What megatron_eks/programs/record.py writes about a rank.

@@ -8,7 +8,6 @@ from datetime import datetime
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.jobs.look import newest_step
-from megatron_eks.ops.jobs.run_log import Step
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.pods import has_ended, moment
@@ -16,6 +15,7 @@ from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cost import RankTime, RunningNode, hours_between, node_price
+from megatron_eks.programs.run_log import Step
 
 _AT_ONCE = 8
 _TYPE = "node.kubernetes.io/instance-type"

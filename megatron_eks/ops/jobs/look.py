@@ -9,11 +9,12 @@ from datetime import datetime
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.ops.jobs import queues, run_log
-from megatron_eks.ops.jobs.run_log import RunLog, Step
+from megatron_eks.ops.jobs import queues
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.programs import run_log
+from megatron_eks.programs.run_log import RunLog, Step
 
 TAIL_LINES = 1000
 """What is read of the end of a log: of a run that logs every tenth step, ten thousand steps."""

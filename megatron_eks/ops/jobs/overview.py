@@ -11,7 +11,6 @@ from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.jobs import node_view, queues, room
 from megatron_eks.ops.jobs.look import newest_step
 from megatron_eks.ops.jobs.node_view import NodeUse
-from megatron_eks.ops.jobs.run_log import Step
 from megatron_eks.ops.jobs.status_view import SCHEMA_VERSION, time_text
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.jobs.watching import View, fitted
@@ -21,6 +20,7 @@ from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.output import picked, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.programs.run_log import Step
 
 _AT_ONCE = 8
 _GPU = "nvidia.com/gpu"

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from megatron_eks.ops.jobs.look import Look
-from megatron_eks.ops.jobs.run_log import Step
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.programs.run_log import Step
 
 # Single lines differ by what else went on; ten are a hundred steps of Megatron's.
 # No GPU is so slow: ranks run on CPUs, as in a rehearsal.

@@ -15,10 +15,10 @@ from megatron_eks.ops.jobs.alarms import alarms
 from megatron_eks.ops.jobs.look import Look, look
 from megatron_eks.ops.jobs.node_view import NodeUse
 from megatron_eks.ops.jobs.pace import Pace, Planned
-from megatron_eks.ops.jobs.run_log import Copies
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
+from megatron_eks.programs.run_log import Copies
 from megatron_eks.project import Project
 
 _POLL_SECONDS = 2

@@ -10,7 +10,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.ops.checks import Result, in_kubernetes
-from megatron_eks.ops.jobs.run_log import steps_of
+from megatron_eks.programs.run_log import steps_of
 
 _DRIVER = re.compile(r"Driver Version:\s*(\S+)\s+CUDA(?: UMD)? Version:\s*([\d.]+)")
 # What nvidia-smi writes in the place of a value that the GPU does not give any more.

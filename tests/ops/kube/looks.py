@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from megatron_eks.ops.jobs import run_log
 from megatron_eks.ops.jobs.look import Logs, Look
 from megatron_eks.ops.kube import jobs
+from megatron_eks.programs import run_log
 
 NOW = datetime(2026, 11, 22, 13, 0, tzinfo=UTC)
 BEGUN = NOW - timedelta(hours=2)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from megatron_eks.ops.jobs import run_log
+from megatron_eks.programs import run_log
 
 # Megatron-LM 0.19 (training_log), Megatron-Bridge, and megatron_eks/programs/trainer/metrics.py.
 _MEGATRON = (
