@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from megatron_eks.programs.exporter import run as exporter
+from megatron_eks.programs.exporter.run import Exporter
 from megatron_eks.programs.record_files import Record, now
 
 _CHUNK_BYTES = 65536
@@ -47,8 +49,8 @@ _REASONS = (
 class Copy:
     """Takes a program's output to the container's log and to its record, and knows its end."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(self, record: Record, told: Exporter | None) -> None:
+        self._record, self._told = record, told
         self._last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._at_line = True
 
@@ -85,6 +87,8 @@ class Copy:
         self._at_line = text.endswith(b"\n") if text else self._at_line
         self._last.extend(line[:_LINE_BYTES] for line in text.splitlines() if line.strip())
         self._record.put(text)
+        if self._told is not None:
+            self._told.see(text)
 
     def _whole_lines(self, text: bytes) -> bytes:
         lines, newline, tail = text.rpartition(b"\n")
@@ -113,15 +117,19 @@ class Copy:
 def main(argv: Sequence[str]) -> int:
     """Run the program to its end; return the exit code."""
     directory, keep_days, *command = argv
-    record = Record(Path(directory), rank_of(os.environ), int(keep_days))
+    node = rank_of(os.environ)
+    record = Record(Path(directory), node, int(keep_days))
     record.start()
-    copy = Copy(record)
+    told = exporter.of_pod(os.environ, node, lambda: record.folder)
+    copy = Copy(record, told)
     code = _run(command, copy)
     reason = copy.reason() if code else ""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     copy.say_own(f"record: {how}, {now()}{': ' if reason else ''}{reason}")
     if code:
         copy.tell(reason)
+    elif told is not None:
+        told.finish()
     record.finish()
     return exit_code(code)
 

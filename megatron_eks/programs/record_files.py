@@ -41,7 +41,8 @@ class Record(threading.Thread):
         self._dropped = 0
         self._written = 0
         self._said = ""
-        self._start: Path | None = None
+        self.folder: Path | None = None
+        """Of this start, once it is known."""
         self._head = b""
 
     def run(self) -> None:
@@ -78,15 +79,15 @@ class Record(threading.Thread):
             self.join(_FINISH_SECONDS)
 
     def _append(self) -> None:
-        if self._start is None:
-            self._start = self._join()
+        if self.folder is None:
+            self.folder = self._join()
         more = True
         while more:
             place = f".{self._written:012}" if self._written else ""
-            path = self._start / f"rank-{self._rank:05}{place}.log"
+            path = self.folder / f"rank-{self._rank:05}{place}.log"
             with open(path, "ab", buffering=0, opener=_private) as file:
                 more = self._fill(path, file.fileno())
-            for old in parts(self._start, self._rank)[1:-_NEWEST_PARTS]:
+            for old in parts(self.folder, self._rank)[1:-_NEWEST_PARTS]:
                 old.unlink(missing_ok=True)
 
     def _fill(self, path: Path, file: int) -> bool:

@@ -19,9 +19,12 @@ _MEGATRON = re.compile(r"iteration\s+(\d+)/\s*(\d+) \|")
 _FIELD = re.compile(r"\|\s*([A-Za-z][^:|]*?):\s*([-+0-9.eE]+|nan|inf)\s*(?=\||$)")
 # Our trainers', and what docs/own-programs.md asks of other programs.
 _OURS = re.compile(r"step (\d+)/(\d+) ?[,|] ?loss(?: ?[:=] ?| )([-+0-9.eE]+|nan|inf)")
+_GRADIENT = re.compile(r"\| ?grad norm:? ([-+0-9.eE]+|nan|inf) ")
 _MEASURE = re.compile(r"\| (?:MFU )?([0-9][0-9,.e+-]*) (tokens/s|TFLOP/s/GPU|%|s)(?= |$)")
+_SAVING = re.compile(r"saving checkpoint at iteration\s+(\d+)")
 _SAVED = re.compile(
-    r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"
+    r"successfully saved checkpoint from iteration\s+(\d+)"
+    r"|saved checkpoint of step (\d+)(?:.* in ([0-9.]+) s$)?"
 )
 _LOADED = re.compile(
     r"successfully loaded checkpoint from .* at iteration (\d+)|goes on from step (\d+)"
@@ -53,6 +56,7 @@ class Step:
     """Of the step, on all GPUs."""
     at: datetime | None = None
     """When it was printed, by the clock of its node."""
+    grad_norm: float | None = None
 
     def __str__(self) -> str:
         """Return it in a few words."""
@@ -70,6 +74,8 @@ class Mark:
 
     step: int
     at: datetime | None
+    seconds: float | None = None
+    """How long it took to write, as far as its line tells."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,8 @@ class RunLog:
     first_at: datetime | None = None
     """The time of the first line."""
     copies: Copies | None = None
+    saving: tuple[int, ...] = ()
+    """Steps whose checkpoints were begun."""
 
     @property
     def last(self) -> Step | None:
@@ -103,7 +111,7 @@ class RunLog:
 
 def read(lines: Iterable[str]) -> RunLog:
     """Read lines in their order."""
-    steps, saves, loads = [], [], []
+    steps, saves, loads, saving = [], [], [], []
     first: datetime | None = None
     copies: Copies | None = None
     for line in lines:
@@ -112,12 +120,15 @@ def read(lines: Iterable[str]) -> RunLog:
         if step := _step(line, at):
             steps.append(step)
         elif found := _SAVED.search(line):
-            saves.append(Mark(int(found[1] or found[2]), at))
+            took = _float(found[3] or "")
+            saves.append(Mark(int(found[1] or found[2]), at, took))
+        elif found := _SAVING.search(line):
+            saving.append(int(found[1]))
         elif found := _LOADED.search(line):
             loads.append(Mark(int(found[1] or found[2]), at))
         elif found := _COPIES.search(line):
             copies = Copies(found[1], found[2], found[3], at)
-    return RunLog(tuple(steps), tuple(saves), tuple(loads), first, copies)
+    return RunLog(tuple(steps), tuple(saves), tuple(loads), first, copies, tuple(saving))
 
 
 def merged(logs: Iterable[RunLog]) -> RunLog:
@@ -166,6 +177,7 @@ def _of_megatron(found: re.Match[str], values: Mapping[str, float], at: datetime
         tflops_per_gpu=values.get("throughput per GPU (TFLOP/s/GPU)"),
         samples=int(samples) if samples and math.isfinite(samples) else None,
         at=at,
+        grad_norm=values.get("grad norm"),
     )
 
 
@@ -184,6 +196,7 @@ def _of_ours(found: re.Match[str], line: str, at: datetime | None) -> Step | Non
         tflops_per_gpu=values.get("TFLOP/s/GPU"),
         mfu=None if mfu is None else mfu / _PERCENT,
         at=at,
+        grad_norm=_float(gradient[1]) if (gradient := _GRADIENT.search(line)) else None,
     )
 
 

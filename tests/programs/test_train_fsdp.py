@@ -35,7 +35,7 @@ def test_each_step_says_what_it_was(trained):
     for step in run.metrics():
         assert {*step} - {"validation_loss"} == {
             *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second"),
-            *("tflops_per_gpu", "mfu", "seconds", "memory_gib"),
+            *("tflops_per_gpu", "mfu", "seconds", "data_seconds", "memory_gib"),
         }
         # Two ranks of two sequences of 64; no peak is known of a CPU.
         assert step["tokens_per_second"] * step["seconds"] == pytest.approx(256, rel=0.01)

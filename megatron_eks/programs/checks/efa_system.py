@@ -63,6 +63,11 @@ class System:
             return []
         return [self._device(path) for path in sorted(directory.iterdir()) if _is_efa(path)]
 
+    def counter(self, device: str, name: str) -> int | None:
+        """Return a hardware counter of a device; None where its driver has none of the name."""
+        text = _text(self.root / f"sys/class/infiniband/{device}/ports/1/hw_counters/{name}")
+        return int(text) if text.isdigit() else None
+
     def libfabric_domains(self) -> set[str] | None:
         """Return the devices that libfabric can use; None where fi_info is not installed."""
         recorded = self.root / "fi_info.txt"

@@ -124,6 +124,7 @@ class Checkpointer:
         """
         self.finish()
         aside = self.root / f"{_ASIDE}iter_{step:07d}"
+        begun = time.monotonic()
         problem: BaseException | None = None
         try:
             staged = self._stager.stage(self._state())
@@ -136,7 +137,7 @@ class Checkpointer:
         def write() -> None:
             dcp.save(staged, storage_writer=Writer(aside), process_group=self._group)
             if self._rank == 0:
-                self._publish(aside, step, trainer)
+                self._publish(aside, step, trainer, begun)
 
         self._pending = (self._writer.submit(write), step)
         return self.finish() if wait else True
@@ -261,7 +262,7 @@ class Checkpointer:
         owner = int(match[1]) % self._ranks if match else 0
         return bool(owner == self._rank)
 
-    def _publish(self, aside: Path, step: int, trainer: dict[str, Any]) -> None:
+    def _publish(self, aside: Path, step: int, trainer: dict[str, Any], begun: float) -> None:
         final = self.root / f"iter_{step:07d}"
         sums = take_sums(aside)
         content = {
@@ -280,8 +281,9 @@ class Checkpointer:
         manifests.sync_one(self.root)
         self._known.note(final, State("whole"))
         manifests.replace_file(self.root / checkpoints.TRACKER, str(step).encode())
-        # `meks status` tells the age of the newest checkpoint from it.
-        sys.stderr.write(f"saved checkpoint of step {step} to {self.root}\n")
+        # `meks status` tells the age of the newest checkpoint from it, and the exporter both.
+        took = time.monotonic() - begun
+        sys.stderr.write(f"saved checkpoint of step {step} to {self.root} in {took:.1f} s\n")
         try:
             retention.prune(self.root, self._keep_last, _FORMAT, self._known)
         except OSError as problem:

@@ -34,6 +34,8 @@ class _Step:
     arrived: Any
     """The event of their arrival; None if they are there, as on a CPU."""
     state: dict[str, Any]
+    data_seconds: float
+    """How long this rank waited for its batch."""
 
 
 class Loop:
@@ -114,7 +116,9 @@ class Loop:
         if self._has_dropout:
             # What is dropped follows from the step, so that a resumed run drops the same.
             torch.manual_seed(self._training.seed + number * self._ranks + self._rank)
+        asked_at = time.perf_counter()
         batch = batches.next()
+        waited = time.perf_counter() - asked_at
         sequences = batch.sequences.to(self._device, non_blocking=True)
         with self._parallel.autocast():
             loss = self._model(sequences[:, :-1], sequences[:, 1:])
@@ -131,8 +135,8 @@ class Loop:
             values = values.to("cpu", non_blocking=True)
             arrived = torch.cuda.Event()
             arrived.record()
-            return _Step(number, rate, values, arrived, batch.state)
-        return _Step(number, rate, values, None, batch.state)
+            return _Step(number, rate, values, arrived, batch.state, waited)
+        return _Step(number, rate, values, None, batch.state, waited)
 
     def _clip(self) -> Tensor:
         """Return the norm of all gradients, of all ranks, as it was before clipping."""
@@ -164,6 +168,7 @@ class Loop:
             "learning_rate": step.rate,
             "grad_norm": norm,
             "seconds": round(seconds, 6),
+            "data_seconds": round(step.data_seconds, 6),
         }
         if validates and (validation := self._validate()) is not None:
             self.last["validation_loss"] = validation

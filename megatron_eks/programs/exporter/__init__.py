@@ -1,0 +1,1 @@
+"""What a Prometheus is told of the run in a pod."""

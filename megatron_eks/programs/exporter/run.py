@@ -1,0 +1,292 @@
+"""Tells a Prometheus how the run in this pod goes.
+
+It lives in `record`, which sees all that the ranks print, so it costs a rank nothing. It reads the
+lines as `meks status` does, and the metrics.jsonl of our own trainers, whose figures win. What
+outlives a container is in START/metrics-NODE.json beside the record: by it a start knows the last.
+"""
+
+import json
+import os
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+
+from megatron_eks.programs import program, run_log
+from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.exporter.series import EFA_COUNTERS, serve, text_of
+from megatron_eks.programs.exporter.steps_file import StepsFile
+from megatron_eks.programs.run_log import Step
+
+VARIABLE = "MEGATRON_EKS_METRICS"
+"""Holds a `Plan` as JSON; without it nothing is told."""
+
+_ROUND_SECONDS = 10.0
+# What starts later than this after the last sign of life is another submission.
+_RESTART_SECONDS = 600.0
+# One scrape of AWS's collector, every 30 s at most ("Scraper limitations"), and the way there.
+_LINGER_SECONDS = 31.0
+# As in `meks status`: a step that is ten times as late as usual does not come.
+_PATIENCE, _LEAST_SILENCE_SECONDS = 10, 120.0
+_NEWEST = 10
+# Until a checkpoint that is due is whole.
+_SAVE_SECONDS = 600.0
+# No GPU is so slow: ranks run on CPUs, as in a rehearsal, and the plan is not theirs.
+_LEAST_MFU = 0.001
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the plan knows of the job; what nobody predicted is None."""
+
+    job: str
+    kind: str
+    port: int
+    nodes: int = 1
+    steps: int | None = None
+    """Of the whole run."""
+    tokens: int | None = None
+    """Of a step, on all GPUs."""
+    peak_seconds: float | None = None
+    """How long a step's FLOPs take at the GPUs' peak: over a step's time it is the MFU."""
+    step_seconds: float | None = None
+    step_seconds_low: float | None = None
+    step_seconds_high: float | None = None
+    goodput: float | None = None
+    log_interval: int = 1
+    save_interval: int | None = None
+    """In steps."""
+    start_seconds: float = 1800.0
+    """In which the first step has to come."""
+    metrics_file: str | None = None
+    """Where our trainers write their steps."""
+
+
+@dataclass
+class _Memory:
+    """What one start leaves to the next."""
+
+    begun: float
+    """When the first of them began."""
+    step: int = 0
+    """The highest that any has reached."""
+    counted: float = 0.0
+    """Seconds of steps, each counted once."""
+    restarts: int = 0
+    saved_step: int | None = None
+    saved_at: float | None = None
+
+
+class Exporter:
+    """The series of one pod. `clock` tells the system's time, `folder` that of this start."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        node: int,
+        folder: Callable[[], Path | None],
+        *,
+        clock: Callable[[], float] = time.time,
+        system: System | None = None,
+    ) -> None:
+        self._plan, self._node, self._folder, self._clock = plan, node, folder, clock
+        self._system = system or System(Path("/"), {})
+        # Megatron prints steps on its last rank, and all else on the first.
+        self._tells = node == 0 or plan.kind.startswith("megatron")
+        self._own = StepsFile(Path(plan.metrics_file)) if plan.metrics_file and not node else None
+        self._has_own = False
+        self._began = self._scraped_at = clock()
+        self._memory = _Memory(self._began)
+        self._remembers = False
+        self._step: Step | None = None
+        self._data_seconds: float | None = None
+        self._seen: deque[float] = deque(maxlen=_NEWEST)
+        self._saving: dict[int, float] = {}
+        self._save_seconds: float | None = None
+        self._is_finished = False
+        self._asked = threading.Event()
+
+    def start(self) -> None:
+        """Answer from now on; the run goes on where that is refused."""
+        try:
+            serve(self._plan.port, self.text, self._scraped)
+        except OSError as problem:
+            remedy = "training goes on, and its alarms know nothing"
+            found = str(problem.strerror)
+            program.say(str(program.warning(f"metrics port {self._plan.port}", found, remedy)))
+            return
+        threading.Thread(target=self._keep, daemon=True).start()
+
+    def see(self, lines: bytes) -> None:
+        """Take whole lines that the program has printed."""
+        if not self._tells or not (b"step" in lines or b"iteration" in lines):
+            return
+        now = self._clock()
+        # Numbers may have more digits than Python reads; whoever prints them tells no step.
+        with suppress(ValueError):
+            log = run_log.read(lines.decode(errors="replace").splitlines())
+            self._saving |= dict.fromkeys(log.saving, now)
+            for mark in log.saves:
+                begun = self._saving.pop(mark.step, None)
+                took = None if begun is None else now - begun
+                self._save_seconds = took if mark.seconds is None else mark.seconds
+                self._memory.saved_step, self._memory.saved_at = mark.step, now
+            for step in log.steps if not self._has_own else ():
+                self._take(step, now)
+
+    def finish(self) -> None:
+        """Say that the program ended well, until whoever scrapes has seen it.
+
+        Of a failure the next start tells, which is not to wait for this one.
+        """
+        self._is_finished = True
+        if self._node == 0 and self._clock() - self._scraped_at < 2 * _LINGER_SECONDS:
+            self._asked.wait(_LINGER_SECONDS)
+
+    def text(self) -> str:
+        """Return all series."""
+        labels = f'job="{self._plan.job}",kind="{self._plan.kind}"'
+        return text_of(labels, [*self._values(self._clock()), *self._efa()])
+
+    def look(self) -> None:
+        """Do a round: read the trainer's file, and keep what the next start is to know.
+
+        Raises OSError where the file system refuses.
+        """
+        folder = self._folder()
+        if folder is not None:
+            if not self._remembers:
+                self._remember(folder)
+            partial = folder / f".{self._file}"
+            partial.write_text(json.dumps(asdict(self._memory)))
+            partial.replace(folder / self._file)
+        for step, waited in self._own.new() if self._own else ():
+            self._has_own, self._data_seconds = True, waited
+            self._take(step, self._clock())
+
+    def _keep(self) -> None:
+        while True:
+            # A full or lost file system is said elsewhere, and the next round tries again.
+            with suppress(OSError, ValueError, TypeError):
+                self.look()
+            time.sleep(_ROUND_SECONDS)
+
+    @property
+    def _file(self) -> str:
+        return f"metrics-{self._node:05}.json"
+
+    def _remember(self, folder: Path) -> None:
+        """Go on from what the last start has left, if it has only just ended."""
+        self._remembers = True
+        last = max(
+            (each for each in folder.parent.glob(f"*/{self._file}") if each.parent < folder),
+            default=None,
+        )
+        if last is None or self._began - last.stat().st_mtime > _RESTART_SECONDS:
+            return
+        own, found = self._memory, _Memory(**json.loads(last.read_text()))
+        found.restarts += 1
+        if own.step > found.step:
+            found.step, found.counted = own.step, found.counted + own.counted
+        if own.saved_at is not None:
+            found.saved_step, found.saved_at = own.saved_step, own.saved_at
+        self._memory = found
+
+    def _take(self, step: Step, now: float) -> None:
+        memory, before = self._memory, self._step
+        since = max(memory.step, before.step if before else step.step - 1)
+        if step.seconds and step.step > since:
+            memory.counted += (step.step - since) * step.seconds
+        memory.step = max(memory.step, step.step)
+        self._step = step
+        self._seen.append(now)
+
+    def _scraped(self) -> None:
+        self._scraped_at = self._clock()
+        if self._is_finished:
+            self._asked.set()
+
+    def _values(self, now: float) -> Iterator[tuple[str, str, float]]:
+        """Yield name, labels of its own and value."""
+        memory = self._memory
+        known: dict[str, float | None] = {
+            "start_timestamp_seconds": self._began,
+            "restarts": memory.restarts,
+        }
+        if self._node == 0:
+            known["restart_timestamp_seconds"] = self._began if memory.restarts else None
+            known["start_limit_seconds"] = self._plan.start_seconds
+            known["finished"] = self._is_finished
+        if memory.saved_at is not None:
+            known["checkpoint_step"] = memory.saved_step
+            known["checkpoint_timestamp_seconds"] = memory.saved_at
+            known["checkpoint_seconds"] = self._save_seconds
+        if self._step is not None:
+            known |= self._of_step(self._step, now)
+        yield from ((name, "", value) for name, value in known.items() if value is not None)
+
+    def _of_step(self, step: Step, now: float) -> dict[str, float | None]:
+        plan, memory, seconds = self._plan, self._memory, step.seconds
+        mfu, rate = step.mfu, step.tokens_per_second
+        if seconds:
+            mfu = plan.peak_seconds / seconds if mfu is None and plan.peak_seconds else mfu
+            rate = plan.tokens / seconds if rate is None and plan.tokens else rate
+        known: dict[str, float | None] = {
+            "step": step.step,
+            "steps": plan.steps or step.steps or None,
+            "loss": step.loss,
+            "grad_norm": step.grad_norm,
+            "step_seconds": seconds,
+            "tokens_per_second": rate,
+            "data_wait_seconds": self._data_seconds,
+            "last_step_timestamp_seconds": self._seen[-1],
+            "silent_limit_seconds": self._silent_limit(),
+            "goodput_ratio": min(1.0, memory.counted / max(now - memory.begun, 1.0)),
+        }
+        if plan.save_interval and seconds:
+            due = plan.save_interval * seconds
+            known["checkpoint_limit_seconds"] = max(2 * due, due + _SAVE_SECONDS)
+        if mfu is not None and mfu >= _LEAST_MFU:
+            known["mfu_ratio"] = mfu
+            for name in ("step_seconds", "step_seconds_low", "step_seconds_high"):
+                known[f"plan_{name}"] = getattr(plan, name)
+            known["plan_goodput_ratio"] = plan.goodput
+        return known
+
+    def _silent_limit(self) -> float:
+        gaps = [after - before for before, after in pairwise(tuple(self._seen))]
+        usual = statistics.median(gaps) if gaps else 0.0
+        planned = self._plan.log_interval * (self._plan.step_seconds or 0.0)
+        return max(_LEAST_SILENCE_SECONDS, _PATIENCE * max(usual, planned))
+
+    def _efa(self) -> Iterator[tuple[str, str, float]]:
+        """Yield the counters of the devices that this pod may use, of a job that needs them."""
+        for device in self._system.devices() if self._plan.nodes > 1 else ():
+            for counter in EFA_COUNTERS if device.usable else ():
+                count = self._system.counter(device.name, counter)
+                if count is not None:
+                    more = f',device="{device.name}",counter="{counter}"'
+                    yield "efa_hw_counter_total", more, count
+
+
+def of_pod(
+    environment: "os._Environ[str]", node: int, folder: Callable[[], Path | None]
+) -> Exporter | None:
+    """Return what tells of this pod, and answers already; None where nobody wants to know."""
+    text = environment.pop(VARIABLE, None)
+    if text is None:
+        return None
+    known = {each.name for each in fields(Plan)}
+    # An image may be older than what renders its jobs.
+    exporter = Exporter(
+        Plan(**{name: value for name, value in json.loads(text).items() if name in known}),
+        node,
+        folder,
+    )
+    exporter.start()
+    return exporter

@@ -1,0 +1,49 @@
+"""The steps that our own trainers write to metrics.jsonl, as they come."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from megatron_eks.programs.run_log import Step
+
+_MOST_BYTES = 2**20
+
+
+class StepsFile:
+    """What comes to the file from the first look on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place: int | None = None
+
+    def new(self) -> Iterator[tuple[Step, float | None]]:
+        """Yield each new step, and how long it waited for its batch. Raises OSError."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if self._place is None or size < self._place:
+            # A trainer cuts off the steps that it does again.
+            self._place = size
+        if size == self._place:
+            return
+        with self._path.open("rb") as file:
+            begin = max(self._place, size - _MOST_BYTES)
+            file.seek(begin)
+            text = file.read(size - begin)
+        whole = text[: text.rfind(b"\n") + 1]
+        self._place = begin + len(whole)
+        for line in whole.splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                yield _step(json.loads(line))
+
+
+def _step(values: dict[str, float]) -> tuple[Step, float | None]:
+    step = Step(
+        step=int(values["step"]),
+        steps=0,
+        loss=values["loss"],
+        seconds=values.get("seconds"),
+        tokens_per_second=values.get("tokens_per_second"),
+        mfu=values.get("mfu"),
+        grad_norm=values.get("grad_norm"),
+    )
+    return step, values.get("data_seconds")
