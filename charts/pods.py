@@ -27,6 +27,15 @@ CA_BUNDLE = "ca-bundle"
 _HOMES = "homes"
 
 
+def scraped_at(port: int) -> dict[str, str]:
+    """Return annotations by which a Prometheus finds a port; a ServiceMonitor needs a CRD."""
+    return {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(port),
+        "prometheus.io/path": "/metrics",
+    }
+
+
 @cache
 def quantity(text: str) -> k8s.Quantity:
     """Return a quantity; each one is an object in another process, so equal ones are shared."""

@@ -13,11 +13,11 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from megatron_eks.plan.cluster.alerts import rule_groups
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.observability import (
     SCRAPER_ZONES,
     ObservabilityPlan,
-    rule_groups,
     scrape_configuration,
 )
 from megatron_eks.stacks.alarms import Alarms
@@ -111,7 +111,8 @@ class ObservabilityStack(BaseStack):
             self,
             "Workspace",
             alias=plan.name,
-            kms_key_arn=self._key,
+            # Into a workspace with a key of one's own the scraper writes only through two roles
+            # (Amazon Managed Prometheus, "Using an AWS managed collector"). AWS's key encrypts it.
             alert_manager_definition=f"alertmanager_config: |\n{indent(self._routes(), '  ')}",
             logging_configuration=aps.CfnWorkspace.LoggingConfigurationProperty(
                 log_group_arn=logs.attr_arn
@@ -127,7 +128,7 @@ class ObservabilityStack(BaseStack):
             workspace=workspace.attr_arn,
             data=yaml.safe_dump(rule_groups(), sort_keys=False),
         )
-        written = yaml.safe_dump(scrape_configuration(), sort_keys=False)
+        written = yaml.safe_dump(scrape_configuration(plan.platform.namespace), sort_keys=False)
         cluster = f"arn:{partition()}:eks:{plan.region}:{account()}:cluster/{plan.eks_name}"
         # Its rights in the cluster are an access entry that the service makes itself.
         aps.CfnScraper(

@@ -5,7 +5,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
-from megatron_eks.charts.pods import KUBE_SYSTEM, node_agent, quantity
+from megatron_eks.charts.pods import KUBE_SYSTEM, node_agent, quantity, scraped_at
 from megatron_eks.plan.cluster.observability import DCGM_EXPORTER
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
@@ -72,12 +72,7 @@ class DcgmExporter(cdk8s.Chart):
                 name=DCGM_EXPORTER,
                 namespace=KUBE_SYSTEM,
                 labels=_LABELS,
-                # No ServiceMonitor: it needs a CRD that this project does not install.
-                annotations={
-                    "prometheus.io/scrape": "true",
-                    "prometheus.io/port": str(_PORT),
-                    "prometheus.io/path": "/metrics",
-                },
+                annotations=scraped_at(_PORT),
             ),
             spec=k8s.ServiceSpec(selector=_LABELS, ports=[port]),
         )

@@ -13,7 +13,9 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.charts.network import addresses, dns, policy, ports
+from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.cluster.platform import PlatformPlan
+from megatron_eks.plan.jobs.job import TRAINING_APP
 
 _EVERY_POD = k8s.LabelSelector()
 
@@ -45,9 +47,19 @@ class NetworkPolicies(cdk8s.Chart):
         # of the cluster on these ports, such as the API server's or the operator's webhook.
         web = addresses("0.0.0.0/0", _LINK_LOCAL, *_services(platform))
         self._allow(platform.namespace, "allow-https", to=web, ports=ports(443, "TCP"))
+        if platform.observed:
+            self._let_in_scrapers(platform)
         if platform.egress.proxy_ports:
             reached = [port for each in platform.egress.proxy_ports for port in ports(each, "TCP")]
             self._allow(platform.namespace, "allow-proxy", to=web, ports=reached)
+
+    def _let_in_scrapers(self, platform: PlatformPlan) -> None:
+        """AWS's has network interfaces in subnets of the VPC, and no pod."""
+        peers = [addresses(cidr) for cidr in platform.vpc_cidrs]
+        rule = k8s.NetworkPolicyIngressRule(from_=peers, ports=ports(METRICS_PORT, "TCP"))
+        training = k8s.LabelSelector(match_labels={"app": TRAINING_APP})
+        name = "allow-metrics"
+        policy(self, name, namespace=platform.namespace, pods=training, ingress=[rule])
 
     def _allow(
         self,

@@ -9,7 +9,9 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import WorkloadKind
+from megatron_eks.charts.pods import scraped_at
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
+from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, MASTER_PORT, JobPlan
 
@@ -53,9 +55,10 @@ def job_object(
 
 
 def template_metadata(job: JobPlan, **labels: str) -> dict[str, object]:
-    """Return the metadata of a job's pods."""
-    annotations = {"annotations": {**job.placement}} if job.placement else {}
-    return {"labels": {"app": job.app, **labels}, **annotations}
+    """Return the metadata of a job's pods: by what Kueue places them, and a Prometheus finds them."""
+    annotations = {**job.placement, **(scraped_at(METRICS_PORT) if job.metrics else {})}
+    found: dict[str, object] = {"labels": {"app": job.app, **labels}}
+    return {**found, "annotations": annotations} if annotations else found
 
 
 def backoff_limit(job: JobPlan) -> int:

@@ -19,10 +19,12 @@ from megatron_eks.charts.pods import (
 )
 from megatron_eks.charts.training.objects import CONTAINER, Entries, file_mounts, file_volumes
 from megatron_eks.charts.training.policy_wait import policy_wait
+from megatron_eks.plan.cluster.observability import METRICS_PORT, METRICS_PORT_NAME
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.jobs.job import MASTER_PORT, JobPlan, SecretFile
 from megatron_eks.plan.jobs.resources import Resources
+from megatron_eks.programs.exporter.plan import VARIABLE
 
 # Pod templates as JSON, which has no narrower type.
 Template = Mapping[str, Any]
@@ -47,6 +49,7 @@ class _Shape:
     ipc_lock: bool
     secrets: tuple[SecretFile, ...]
     priority_class: str
+    has_metrics: bool
     platform: PlatformPlan
 
 
@@ -65,6 +68,7 @@ def job_pod(job: JobPlan, platform: PlatformPlan, meeting: Sequence[str] = ()) -
         ipc_lock=job.ipc_lock,
         secrets=job.secrets,
         priority_class=job.priority_class,
+        has_metrics=job.metrics is not None,
         platform=platform,
     )
     spec = _spec(shape)
@@ -74,6 +78,7 @@ def job_pod(job: JobPlan, platform: PlatformPlan, meeting: Sequence[str] = ()) -
         {"name": name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
         for name, each in job.secret_env.items()
     ]
+    env += [{"name": VARIABLE, "value": str(job.metrics)}] if job.metrics else []
     own = {
         "image": job.image.uri,
         "command": [*job.launcher, *meeting, *job.program],
@@ -124,12 +129,14 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
 
 
 def _container(shape: _Shape) -> k8s.Container:
-    port = k8s.ContainerPort(name=_PORT_NAME, container_port=MASTER_PORT)
+    ports = {_PORT_NAME: MASTER_PORT} if shape.host_network else {}
+    ports |= {METRICS_PORT_NAME: METRICS_PORT} if shape.has_metrics else {}
     mounts = {_SHARED: shape.platform.mount_path, _MEMORY: "/dev/shm", _SCRATCH: "/tmp"}  # noqa: S108 -- in the pod
     return k8s.Container(
         name=CONTAINER,
         image_pull_policy="IfNotPresent",
-        ports=[port] if shape.host_network else None,
+        ports=[k8s.ContainerPort(name=name, container_port=port) for name, port in ports.items()]
+        or None,
         resources=_resources(shape.resources),
         # A rank's last lines stay with its pod's status when the node and its logs are gone.
         termination_message_policy="FallbackToLogsOnError",

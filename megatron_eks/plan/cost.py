@@ -8,7 +8,7 @@ from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.observability import SAMPLES_PER_GPU_HOUR
+from megatron_eks.plan.cluster.observability import samples_per_node_hour
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs.job import JobPlan
 
@@ -139,8 +139,12 @@ def _notes(plan: ClusterPlan, prices: Iterable[Price]) -> Iterator[str]:
         yield f"EKS {plan.kubernetes_version}: from {end} extended support may bill {extended}."
     if plan.observability is not None:
         gpus = sum(pool.max_nodes * pool.instance.gpus for pool in plan.pools)
-        usd = gpus * SAMPLES_PER_GPU_HOUR * pricing.HOURS_PER_MONTH * pricing.SAMPLES_USD
-        yield f"GPU metrics: about {usd:,.0f} USD a month while all {gpus} GPUs run."
+        samples = sum(
+            pool.max_nodes * samples_per_node_hour(pool.instance.gpus, pool.instance.efa_interfaces)
+            for pool in plan.pools
+        )
+        usd = samples * pricing.HOURS_PER_MONTH * pricing.SAMPLES_USD
+        yield f"Metrics: about {usd:,.0f} USD a month while all {gpus} GPUs run."
     if unknown:
         items = "; ".join(sorted(unknown))
         yield f"unknown: this release has no price in {plan.region} for {items}."

@@ -5,7 +5,8 @@ import subprocess
 import pytest
 import yaml
 
-from megatron_eks.plan.cluster.observability import ALERTS, DCGM_EXPORTER, rule_groups
+from megatron_eks.plan.cluster.alerts import ALERTS, rule_groups
+from megatron_eks.plan.cluster.observability import DCGM_EXPORTER
 from tests.go_programs import PROMTOOL, built
 
 pytestmark = pytest.mark.oracle

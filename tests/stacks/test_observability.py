@@ -1,13 +1,13 @@
 """The Observability stack: what it tells, to whom, and what it leaves as it was."""
 
 import base64
-from datetime import timedelta
 
 import pytest
 import yaml
 
 from megatron_eks.charts.platform.dcgm_exporter import COUNTERS
-from megatron_eks.plan.cluster.observability import ALERTS, DCGM_EXPORTER, SAMPLES_PER_GPU_HOUR
+from megatron_eks.plan.cluster.alerts import ALERTS
+from megatron_eks.plan.cluster.observability import DCGM_EXPORTER, METRICS_PORT_NAME, SERIES_PER_GPU
 from tests import variations
 from tests.stacks.synthesis import ROOT
 
@@ -95,11 +95,11 @@ def test_the_scraper_asks_the_exporter_that_the_platform_has(template):
     """By the name of its Service; the plan's costs count its metrics."""
     _, scraper = template.only("AWS::APS::Scraper")
     blob = base64.b64decode(scraper["ScrapeConfiguration"]["ConfigurationBlob"])
-    (job,) = yaml.safe_load(blob)["scrape_configs"]
-    assert job["relabel_configs"][0]["regex"] == DCGM_EXPORTER
+    gpus, training, *_ = yaml.safe_load(blob)["scrape_configs"]
+    assert gpus["relabel_configs"][0]["regex"] == DCGM_EXPORTER
+    assert training["relabel_configs"][0]["regex"] == METRICS_PORT_NAME
     assert len(scraper["Source"]["EksConfiguration"]["SubnetIds"]) == 2
-    hour = timedelta(hours=1) / timedelta(seconds=30)
-    assert len(COUNTERS) * hour == SAMPLES_PER_GPU_HOUR
+    assert len(COUNTERS) == SERIES_PER_GPU
 
 
 def test_each_alert_is_in_the_docs():

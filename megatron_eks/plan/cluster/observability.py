@@ -8,6 +8,7 @@ from megatron_eks.config.cluster import CapacityBlock, ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.observability import Observability
+from megatron_eks.programs.exporter.series import EFA_COUNTERS, SERIES
 
 SCRAPER_ZONES = 2
 """In so many zones the scraper has an address (Amazon Managed Prometheus, "Collectors")."""
@@ -18,8 +19,18 @@ DCGM_EXPORTER = "dcgm-exporter"
 """The Service of what measures GPUs, and the scrape job that finds its targets by it."""
 
 
-SAMPLES_PER_GPU_HOUR = 20 * 120
-"""Of the DCGM exporter's counters, twice a minute."""
+SERIES_PER_GPU = 20
+"""Of the DCGM exporter."""
+
+_SCRAPES_PER_HOUR = 120
+_SERIES_PER_NODE = len(SERIES) + 2
+"""At most, of a job's exporter and of the kubelet."""
+
+
+def samples_per_node_hour(gpus: int, efa_devices: int) -> int:
+    """Return how many samples a node with a job yields, twice a minute."""
+    series = gpus * SERIES_PER_GPU + efa_devices * len(EFA_COUNTERS) + _SERIES_PER_NODE
+    return series * _SCRAPES_PER_HOUR
 
 
 @dataclass(frozen=True)
@@ -42,124 +53,101 @@ class ObservabilityPlan:
     block_warnings: tuple[BlockWarning, ...]
 
 
-@dataclass(frozen=True)
-class Alert:
-    """A condition on GPU metrics that somebody is told of."""
+METRICS_PORT = 9401
+"""Of the exporter in a job's pods, next to DCGM's."""
 
-    name: str
-    query: str
-    """PromQL; what it returns has the trouble."""
-    minutes: int
-    """How long it must last."""
-    severity: str
-    """`page`: work is lost while nobody looks; `ticket`: see to it today."""
-    summary: str
-    remedy: str
+METRICS_PORT_NAME = "metrics"
+"""The name of that port, by which a scraper finds the pods."""
 
+TRAINING, SCHEDULER, NODES = "training", "kube-scheduler", "kubelet"
+"""The other scrape jobs."""
 
-# Xids that a program causes and that leave the GPU as it was: illegal access and instructions,
-# resets of channels, preemptive clean-up (NVIDIA, "Xid Errors").
-_OF_PROGRAMS = (13, 31, 43, 45)
-_XID = "DCGM_FI_DEV_XID_ERRORS"
-_GPUS = "count by (Hostname) (DCGM_FI_DEV_GPU_TEMP)"
-
-# Field names from DCGM's API, "Field Identifiers"; labels from NVIDIA/dcgm-exporter, which gives a
-# GPU's series the pod that has it.
-ALERTS = (
-    Alert(
-        "GpuError",
-        # The metric keeps the last code for ever, so what tells is that it changes.
-        f"{_XID} and changes({_XID}[10m]) > 0 "
-        f"unless ({' or '.join(f'{_XID} == {n}' for n in _OF_PROGRAMS)})",
-        0,
-        "page",
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reports Xid {{ $value }}",
-        "meks nodes; a job on it stops or goes wrong",
-    ),
-    Alert(
-        "GpuLost",
-        f"{_GPUS} < max_over_time({_GPUS}[1h:1m])",
-        5,
-        "page",
-        "{{ $labels.Hostname }} shows {{ $value }} GPUs, fewer than an hour ago",
-        "meks nodes --cordon NODE, then meks submit: the job goes on from its checkpoint",
-    ),
-    Alert(
-        "GpuMemoryFailing",
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0",
-        0,
-        "page",
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} cannot remap failing memory any more",
-        "meks nodes --cordon NODE, and have AWS replace the instance",
-    ),
-    Alert(
-        "GpuHot",
-        # Where A100 and H100 begin to slow down (nvidia-smi -q -d TEMPERATURE).
-        "DCGM_FI_DEV_GPU_TEMP >= 85",
-        10,
-        "ticket",
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} is at {{ $value }} degrees and slows down",
-        "meks nodes; one slow GPU holds up all ranks",
-    ),
-    Alert(
-        "JobIdle",
-        'max by (namespace, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""}) < 0.05',
-        15,
-        "page",
-        "pod {{ $labels.pod }} has GPUs and does not use them",
-        "meks status JOB, then meks logs JOB --explain",
-    ),
-    Alert(
-        "NodeIdle",
-        "max by (Hostname) (DCGM_FI_DEV_GPU_UTIL) == 0",
-        60,
-        "ticket",
-        "{{ $labels.Hostname }} has done nothing for an hour and is billed",
-        "meks cost, then meks scale POOL N",
-    ),
-    Alert(
-        "GpuMetricsMissing",
-        f'up{{job="{DCGM_EXPORTER}"}} == 0',
-        15,
-        "ticket",
-        "no GPU metrics from {{ $labels.instance }}",
-        "kubectl -n kube-system get pods -l app.kubernetes.io/name=dcgm-exporter",
-    ),
-)
+_OF_THE_SCHEDULER = "scheduler_pending_pods"
+_OF_NODES = "node_cpu_usage_seconds_total|node_memory_working_set_bytes"
+# Seen from a pod; what else its service account may read is not asked for.
+_API_SERVER = {
+    "scheme": "https",
+    "authorization": {
+        "type": "Bearer",
+        "credentials_file": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+    },
+}
 
 
-def rule_groups() -> dict[str, object]:
-    """Return the alerts as Prometheus reads them (Prometheus, "Alerting rules")."""
-    rules = [
-        {
-            "alert": alert.name,
-            "expr": alert.query,
-            "for": f"{alert.minutes}m",
-            "labels": {"severity": alert.severity},
-            "annotations": {"summary": alert.summary, "next": alert.remedy},
-        }
-        for alert in ALERTS
-    ]
-    return {"groups": [{"name": "gpus", "rules": rules}]}
+def scrape_configuration(namespace: str) -> dict[str, object]:
+    """Return what the agentless scraper reads twice a minute, of jobs in a namespace.
 
-
-def scrape_configuration() -> dict[str, object]:
-    """Return what the agentless scraper reads: the DCGM exporter of each node, twice a minute."""
-    source = "__meta_kubernetes_endpoint_node_name"
-    name = "__meta_kubernetes_service_name"
-    job = {
+    Paths and what its rights allow: Amazon Managed Prometheus, "Using an AWS managed collector".
+    """
+    gpus = {
         "job_name": DCGM_EXPORTER,
         # Of a series with a pod of its own, the exporter's labels are right.
         "honor_labels": True,
-        "kubernetes_sd_configs": [
-            {"role": "endpoints", "namespaces": {"names": ["kube-system"]}},
-        ],
+        "kubernetes_sd_configs": [_discovery("endpoints", "kube-system")],
         "relabel_configs": [
-            {"source_labels": [name], "regex": DCGM_EXPORTER, "action": "keep"},
-            {"source_labels": [source], "target_label": "node"},
+            _relabel("service_name", regex=DCGM_EXPORTER, action="keep"),
+            _relabel("endpoint_node_name", target_label="node"),
         ],
     }
-    return {"global": {"scrape_interval": "30s"}, "scrape_configs": [job]}
+    training = {
+        "job_name": TRAINING,
+        # `job` is the job file's name.
+        "honor_labels": True,
+        "kubernetes_sd_configs": [_discovery("pod", namespace)],
+        "relabel_configs": [
+            _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
+            _relabel("namespace", target_label="namespace"),
+            _relabel("pod_name", target_label="pod"),
+            _relabel("pod_node_name", target_label="node"),
+        ],
+    }
+    scheduler = {
+        "job_name": SCHEDULER,
+        **_API_SERVER,
+        "metrics_path": "/apis/metrics.eks.amazonaws.com/v1/ksh/container/metrics",
+        "kubernetes_sd_configs": [_discovery("endpoints", "default")],
+        "relabel_configs": [
+            _relabel(
+                "service_name",
+                "endpoint_port_name",
+                regex="kubernetes;https",
+                action="keep",
+            )
+        ],
+        "metric_relabel_configs": [_only(_OF_THE_SCHEDULER)],
+    }
+    nodes = {
+        "job_name": NODES,
+        **_API_SERVER,
+        "kubernetes_sd_configs": [_discovery("node")],
+        "relabel_configs": [
+            {"target_label": "__address__", "replacement": "kubernetes.default.svc:443"},
+            _relabel("node_name", target_label="node"),
+            _relabel(
+                "node_name",
+                target_label="__metrics_path__",
+                replacement="/api/v1/nodes/$1/proxy/metrics/resource",
+            ),
+        ],
+        "metric_relabel_configs": [_only(_OF_NODES)],
+    }
+    return {
+        "global": {"scrape_interval": "30s"},
+        "scrape_configs": [gpus, training, scheduler, nodes],
+    }
+
+
+def _discovery(role: str, *namespaces: str) -> dict[str, object]:
+    return {"role": role, **({"namespaces": {"names": [*namespaces]}} if namespaces else {})}
+
+
+def _relabel(*sources: str, **more: str) -> dict[str, object]:
+    return {"source_labels": [f"__meta_kubernetes_{each}" for each in sources], **more}
+
+
+def _only(names: str) -> dict[str, object]:
+    """Keep some of many series: each sample is billed."""
+    return {"source_labels": ["__name__"], "regex": names, "action": "keep"}
 
 
 def plan_observability(config: ClusterConfig) -> ObservabilityPlan | None:

@@ -160,6 +160,8 @@ class PlatformPlan:
     """Whether it is the platform's own, beside which stands what all share."""
     namespaces: tuple[str, ...] = ()
     """All that jobs are in."""
+    observed: bool = False
+    """Whether a scraper in the VPC reaches what pods of jobs measure."""
 
     @property
     def workloads(self) -> tuple[WorkloadKind, ...]:
@@ -199,6 +201,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         claims=tuple((each.zone, each.claim) for each in file_systems),
         efs_claim=EFS_CLAIM if config.storage.efs else None,
         egress=plan_egress(config),
+        observed=config.observability.enabled,
         quotas=plan_quotas(config),
         namespaces=namespaces(config),
     )

@@ -18,6 +18,7 @@ from megatron_eks.predict.goodput import Goodput
 from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.memory import MemoryEstimate
 from megatron_eks.predict.throughput import Speed
+from megatron_eks.programs.exporter.plan import Plan as MetricsPlan
 
 MIB = 1024**2
 
@@ -162,6 +163,8 @@ class JobPlan:
     estimated: str = ""
     """Whose estimate stands for a program of the user's, or that there is none."""
     conversion: Conversion | None = None
+    metrics: MetricsPlan | None = None
+    """What its exporter knows beforehand; None: its pods have none."""
 
     @property
     def most_nodes(self) -> int:

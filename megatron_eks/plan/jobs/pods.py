@@ -25,6 +25,7 @@ from megatron_eks.plan.jobs.job import (
     Training,
     workload_of,
 )
+from megatron_eks.plan.jobs.metrics import plan_metrics
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import (
     Resources,
@@ -139,6 +140,7 @@ def ranks(
         ipc_lock=job.runtime.ipc_lock,
         rendezvous=_rendezvous(job),
         training=training,
+        metrics=plan_metrics(job, cluster, training),
     )
 
 

@@ -13,18 +13,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from megatron_eks.programs import program, run_log
 from megatron_eks.programs.checks.efa_system import System
-from megatron_eks.programs.exporter.series import EFA_COUNTERS, serve, text_of
+from megatron_eks.programs.exporter.plan import VARIABLE, Plan
+from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
+from megatron_eks.programs.exporter.server import serve
 from megatron_eks.programs.exporter.steps_file import StepsFile
 from megatron_eks.programs.run_log import Step
-
-VARIABLE = "MEGATRON_EKS_METRICS"
-"""Holds a `Plan` as JSON; without it nothing is told."""
 
 _ROUND_SECONDS = 10.0
 # What starts later than this after the last sign of life is another submission.
@@ -38,33 +37,6 @@ _NEWEST = 10
 _SAVE_SECONDS = 600.0
 # No GPU is so slow: ranks run on CPUs, as in a rehearsal, and the plan is not theirs.
 _LEAST_MFU = 0.001
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the plan knows of the job; what nobody predicted is None."""
-
-    job: str
-    kind: str
-    port: int
-    nodes: int = 1
-    steps: int | None = None
-    """Of the whole run."""
-    tokens: int | None = None
-    """Of a step, on all GPUs."""
-    peak_seconds: float | None = None
-    """How long a step's FLOPs take at the GPUs' peak: over a step's time it is the MFU."""
-    step_seconds: float | None = None
-    step_seconds_low: float | None = None
-    step_seconds_high: float | None = None
-    goodput: float | None = None
-    log_interval: int = 1
-    save_interval: int | None = None
-    """In steps."""
-    start_seconds: float = 1800.0
-    """In which the first step has to come."""
-    metrics_file: str | None = None
-    """Where our trainers write their steps."""
 
 
 @dataclass
@@ -281,12 +253,6 @@ def of_pod(
     text = environment.pop(VARIABLE, None)
     if text is None:
         return None
-    known = {each.name for each in fields(Plan)}
-    # An image may be older than what renders its jobs.
-    exporter = Exporter(
-        Plan(**{name: value for name, value in json.loads(text).items() if name in known}),
-        node,
-        folder,
-    )
+    exporter = Exporter(Plan.read(text), node, folder)
     exporter.start()
     return exporter
