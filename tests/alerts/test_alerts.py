@@ -1,24 +1,15 @@
 """The rules over GPU metrics, tried by promtool: silent on a good day, each told on its bad one."""
 
-import subprocess
-
 import pytest
-import yaml
 
-from megatron_eks.plan.cluster.alerts import ALERTS, rule_groups
+from megatron_eks.plan.cluster.alerts import ALERTS, GPU_ALERTS
 from megatron_eks.plan.cluster.observability import DCGM_EXPORTER
-from tests.go_programs import PROMTOOL, built
+from tests.alerts.tried import run
 
 pytestmark = pytest.mark.oracle
 
 NODES, GPUS = ("a", "b"), range(8)
 MINUTES = 120
-
-
-@pytest.fixture(scope="session")
-def promtool():
-    """Return Prometheus's own tool."""
-    return built(*PROMTOOL)
 
 
 def series(name, values, **labels):
@@ -88,18 +79,6 @@ BAD = {
 }
 
 
-def run(promtool, tmp_path, recorded, tests):
-    """Try the rules on a recording."""
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
-    group = {"interval": "1m", "input_series": recorded, "alert_rule_test": tests}
-    file = tmp_path / "tests.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [group]}))
-    done = subprocess.run(  # noqa: S603 -- promtool, on files of the test
-        [promtool, "test", "rules", file], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_a_good_day_is_silent(promtool, tmp_path):
     """No rule fires at any of many times, though a program has failed and its node warms up."""
     times = range(0, MINUTES, 10)
@@ -111,7 +90,7 @@ def test_a_good_day_is_silent(promtool, tmp_path):
     run(promtool, tmp_path, recording(DCGM_FI_DEV_GPU_TEMP=f"30x20 84x{MINUTES}"), tests)
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+@pytest.mark.parametrize("alert", GPU_ALERTS, ids=lambda alert: alert.name)
 def test_trouble_is_told_where_it_is(promtool, tmp_path, alert):
     """It fires after its minutes, names the place and the next command, and others are silent."""
     recorded, at, labels = BAD[alert.name]

@@ -78,6 +78,7 @@ class Exporter:
         self._step: Step | None = None
         self._data_seconds: float | None = None
         self._seen: deque[float] = deque(maxlen=_NEWEST)
+        self._took: deque[float] = deque(maxlen=_NEWEST)
         self._saving: dict[int, float] = {}
         self._save_seconds: float | None = None
         self._is_finished = False
@@ -172,8 +173,9 @@ class Exporter:
     def _take(self, step: Step, now: float) -> None:
         memory, before = self._memory, self._step
         since = max(memory.step, before.step if before else step.step - 1)
-        if step.seconds and step.step > since:
-            memory.counted += (step.step - since) * step.seconds
+        if step.seconds:
+            self._took.append(step.seconds)
+            memory.counted += max(0, step.step - since) * step.seconds
         memory.step = max(memory.step, step.step)
         self._step = step
         self._seen.append(now)
@@ -220,8 +222,8 @@ class Exporter:
             "silent_limit_seconds": self._silent_limit(),
             "goodput_ratio": min(1.0, memory.counted / max(now - memory.begun, 1.0)),
         }
-        if plan.save_interval and seconds:
-            due = plan.save_interval * seconds
+        if plan.save_interval and self._took:
+            due = plan.save_interval * statistics.median(tuple(self._took))
             known["checkpoint_limit_seconds"] = max(2 * due, due + _SAVE_SECONDS)
         if mfu is not None and mfu >= _LEAST_MFU:
             known["mfu_ratio"] = mfu
