@@ -18,6 +18,7 @@ def local(
     *,
     nodes: Annotated[int, args.read_by(args.one_or_more, metavar="N")] = 0,
     empty: bool = False,
+    watch: bool = False,
     yes: Annotated[
         bool, Parameter(help="with `down`: delete the files of /shared without asking")
     ] = False,
@@ -31,16 +32,18 @@ def local(
 
     meks local up                    all nodes simulated
     meks local up --nodes 2          two of each pool run their pods as processes
+    meks local up --nodes 2 --watch  with a Prometheus that watches their jobs
     meks local status -o json
     meks local down --yes
 
     :param action: what to do
     :param nodes: run pods as processes here, on N nodes of each pool; default: simulate all
+    :param watch: run a Prometheus with the rules of `observability` on the jobs of those nodes
     :param empty: start as an empty account, for `meks deploy`, `scale` and `apply`
     """
     from megatron_eks.ops.local import Wish, run
 
-    return run(action, Wish(cluster, today(), nodes, empty, yes), output)
+    return run(action, Wish(cluster, today(), nodes, empty, yes, watch), output)
 
 
 @command(HERE, "[JOB]")

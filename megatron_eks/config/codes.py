@@ -228,6 +228,7 @@ class Code(StrEnum):
     SECRET_NOT_FOUND = "MEKS-0792"  # noqa: S105 -- the number of a finding
     IDLE_NODES = "MEKS-0793"
     NOT_WRITTEN = "MEKS-0794"
+    NOT_WATCHED = "MEKS-0584"
     # What preflight and verify find in an account and in a cluster
     IDENTITY = "MEKS-0820"
     PERMISSION = "MEKS-0821"

@@ -18,7 +18,7 @@ from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.aws import keys
 from megatron_eks.localcloud.aws.server import LocalAws, merged
-from megatron_eks.localcloud.kubernetes.build import CONTROLLERS, SIMULATOR, cache_folder
+from megatron_eks.localcloud.kubernetes.build import SELDOM, cache_folder
 from megatron_eks.localcloud.kubernetes.processes import free_port, listens
 from megatron_eks.localcloud.kubernetes.settings import Settings
 from megatron_eks.localcloud.kubernetes.state import (
@@ -107,7 +107,7 @@ class Place:
             REGION,
             images=stand_in_images(),
             empty=True,
-            without=(SIMULATOR, *CONTROLLERS.values()),
+            without=SELDOM,
             aws_port=self._port,
         )
         with _whole():

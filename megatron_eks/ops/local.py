@@ -36,6 +36,7 @@ from megatron_eks.localcloud.kubernetes.state import (
     shared_files,
 )
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
+from megatron_eks.ops.local_watch import alerts, check_watched, write_watch
 from megatron_eks.ops.output import formatted, picked, table
 
 _START_SECONDS = 120
@@ -59,6 +60,8 @@ class Wish:
     """Whether nodes and platform come by the commands for AWS and Kubernetes alone."""
     yes: bool = False
     """Whether /shared may be deleted with the cluster."""
+    watch: bool = False
+    """Whether a Prometheus watches the jobs on its nodes."""
 
 
 def run(action: str, wish: Wish, output: str) -> int:
@@ -110,6 +113,10 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     without = [build.SIMULATOR] if wish.nodes else []
     kinds = {each.kind for each in plan.platform.workloads}
     kinds |= {"Workload"} if plan.platform.kueue else set()
+    if wish.watch:
+        check_watched(plan, cluster_file, has_processes=wish.nodes > 0 and not wish.empty)
+    else:
+        without.append(build.PROMETHEUS)
     without += [program for kind, program in build.CONTROLLERS.items() if kind not in kinds]
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
@@ -125,6 +132,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
         return FAILED
+    scraped, rules = write_watch(folder, plan) if wish.watch else ("", "")
     settings = Settings(
         folder,
         plan.region,
@@ -132,6 +140,8 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         images=stand_in_images(each for each in plan.images if each.own) if wish.nodes else (),
         empty=wish.empty,
         without=without,
+        scraped=scraped,
+        rules=rules,
     )
     _say("starting the control plane")
     process = settings.start()
@@ -227,7 +237,9 @@ def _status(folder: Path, output: str) -> int:
         for name in {**state.pids, **state.ports}
     ]
     places = (f"{name} {place}" for name, place in picked(state, *_PLACES).items())
-    lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places)
+    port = state.ports.get(build.PROMETHEUS)
+    told = alerts(port) if port else ()
+    lines = chain(table(("NAME", "PID", "PORT"), rows, right=(1, 2)), places, told)
     sys.stdout.write(formatted(output, lines, lambda: asdict(state)))
     return DONE
 

@@ -8,7 +8,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from megatron_eks.plan.cluster.observability import TRAINING
@@ -34,7 +34,7 @@ PLAN = Plan(
 LABELS = {"namespace": "megatron-workshop", "job": "tiny", "kind": "ddp"}
 _STEP_SECONDS = 57.0
 _EFA_BYTES = 10**9
-_SECONDS = re.compile(r"([0-9.]+) s(?= \||$)")
+_SECONDS = re.compile(r"([0-9.]+) s(?= \||$)", re.MULTILINE)
 _SERIES = re.compile(r"(\w+)\{(.*)\} (\S+)")
 
 Line = Callable[[int, str], str]
@@ -45,7 +45,7 @@ Recording = list[dict[str, str]]
 def lines() -> list[str]:
     """Return a minute's lines each: a step, and the save after it where there was one."""
     text = (Path(__file__).parent / "run.log").read_text()
-    taken = [float(_SECONDS.search(line)[1]) for line in text.splitlines() if " loss " in line]
+    taken = [float(found) for found in _SECONDS.findall(text)]
     factor = _STEP_SECONDS / statistics.mean(taken)
 
     def stretched(found: re.Match[str]) -> str:
@@ -97,7 +97,7 @@ def play(
                 Exporter(
                     PLAN,
                     node,
-                    lambda start=start: start,
+                    partial(Path, start),
                     clock=clock,
                     system=System(tree.root, {}),
                 )

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,8 @@ PLAN = Plan("job", "torchrun", 0, tokens=12800, peak_seconds=0.8, step_seconds=1
 @pytest.fixture
 def pod(tmp_path):
     """Return a function that starts the exporter of a pod, in a start of its own, and a clock."""
-    clock, made = Clock(), []
+    clock = Clock()
+    made: list[Path] = []
     clock.now = time.time()
 
     def start(plan=PLAN, node=0, system=None):

@@ -121,7 +121,7 @@ _read_schema = kubernetes_validate.utils.schema_contents
 def api_server(scratch: Path) -> Iterator[Says]:
     """Lend the dry run of a local control plane that has the operator and our namespaces."""
     plane = ControlPlane(
-        build.programs(os.environ, print, without=(build.SIMULATOR, *build.CONTROLLERS.values())),
+        build.programs(os.environ, print, without=build.SELDOM),
         scratch / "control-plane",
         simulates_nodes=False,
     )

@@ -71,6 +71,15 @@ JOBSET, TRAINER, KUEUE = "jobset-controller", "trainer-controller", "kueue-contr
 CONTROLLERS = {"JobSet": JOBSET, "TrainJob": TRAINER, "Workload": KUEUE}
 """The programs behind kinds that few clusters have."""
 
+PROMETHEUS = "prometheus"
+"""The program that watches pods."""
+
+SELDOM = (SIMULATOR, *CONTROLLERS.values(), PROMETHEUS)
+"""What a cluster of a few process nodes does without."""
+
+# Of all places where targets are found, the API server alone.
+_TAGS = {PROMETHEUS: "-tags=remove_all_sd,enable_kubernetes_sd"}
+
 _PROGRAMS = (
     _Program("etcd", "kubernetes", "go.etcd.io/etcd/server/v3"),
     _Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _KUBERNETES),
@@ -90,6 +99,7 @@ _PROGRAMS = (
         ("sigs.k8s.io/kwok", "sigs.k8s.io/kwok/pkg/consts.Version"),
     ),
     _Program(JOBSET, "jobset", "sigs.k8s.io/jobset"),
+    _Program(PROMETHEUS, PROMETHEUS, "github.com/prometheus/prometheus/cmd/prometheus"),
     _Program(TRAINER, "trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),
     _Program(KUEUE, "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
 )
@@ -140,6 +150,7 @@ def _key(module: str) -> str:
     digest = hashlib.sha256()
     own = [each for each in _PROGRAMS if each.module == module]
     parts = [repr((_SETTINGS, _FLAGS, own)), platform.system(), platform.machine()]
+    parts += [_TAGS[module]] if module in _TAGS else []
     parts += [file.read_text() for file in sorted((_MODULES / module).iterdir())]
     for part in parts:
         digest.update(part.encode() + b"\0")
@@ -209,7 +220,7 @@ def _build_one(
     target = file.with_name(f".{program.name}.partial")
     flags = (*_FLAGS, f"-ldflags=-s -w{_version_flags(program)}", f"-o={target}")
     done = subprocess.run(  # noqa: S603 -- Go, with arguments spelt out here
-        [*go, *flags, program.package],
+        [*go, *flags, *filter(None, [_TAGS.get(program.module)]), program.package],
         cwd=_MODULES / program.module,
         env={**_GARBAGE, **environment, **_SETTINGS},
         capture_output=True,
@@ -281,5 +292,5 @@ if __name__ == "__main__":
     programs(
         os.environ,
         lambda line: print(line, flush=True),  # noqa: T201 -- a program here
-        without=(SIMULATOR, *CONTROLLERS.values()) if "--no-simulator" in sys.argv else (),
+        without=SELDOM if "--no-simulator" in sys.argv else (),
     )

@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.localcloud.aws import keys
 from megatron_eks.localcloud.aws import server as aws
-from megatron_eks.localcloud.kubernetes import controllers, nodes
+from megatron_eks.localcloud.kubernetes import build, controllers, nodes, prometheus
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.joined import JoinedNodes
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
@@ -67,6 +67,9 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
         else:
             _install(plane.client, platform)
             _add_nodes(plane, fleet, settings.nodes)
+        if settings.scraped and fleet:
+            files = Path(settings.scraped), Path(settings.rules)
+            prometheus.start(plane, programs[build.PROMETHEUS], *files, fleet.holder)
         aws.wait(plane.processes, local.port)
         if settings.empty:
             # Nobody deploys to an account in which nobody could administer what is made.

@@ -31,6 +31,10 @@ class Settings:
     """Whether nodes and platform come by clients of AWS and Kubernetes alone."""
     without: Sequence[str] = ()
     """Programs that it does not need."""
+    scraped: str = ""
+    """A file with a scrape configuration, by which a Prometheus watches pods that are processes."""
+    rules: str = ""
+    """A file with rules for it."""
     aws_port: int = 0
     """That of AWS; 0: any that is free."""
 

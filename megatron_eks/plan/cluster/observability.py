@@ -89,18 +89,6 @@ def scrape_configuration(namespace: str) -> dict[str, object]:
             _relabel("endpoint_node_name", target_label="node"),
         ],
     }
-    training = {
-        "job_name": TRAINING,
-        # `job` is the job file's name.
-        "honor_labels": True,
-        "kubernetes_sd_configs": [_discovery("pod", namespace)],
-        "relabel_configs": [
-            _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
-            _relabel("namespace", target_label="namespace"),
-            _relabel("pod_name", target_label="pod"),
-            _relabel("pod_node_name", target_label="node"),
-        ],
-    }
     scheduler = {
         "job_name": SCHEDULER,
         **_API_SERVER,
@@ -133,7 +121,23 @@ def scrape_configuration(namespace: str) -> dict[str, object]:
     }
     return {
         "global": {"scrape_interval": "30s"},
-        "scrape_configs": [gpus, training, scheduler, nodes],
+        "scrape_configs": [gpus, scrape_training(namespace), scheduler, nodes],
+    }
+
+
+def scrape_training(namespace: str) -> dict[str, object]:
+    """Return what finds the exporters of jobs in a namespace."""
+    return {
+        "job_name": TRAINING,
+        # `job` is the job file's name.
+        "honor_labels": True,
+        "kubernetes_sd_configs": [_discovery("pod", namespace)],
+        "relabel_configs": [
+            _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
+            _relabel("namespace", target_label="namespace"),
+            _relabel("pod_name", target_label="pod"),
+            _relabel("pod_node_name", target_label="node"),
+        ],
     }
 
 

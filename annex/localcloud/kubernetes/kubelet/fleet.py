@@ -42,7 +42,7 @@ class Fleet:
 
     def start(self, *nodes: Object) -> None:
         """Start nodes as described; each registers itself."""
-        if not self._holder.exists():
+        if not self._holder_file.exists():
             self._start_network()
         for node in nodes:
             self._start_node(node)
@@ -52,7 +52,12 @@ class Fleet:
         self._plane.processes.kill(_process(name))
 
     @property
-    def _holder(self) -> Path:
+    def holder(self) -> int:
+        """The process that holds the pods' network, once there is a node."""
+        return int(self._holder_file.read_text())
+
+    @property
+    def _holder_file(self) -> Path:
         return self._folder / "holder"
 
     def _start_network(self) -> None:
@@ -63,7 +68,7 @@ class Fleet:
         settings = NetworkSettings(plane.server, str(plane.authority), plane.token, port)
         _write(file, asdict(settings))
         self._run(_NETWORK, "network", file)
-        plane.processes.wait(_NETWORK, self._holder.exists)
+        plane.processes.wait(_NETWORK, self._holder_file.exists)
 
     def _start_node(self, node: Object) -> None:
         plane, name = self._plane, node["metadata"]["name"]
@@ -72,7 +77,7 @@ class Fleet:
         settings = Settings(
             node=node,
             number=next(self._numbers),
-            holder=int(self._holder.read_text()),
+            holder=self.holder,
             server=plane.server,
             authority=str(plane.authority),
             token=plane.token,
