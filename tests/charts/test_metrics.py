@@ -1,0 +1,91 @@
+"""Where the cluster is watched, pods of jobs tell a scraper how they go, whatever runs them."""
+
+from dataclasses import replace
+
+import pytest
+
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.parse import parse_job
+from megatron_eks.plan.cluster.observability import (
+    METRICS_PORT,
+    METRICS_PORT_NAME,
+    ObservabilityPlan,
+    scrape_training,
+)
+from megatron_eks.plan.jobs.table import plan_job
+from megatron_eks.programs.exporter.plan import VARIABLE, Plan
+from megatron_eks.project import ROOT
+from tests.charts.network import Peer, outside, reaches
+from tests.charts.rendered import cluster, deployed, jobs, other_platform, platform, pods
+
+WATCHED = replace(
+    other_platform(observed=True), observability=ObservabilityPlan(None, None, 150, ())
+)
+TRAINED = ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", "ddp-llama-3-2-1b"]
+
+
+def planned(name, plan=WATCHED):
+    """Plan a shipped job."""
+    config, findings = parse_job(read_mapping((ROOT / "jobs" / f"{name}.yaml").read_text(), name))
+    assert config, findings
+    return plan_job(config, plan, deployed().images)
+
+
+@pytest.mark.parametrize("workload", ["pytorchjob", "jobset", "trainjob", "job"])
+def test_each_workload_tells_alike(workload):
+    """A port by which it is found, the plan, and annotations for a Prometheus of one's own."""
+    job = replace(planned("megatron-cpt-techpulse"), workload=workload)
+    found = [*pods(jobs(job, plan=WATCHED))]
+    assert found
+    for pod in found:
+        assert pod.container["ports"] == [
+            {"name": METRICS_PORT_NAME, "containerPort": METRICS_PORT}
+        ]
+        (text,) = [each["value"] for each in pod.container["env"] if each["name"] == VARIABLE]
+        assert Plan.read(text) == job.metrics
+        template = str(pod.owner)
+        assert f"'prometheus.io/port': '{METRICS_PORT}'" in template
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_job_knows_its_plan(name):
+    """The band that the alarm compares with is the prediction's own."""
+    job = planned(name)
+    found, speed = job.metrics, job.training.speed
+    assert found.step_seconds_low < found.step_seconds == speed.step_seconds
+    assert found.step_seconds < found.step_seconds_high
+    assert found.peak_seconds / speed.step_seconds == pytest.approx(speed.mfu)
+    rate = speed.tokens_per_second_per_gpu * job.gpus
+    assert found.tokens / found.step_seconds == pytest.approx(rate)
+    own = name.startswith(("fsdp", "ddp"))
+    assert bool(found.metrics_file) is own
+
+
+def test_what_makes_no_steps_tells_nothing():
+    """A test of the network, and what prepares data; nor does any job of a cluster unwatched."""
+    assert planned("nccl-test-p4d").metrics is None
+    assert planned("data-prep-techpulse").metrics is None
+    assert planned("megatron-cpt-techpulse", cluster()).metrics is None
+
+
+def test_a_scraper_in_the_vpc_is_let_in_and_nobody_else():
+    """On the one port, of training pods; other jobs stay closed, and all where nobody watches."""
+    namespace = WATCHED.platform.namespace
+    policies = [each for each in platform(WATCHED) if each["kind"] == "NetworkPolicy"]
+    rank, task = (Peer(namespace, {"app": app}) for app in ("megatron-training", "fetch"))
+    scraper, port = outside("10.0.0.99"), (METRICS_PORT, "TCP")
+    assert reaches(policies, scraper, rank, port)
+    assert not reaches(policies, scraper, rank, (METRICS_PORT + 1, "TCP"))
+    assert not reaches(policies, scraper, task, port)
+    assert not reaches(policies, outside("192.0.2.7"), rank, port)
+    before = [each for each in platform() if each["kind"] == "NetworkPolicy"]
+    assert not reaches(before, scraper, rank, port)
+
+
+def test_pods_are_found_by_the_name_of_their_port():
+    """In the namespace of jobs alone, with the labels that rules speak of."""
+    found = scrape_training("jobs")
+    assert found["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["jobs"]}}]
+    keep, *labels = found["relabel_configs"]
+    assert (keep["regex"], keep["action"]) == (METRICS_PORT_NAME, "keep")
+    assert [each["target_label"] for each in labels] == ["namespace", "pod", "node"]
