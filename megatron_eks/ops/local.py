@@ -132,7 +132,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
         return FAILED
-    scraped, rules = write_watch(folder, plan) if wish.watch else ("", "")
+    watch = write_watch(folder, plan) if wish.watch else ()
     settings = Settings(
         folder,
         plan.region,
@@ -140,8 +140,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         images=stand_in_images(each for each in plan.images if each.own) if wish.nodes else (),
         empty=wish.empty,
         without=without,
-        scraped=scraped,
-        rules=rules,
+        watch=[str(file) for file in watch],
     )
     _say("starting the control plane")
     process = settings.start()

@@ -27,7 +27,7 @@ def check_watched(plan: "ClusterPlan", cluster_file: Path, *, has_processes: boo
         raise Failure(Code.NOT_WATCHED, found, remedy)
 
 
-def write_watch(folder: Path, plan: "ClusterPlan") -> tuple[str, str]:
+def write_watch(folder: Path, plan: "ClusterPlan") -> tuple[Path, Path]:
     """Write what the Prometheus reads: return the files of what it scrapes and of its rules."""
     from megatron_eks.plan.cluster.alerts import rule_groups  # noqa: PLC0415 -- takes a second
     from megatron_eks.plan.cluster.observability import scrape_training  # noqa: PLC0415 -- as above
@@ -39,7 +39,7 @@ def write_watch(folder: Path, plan: "ClusterPlan") -> tuple[str, str]:
     files = folder / "scraped.yaml", folder / "rules.yaml"
     for file, content in zip(files, (scraped, rule_groups()), strict=True):
         file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return str(files[0]), str(files[1])
+    return files
 
 
 def alerts(port: int) -> Iterator[str]:

@@ -67,9 +67,9 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
         else:
             _install(plane.client, platform)
             _add_nodes(plane, fleet, settings.nodes)
-        if settings.scraped and fleet:
-            files = Path(settings.scraped), Path(settings.rules)
-            prometheus.start(plane, programs[build.PROMETHEUS], *files, fleet.holder)
+        if settings.watch and fleet:
+            scraped, rules = map(Path, settings.watch)
+            prometheus.start(plane, programs[build.PROMETHEUS], scraped, rules, fleet.holder)
         aws.wait(plane.processes, local.port)
         if settings.empty:
             # Nobody deploys to an account in which nobody could administer what is made.

@@ -31,10 +31,8 @@ class Settings:
     """Whether nodes and platform come by clients of AWS and Kubernetes alone."""
     without: Sequence[str] = ()
     """Programs that it does not need."""
-    scraped: str = ""
-    """A file with a scrape configuration, by which a Prometheus watches pods that are processes."""
-    rules: str = ""
-    """A file with rules for it."""
+    watch: Sequence[str] = ()
+    """Files with a scrape configuration and rules, for a Prometheus that watches process nodes."""
     aws_port: int = 0
     """That of AWS; 0: any that is free."""
 
