@@ -10,7 +10,7 @@ from urllib.request import ProxyHandler, build_opener
 import yaml
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.failure import USAGE, Failure
 
 if TYPE_CHECKING:
     from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -24,7 +24,7 @@ def check_watched(plan: "ClusterPlan", cluster_file: Path, *, has_processes: boo
     if plan.observability is None or not has_processes:
         found = "only jobs of a watched cluster, on nodes that run their pods, tell how they go"
         remedy = f"set observability.enabled: true in {cluster_file}, and add --nodes 1"
-        raise Failure(Code.NOT_WATCHED, found, remedy)
+        raise Failure(Code.NOT_WATCHED, found, remedy, exit_code=USAGE)
 
 
 def write_watch(folder: Path, plan: "ClusterPlan") -> tuple[Path, Path]:

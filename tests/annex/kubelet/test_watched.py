@@ -66,8 +66,7 @@ def training(cluster):
         metrics_file=f"{FOLDER}/checkpoints/metrics.jsonl",
     )
     shipped = rendered.training_job(name="ddp-llama-3-2-1b")
-    changes = {"nodes": 1, "files": {}, "metrics": plan, "workload": "pytorchjob"}
-    job = replace(shipped, name=NAME, **changes)
+    job = replace(shipped, name=NAME, nodes=1, files={}, metrics=plan, workload="pytorchjob")
     found = rendered.only(rendered.jobs(job), "PyTorchJob")
     found["spec"]["nprocPerNode"] = "1"
     (pod,) = jobs.pod_specs(found)
