@@ -1,6 +1,7 @@
 """Where the cluster is watched, pods of jobs tell a scraper how they go, whatever runs them."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -15,7 +16,7 @@ from megatron_eks.plan.cluster.observability import (
 from megatron_eks.plan.jobs.table import plan_job
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.project import ROOT
-from tests.charts.network import Peer, outside, reaches
+from tests.charts.network import Peer, Port, outside, reaches
 from tests.charts.rendered import cluster, deployed, jobs, other_platform, platform, pods
 
 WATCHED = replace(
@@ -73,7 +74,8 @@ def test_a_scraper_in_the_vpc_is_let_in_and_nobody_else():
     namespace = WATCHED.platform.namespace
     policies = [each for each in platform(WATCHED) if each["kind"] == "NetworkPolicy"]
     rank, task = (Peer(namespace, {"app": app}) for app in ("megatron-training", "fetch"))
-    scraper, port = outside("10.0.0.99"), (METRICS_PORT, "TCP")
+    scraper = outside("10.0.0.99")
+    port: Port = (METRICS_PORT, "TCP")
     assert reaches(policies, scraper, rank, port)
     assert not reaches(policies, scraper, rank, (METRICS_PORT + 1, "TCP"))
     assert not reaches(policies, scraper, task, port)
@@ -86,6 +88,6 @@ def test_pods_are_found_by_the_name_of_their_port():
     """In the namespace of jobs alone, with the labels that rules speak of."""
     found = scrape_training("jobs")
     assert found["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["jobs"]}}]
-    keep, *labels = found["relabel_configs"]
+    keep, *labels = cast("list[dict[str, str]]", found["relabel_configs"])
     assert (keep["regex"], keep["action"]) == (METRICS_PORT_NAME, "keep")
     assert [each["target_label"] for each in labels] == ["namespace", "pod", "node"]

@@ -7,6 +7,7 @@ import signal
 import urllib.parse
 import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -54,7 +55,7 @@ def firing(port):
 
 def training(cluster):
     """Return a job of the real train_ddp on a CPU, with as much to do as nobody waits for."""
-    run = Run(cluster.shared() / NAME, "", "train_ddp")
+    run = Run(cluster.shared() / NAME, Path("python"), "train_ddp")
     run.config["training"] |= {"max_steps": STEPS, "validation_interval": STEPS, "log_interval": 1}
     run.config["checkpoint"]["interval"] = STEPS
     text = json.dumps(run.config).replace(str(run.root), FOLDER)
