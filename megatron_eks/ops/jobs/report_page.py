@@ -13,13 +13,13 @@ from megatron_eks.ops.html import page as whole
 from megatron_eks.ops.jobs import curves, node_view, pace, records
 from megatron_eks.ops.jobs.curves import Chart, Line
 from megatron_eks.ops.jobs.report import Report, read
-from megatron_eks.ops.jobs.run_log import Step
 from megatron_eks.ops.jobs.starts import Start
 from megatron_eks.ops.jobs.status_view import short
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count, replace_file, usd
 from megatron_eks.plan.cost import total
+from megatron_eks.programs.run_log import Step
 
 FOLDER = "reports"
 """Beside the cluster file."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from megatron_eks.diagnosis.diagnose import diagnose
-from megatron_eks.ops.jobs import ended, run_log
-from megatron_eks.ops.jobs.run_log import RunLog
+from megatron_eks.ops.jobs import ended
+from megatron_eks.programs import run_log
+from megatron_eks.programs.run_log import RunLog
 
 XID = re.compile(r"\bXid\b|NVRM|uncorrectable ECC")
 WORDS = ("--all", "--objects", f"--match={run_log.TELLING}|record: |{XID.pattern}")
