@@ -55,7 +55,7 @@ def job_object(
 
 
 def template_metadata(job: JobPlan, **labels: str) -> dict[str, object]:
-    """Return the metadata of a job's pods: by what Kueue places them, and a Prometheus finds them."""
+    """Return the metadata of a job's pods, with what Kueue and a Prometheus read of them."""
     annotations = {**job.placement, **(scraped_at(METRICS_PORT) if job.metrics else {})}
     found: dict[str, object] = {"labels": {"app": job.app, **labels}}
     return {**found, "annotations": annotations} if annotations else found

@@ -8,7 +8,7 @@ from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.observability import samples_per_node_hour
+from megatron_eks.plan.cluster.observability import samples_per_hour
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs.job import JobPlan
 
@@ -107,9 +107,8 @@ def node_price(instance_type: str, capacity: CapacityKind, plan: ClusterPlan) ->
 
 def standing_cost(plan: ClusterPlan) -> tuple[Price, ...]:
     """Price what is billed by the hour and is no node: what a plan alone can tell of."""
-    everything = (price for prices in stack_costs(plan).values() for price in prices)
     nodes = {price.item for price in _system(plan)}
-    return tuple(price for price in everything if price.item not in nodes)
+    return tuple(price for price in cluster_cost(plan).standing if price.item not in nodes)
 
 
 def _nodes(pool: PoolPlan, plan: ClusterPlan) -> Price:
@@ -138,11 +137,9 @@ def _notes(plan: ClusterPlan, prices: Iterable[Price]) -> Iterator[str]:
         extended = f"{pricing.EXTENDED_SUPPORT_USD_PER_HOUR:.2f} USD an hour"
         yield f"EKS {plan.kubernetes_version}: from {end} extended support may bill {extended}."
     if plan.observability is not None:
-        gpus = sum(pool.max_nodes * pool.instance.gpus for pool in plan.pools)
-        samples = sum(
-            pool.max_nodes * samples_per_node_hour(pool.instance.gpus, pool.instance.efa_interfaces)
-            for pool in plan.pools
-        )
+        nodes = [(pool.max_nodes, pool.instance) for pool in plan.pools]
+        gpus = sum(count * each.gpus for count, each in nodes)
+        samples = sum(samples_per_hour(n, each.gpus, each.efa_interfaces) for n, each in nodes)
         usd = samples * pricing.HOURS_PER_MONTH * pricing.SAMPLES_USD
         yield f"Metrics: about {usd:,.0f} USD a month while all {gpus} GPUs run."
     if unknown:
@@ -170,10 +167,8 @@ def _lustre(plan: ClusterPlan) -> Iterator[Price]:
     for lustre in plan.storage.file_systems:
         tier = lustre.throughput_mbps_per_tib if lustre.persistent else None
         price = plan.prices.lustre(tier)
-        name = "FSx for Lustre, GiB"
-        if len(plan.storage.file_systems) > 1:
-            name = f"FSx for Lustre in {lustre.zone}, GiB"
-        yield Price(name, lustre.capacity_gib, price)
+        place = f" in {lustre.zone}" * (len(plan.storage.file_systems) > 1)
+        yield Price(f"FSx for Lustre{place}, GiB", lustre.capacity_gib, price)
 
 
 def _network(plan: ClusterPlan) -> Iterator[Price]:

@@ -27,10 +27,10 @@ _SERIES_PER_NODE = len(SERIES) + 2
 """At most, of a job's exporter and of the kubelet."""
 
 
-def samples_per_node_hour(gpus: int, efa_devices: int) -> int:
-    """Return how many samples a node with a job yields, twice a minute."""
+def samples_per_hour(nodes: int, gpus: int, efa_devices: int) -> int:
+    """Return how many samples nodes of so many GPUs yield with jobs on them, twice a minute."""
     series = gpus * SERIES_PER_GPU + efa_devices * len(EFA_COUNTERS) + _SERIES_PER_NODE
-    return series * _SCRAPES_PER_HOUR
+    return nodes * series * _SCRAPES_PER_HOUR
 
 
 @dataclass(frozen=True)
