@@ -214,7 +214,9 @@ def ways(manifests: Manifests) -> Iterator[Finding]:
         way = _Way(0, "", [peer], "the labels of podSelector", lost)
         yield from (found for key in _PEERS for found in _blocked([policy], key, [way]))
     for policy in (e for e in policies if e["spec"]["podSelector"].raw == _RANKS["podSelector"]):
-        yield from _blocked([policy], "egress", [_TO_ETCD])
+        # Another one lets in who asks for the ranks' metrics.
+        if "Egress" in policy["spec"]["policyTypes"].texts:
+            yield from _blocked([policy], "egress", [_TO_ETCD])
     for pod in manifests.pods:
         yield from _ways_of(pod, sorted(manifests.policies_of(pod), key=_everyone))
 

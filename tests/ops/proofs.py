@@ -88,7 +88,7 @@ def cluster(check: kube_checks.Check, **there: Any) -> set[str]:
     client: Any = Empty()
     secrets = [SimpleNamespace(secret="hugging-face", key="token")]  # noqa: S106 -- a name
     project: Any = SimpleNamespace(
-        cluster=PLAN, jobs=[SimpleNamespace(name="j", secret_entries=secrets)]
+        cluster=PLAN, jobs=[SimpleNamespace(name="j", team=None, secret_entries=secrets)]
     )
     live = Live(Access(client, is_local=False), project)
     vars(live).update(there)
