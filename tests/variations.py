@@ -87,7 +87,7 @@ def without_a_way_out(cluster: Json) -> None:
     }
     cluster["access"].update(public_cidrs=[], private_route="ssm_bastion")
     cluster["images"] = {"mirror": f"{ACCOUNT}.dkr.ecr.us-east-2.amazonaws.com/mirror"}
-    cluster["platform"] = {"etcd": True, "workload": "trainjob"}
+    cluster["platform"] = {"etcd": True, "workload": "trainjob", "kueue": True}
 
 
 def scratch(cluster: Json) -> None:
