@@ -141,6 +141,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m tests.upstream.pytorchjobs
 	$(BIN)/python -m megatron_eks.ops.guide
 	$(BIN)/python -m megatron_eks.ops.explain
+	$(BIN)/python -m assets.dashboards.build
 	$(BIN)/python -m benchmarks.report
 
 clean: ## Remove what the other targets wrote, except the installed tools.

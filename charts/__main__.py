@@ -25,6 +25,7 @@ _cdk8s.join()
 import cdk8s
 
 from megatron_eks.charts import composition
+from megatron_eks.charts.dashboards import write_dashboards
 
 # `output` in cdk8s.yaml. cdk8s removes it before it starts us: where it is a link, a refusal leaves
 # the manifests as they were.
@@ -50,6 +51,7 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
         stale.difference_update(files)
     for file in stale:
         file.unlink()
+    write_dashboards(project.cluster, outdir / "dashboards")
     return (*project.preview, *findings_for_manifests(texts))
 
 

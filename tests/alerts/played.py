@@ -79,6 +79,7 @@ def play(
     finishes: bool = False,
     efa_until: int = MINUTES,
     seen_every: int = 1,
+    plan: Plan = PLAN,
 ) -> Recording:
     """Return what two pods tell in two hours; lines come only every so many minutes.
 
@@ -95,7 +96,7 @@ def play(
             start.mkdir(parents=True)
             pods = [
                 Exporter(
-                    PLAN,
+                    plan,
                     node,
                     partial(Path, start),
                     clock=clock,
@@ -108,6 +109,7 @@ def play(
         for tree in trees:
             count = _EFA_BYTES * min(minute, efa_until)
             tree.set("ports/1/hw_counters/tx_bytes", f"{count}\n")
+            tree.set("ports/1/hw_counters/retrans_pkts", f"{minute}\n")
         if finishes and minute == until - 1:
             pods[0].finish()
         for node, pod in enumerate(pods):

@@ -229,7 +229,7 @@ def _part(described: "_Described", name: str) -> "_Described":
 _SECONDS = 30
 _OURS = {path for image in REPOSITORIES for path in context_paths(image) if "assets" not in path}
 # A build runs the one file that is in no image.
-_SOURCES = ("assets", *sorted(_OURS), "megatron_eks/build_context.py")
+_SOURCES = ("assets/codebuild", "assets/images", *sorted(_OURS), "megatron_eks/build_context.py")
 _SHA = re.compile(r"[0-9a-f]{40}")
 
 

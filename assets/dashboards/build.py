@@ -1,0 +1,280 @@
+"""Writes the dashboards beside it; run by `make generate`, tested fresh.
+
+Series of jobs: megatron_eks/programs/exporter/series.py. Series of GPUs: charts/platform/
+dcgm_exporter.py. The others are the scraper's: megatron_eks/plan/cluster/observability.py.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from grafana_foundation_sdk.models import units
+
+from assets.dashboards.panels import board, curves, number, with_band
+
+HERE = Path(__file__).parent
+
+_JOB, _NODE = '{job="$job"}', '{node="$node"}'
+_OF_A_JOB = "max by (job)"
+_PODS_OF_A_JOB = f"on (namespace, pod) meks_start_timestamp_seconds{_JOB}"
+_GPU = "GPU {{gpu}}"
+_GPUS = "DCGM_FI_DEV_GPU_UTIL"
+_WITH_A_JOB = f'on (node) group by (node) ({_GPUS}{{pod!=""}})'
+_USED, _UNUSED = f"({_GPUS} and {_WITH_A_JOB})", f"({_GPUS} unless {_WITH_A_JOB})"
+
+
+def _sum_over_time(series: str) -> str:
+    """Return GPU hours in the selected time; a node that joins or leaves counts by the minute."""
+    return f"(sum(sum_over_time(count({series})[$__range:1m])) or vector(0)) / 60"
+
+
+_CLUSTER = (
+    curves(
+        "Nodes of $cluster",
+        units.Number,
+        "Fewer GPU nodes than a job needs: meks nodes, then meks scale POOL N.",
+        ("all nodes", 'count(group by (node) (node_cpu_usage_seconds_total{job="kubelet"}))'),
+        ("GPU nodes", f"count(group by (node) ({_GPUS})) or vector(0)"),
+    ),
+    curves(
+        "GPUs",
+        units.Number,
+        "Idle GPUs are billed: meks status says what runs, meks scale POOL N takes nodes away.",
+        ("busy", f"count({_GPUS} > 0) or vector(0)"),
+        ("idle", f"count({_GPUS} == 0) or vector(0)"),
+    ),
+    curves(
+        "Pending pods",
+        units.Number,
+        "Unschedulable for long: meks status says whose they are and what they wait for.",
+        ("{{queue}}", "sum by (queue) (scheduler_pending_pods)"),
+    ),
+    curves(
+        "Alerts firing",
+        units.Number,
+        "Each message says what to do next; docs/observability.md explains the alerts.",
+        ("{{alertname}}", 'count by (alertname) (ALERTS{alertstate="firing"})'),
+    ),
+    curves(
+        "Progress of jobs",
+        units.PercentUnit,
+        "A flat line is a job that makes no step: meks status JOB, then meks logs JOB --explain.",
+        ("{{job}}", f"{_OF_A_JOB} (meks_step / meks_steps)"),
+    ),
+    curves(
+        "CPUs in use on each node",
+        units.Number,
+        "All CPUs of a GPU node busy: the data loader holds the GPUs up; use fewer workers.",
+        ("{{node}}", "sum by (node) (rate(node_cpu_usage_seconds_total[$__rate_interval]))"),
+    ),
+    curves(
+        "Memory in use on each node",
+        units.BytesSI,
+        "Rising until a pod is killed: meks logs JOB --explain; use fewer data workers.",
+        ("{{node}}", "max by (node) (node_memory_working_set_bytes)"),
+    ),
+)
+
+_TRAINING = (
+    curves(
+        "Step",
+        units.Number,
+        "Flat: meks status $job, then meks logs $job --explain. A drop is a restart.",
+        ("step", f"{_OF_A_JOB} (meks_step{_JOB})"),
+        ("last step of the run", f"{_OF_A_JOB} (meks_steps{_JOB})"),
+    ),
+    curves(
+        "Loss",
+        units.Number,
+        "No number or rising: lower the learning rate and go on from an earlier checkpoint.",
+        ("loss", f"{_OF_A_JOB} (meks_loss{_JOB})"),
+    ),
+    with_band(
+        curves(
+            "Step time, and what the plan predicts",
+            units.Seconds,
+            "Above the band: meks verify --job $job goes through what may hold it up, and "
+            "meks verify measures network, GPUs and storage.",
+            ("step", f"{_OF_A_JOB} (meks_step_seconds{_JOB})"),
+        ),
+        f"{_OF_A_JOB} (meks_plan_step_seconds_low{_JOB})",
+        f"{_OF_A_JOB} (meks_plan_step_seconds_high{_JOB})",
+    ),
+    curves(
+        "Tokens a second, of all GPUs",
+        units.Number,
+        "Lower than before with steps as long: some steps are skipped; look at the loss.",
+        ("tokens/s", f"{_OF_A_JOB} (meks_tokens_per_second{_JOB})"),
+    ),
+    curves(
+        "Share of the GPUs' peak (MFU)",
+        units.PercentUnit,
+        "Much less than meks plan says: look at step time, data wait and tensor cores.",
+        ("MFU", f"{_OF_A_JOB} (meks_mfu_ratio{_JOB})"),
+    ),
+    curves(
+        "Tensor cores active, by pod",
+        units.PercentUnit,
+        "One pod apart from the others: its node is slow; look at the node dashboard.",
+        ("{{pod}}", f"avg by (pod) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE and {_PODS_OF_A_JOB})"),
+    ),
+    curves(
+        "Gradient norm before clipping",
+        units.Number,
+        "Spikes come before a loss that is no number: lower the learning rate or check the data.",
+        ("norm", f"{_OF_A_JOB} (meks_grad_norm{_JOB})"),
+    ),
+    curves(
+        "Wait for data in a step",
+        units.Seconds,
+        "More than a tenth of a step: use more data workers, or data on the fast file system.",
+        ("wait", f"{_OF_A_JOB} (meks_data_wait_seconds{_JOB})"),
+    ),
+    curves(
+        "Age of the newest checkpoint",
+        units.Seconds,
+        "Over the limit: meks ckpt ls $job; meks logs $job says why a save failed.",
+        ("age", f"time() - {_OF_A_JOB} (meks_checkpoint_timestamp_seconds{_JOB})"),
+        ("limit", f"{_OF_A_JOB} (meks_checkpoint_limit_seconds{_JOB})"),
+    ),
+    curves(
+        "Duration of a save",
+        units.Seconds,
+        "Growing: the file system is busy or full (alarms FileSystemBusy and FileSystemFull).",
+        ("save", f"{_OF_A_JOB} (meks_checkpoint_seconds{_JOB})"),
+    ),
+    curves(
+        "Restarts",
+        units.Number,
+        "Each step up is a failure: meks logs $job --explain says why.",
+        ("restarts", f"{_OF_A_JOB} (meks_restarts{_JOB})"),
+    ),
+    curves(
+        "Goodput",
+        units.PercentUnit,
+        "Below the plan: restarts, saves and validation take the rest; meks status $job.",
+        ("so far", f"{_OF_A_JOB} (meks_goodput_ratio{_JOB})"),
+        ("planned", f"{_OF_A_JOB} (meks_plan_goodput_ratio{_JOB})"),
+    ),
+)
+
+_HARDWARE = (
+    curves(
+        "GPU in use",
+        units.Percent,
+        "One GPU lower than the others: its rank waits or has failed; meks logs JOB --explain.",
+        (_GPU, f"{_GPUS}{_NODE}"),
+    ),
+    curves(
+        "Tensor cores active",
+        units.PercentUnit,
+        "Low while the GPU is in use: small matrices, waits for other ranks, or no bf16.",
+        (_GPU, f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{_NODE}"),
+    ),
+    curves(
+        "Memory in use",
+        units.Mebibytes,
+        "Near the GPU's size: the next longer batch may not fit; meks plan says what is needed.",
+        (_GPU, f"DCGM_FI_DEV_FB_USED{_NODE}"),
+    ),
+    curves(
+        "Power",
+        units.Watt,
+        "One GPU below the others under the same load is throttled: see its temperature.",
+        (_GPU, f"DCGM_FI_DEV_POWER_USAGE{_NODE}"),
+    ),
+    curves(
+        "Temperature",
+        units.Celsius,
+        "85 degrees or more slows all ranks down: meks nodes cordon $node; AWS replaces it.",
+        (_GPU, f"DCGM_FI_DEV_GPU_TEMP{_NODE}"),
+        ("memory of " + _GPU, f"DCGM_FI_DEV_MEMORY_TEMP{_NODE}"),
+    ),
+    curves(
+        "ECC: rows of memory remapped",
+        units.Number,
+        "Uncorrectable rows rise, or remapping fails: meks nodes cordon $node; AWS replaces it.",
+        ("uncorrectable, " + _GPU, f"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{_NODE}"),
+        ("correctable, " + _GPU, f"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS{_NODE}"),
+        ("remapping failed, " + _GPU, f"DCGM_FI_DEV_ROW_REMAP_FAILURE{_NODE}"),
+    ),
+    curves(
+        "Last Xid",
+        units.Number,
+        "13, 31, 43 and 45 are a program's fault; any other is the GPU's: meks nodes.",
+        (_GPU, f"DCGM_FI_DEV_XID_ERRORS{_NODE}"),
+    ),
+    curves(
+        "NVLink traffic",
+        # A rate, though its list calls it a counter (KempnerInstitute/kempnerpulse, issue 10).
+        units.MegabytesPerSecond,
+        "One GPU apart from the others: a link is down; meks verify --check all-reduce.",
+        (_GPU, f"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{_NODE}"),
+    ),
+    curves(
+        "EFA traffic, by interface",
+        units.BytesPerSecondSI,
+        "None while a job of several nodes makes steps: it runs over TCP; meks verify.",
+        (
+            "{{device}} {{counter}}",
+            'rate(meks_efa_hw_counter_total{node="$node",counter=~".*_bytes"}[$__rate_interval])',
+        ),
+    ),
+    curves(
+        "EFA packets lost or sent again, by interface",
+        units.PacketsPerSecond,
+        "Steady on one interface: meks nodes cordon $node, and submit the job again.",
+        (
+            "{{device}} {{counter}}",
+            'rate(meks_efa_hw_counter_total{node="$node",counter!~".*_bytes"}[$__rate_interval])',
+        ),
+    ),
+)
+
+_MONEY = (
+    curves(
+        "GPU nodes, in USD an hour",
+        units.Dollars,
+        "Nodes without a job are billed as well: meks scale POOL N takes them away.",
+        ("with a job", f"(count({_USED}) or vector(0)) * $usd"),
+        ("without a job", f"(count({_UNUSED}) or vector(0)) * $usd"),
+    ),
+    curves(
+        "Pods with GPUs, in USD an hour",
+        units.Dollars,
+        "A pod that nobody needs: meks status, then meks cancel JOB.",
+        ("{{pod}}", f'count by (pod) ({_GPUS}{{pod!=""}}) * $usd'),
+    ),
+    number(
+        "GPU hours idle",
+        units.Number,
+        "Billed while no kernel ran: meks cost, then meks scale POOL N.",
+        _sum_over_time(f"{_GPUS} == 0"),
+    ),
+    number(
+        "GPU nodes, in USD",
+        units.Dollars,
+        "More than planned: meks cost has the bill with everything that is no GPU node.",
+        f"{_sum_over_time(_GPUS)} * $usd",
+    ),
+    number(
+        "Idle GPUs, in USD",
+        units.Dollars,
+        "What the hours without a kernel have cost: meks cost says which jobs have nodes.",
+        f"{_sum_over_time(f'{_GPUS} == 0')} * $usd",
+    ),
+)
+
+
+def dashboards() -> Mapping[str, str]:
+    """Return each dashboard by the name of its file."""
+    return {
+        "cluster": board("cluster", _CLUSTER),
+        "job": board("job", _TRAINING, variable=("job", "meks_start_timestamp_seconds")),
+        "node": board("node", _HARDWARE, variable=("node", _GPUS)),
+        "money": board("money", _MONEY),
+    }
+
+
+if __name__ == "__main__":
+    for name, text in dashboards().items():
+        (HERE / f"{name}.json").write_text(text, encoding="utf-8")
