@@ -228,8 +228,9 @@ def _part(described: "_Described", name: str) -> "_Described":
 
 _SECONDS = 30
 _OURS = {path for image in REPOSITORIES for path in context_paths(image) if "assets" not in path}
+_DASHBOARDS = ":(exclude)assets/dashboards"
 # A build runs the one file that is in no image.
-_SOURCES = ("assets/codebuild", "assets/images", *sorted(_OURS), "megatron_eks/build_context.py")
+_SOURCES = ("assets", _DASHBOARDS, *sorted(_OURS), "megatron_eks/build_context.py")
 _SHA = re.compile(r"[0-9a-f]{40}")
 
 

@@ -214,10 +214,12 @@ def of_this_checkout(place):
 
 
 def test_a_commit_with_the_same_files_records_the_image(aws, place, checkout, monkeypatch):
-    """Whatever else it changed, and the folders of other images."""
+    """Whatever else it changed: the folders of other images, and dashboards."""
     checkout.commit("assets/images/fsdp/Dockerfile", "FROM other")
+    checkout.commit("assets/dashboards/job.json", "{}")
     commit = checkout.commit("README.md", "more")
     checkout.commit("assets/images/fsdp/Dockerfile", "FROM another")
+    checkout.commit("assets/dashboards/job.json", "[]")
     from_github(aws, monkeypatch, commit)
     aws.image(DIGEST)
     assert of_this_checkout(place).digest == DIGEST
