@@ -102,7 +102,7 @@ _TRAINING = (
     curves(
         "Tokens a second, of all GPUs",
         units.Number,
-        "Lower than before with steps as long: some steps are skipped; look at the loss.",
+        "Dropping: steps take longer; see step time, data wait and saves.",
         ("tokens/s", f"{_OF_A_JOB} (meks_tokens_per_second{_JOB})"),
     ),
     curves(
@@ -185,14 +185,14 @@ _HARDWARE = (
     curves(
         "Temperature",
         units.Celsius,
-        "85 degrees or more slows all ranks down: meks nodes cordon $node; AWS replaces it.",
+        "85 degrees or more slows all ranks down: meks nodes cordon $node, then replace it.",
         (_GPU, f"DCGM_FI_DEV_GPU_TEMP{_NODE}"),
         ("memory of " + _GPU, f"DCGM_FI_DEV_MEMORY_TEMP{_NODE}"),
     ),
     curves(
         "ECC: rows of memory remapped",
         units.Number,
-        "Uncorrectable rows rise, or remapping fails: meks nodes cordon $node; AWS replaces it.",
+        "Uncorrectable rows rise, or remapping fails: meks nodes cordon $node, then replace it.",
         ("uncorrectable, " + _GPU, f"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{_NODE}"),
         ("correctable, " + _GPU, f"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS{_NODE}"),
         ("remapping failed, " + _GPU, f"DCGM_FI_DEV_ROW_REMAP_FAILURE{_NODE}"),
