@@ -13,6 +13,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 # A command in a block, or in a span of code.
 _USE = re.compile(r"(?:\$ |`|&& )meks ([a-z][a-z-]*)([^`\n&|#]*)")
+_ADVICE = re.compile(r"\bmeks ([a-z][a-z-]*)([^.;:,]*)")
 _FLAG = re.compile(r"--[a-z][a-z-]+")
 
 _, *NAMES = command.commands()
@@ -47,17 +48,33 @@ def test_every_block_of_a_page_ends(page):
     assert len(fences) % 2 == 0
 
 
-def test_pages_use_the_commands_and_flags_that_there_are():
-    """Whatever is written after `$ meks` or between backticks."""
-    wrong = [use for use in USES if use[1] not in COMMANDS]
+def unknown(uses):
+    """Return the uses of commands and flags that there are not."""
+    wrong = [use for use in uses if use[1] not in COMMANDS]
     wrong += [
-        (page, command, flag)
-        for page, command, rest in USES
+        (place, command, flag)
+        for place, command, rest in uses
         if command in COMMANDS
         for flag in _FLAG.findall(rest)
         if flag not in help_of(command, *_action(command, rest))
     ]
-    assert not wrong
+    return wrong
+
+
+def test_pages_use_the_commands_and_flags_that_there_are():
+    """Whatever is written after `$ meks` or between backticks."""
+    assert not unknown(USES)
+
+
+def test_dashboards_advise_commands_and_flags_that_there_are():
+    """In the words below the title of a panel."""
+    uses = [
+        (board.stem, *use)
+        for board in (ROOT / "assets" / "dashboards").glob("*.json")
+        for use in _ADVICE.findall(board.read_text())
+    ]
+    assert uses
+    assert not unknown(uses)
 
 
 def test_every_command_has_its_line_in_the_readme_or_its_section():
