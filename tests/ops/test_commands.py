@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.plan.cluster.alerts import ALERTS
 from tests import command
 
 ROOT = Path(__file__).parents[2]
@@ -66,13 +67,12 @@ def test_pages_use_the_commands_and_flags_that_there_are():
     assert not unknown(USES)
 
 
-def test_dashboards_advise_commands_and_flags_that_there_are():
-    """In the words below the title of a panel."""
-    uses = [
-        (board.stem, *use)
-        for board in (ROOT / "assets" / "dashboards").glob("*.json")
-        for use in _ADVICE.findall(board.read_text())
-    ]
+def test_dashboards_and_alarms_advise_commands_and_flags_that_there_are():
+    """In the words below the title of a panel, and at the end of a message."""
+    boards = (ROOT / "assets" / "dashboards").glob("*.json")
+    texts = {board.stem: board.read_text() for board in boards}
+    texts |= {alert.name: alert.remedy for alert in ALERTS}
+    uses = [(place, *use) for place, text in texts.items() for use in _ADVICE.findall(text)]
     assert uses
     assert not unknown(uses)
 

@@ -45,7 +45,7 @@ GPU_ALERTS: tuple[Alert, ...] = (
         5,
         "page",
         "{{ $labels.Hostname }} shows {{ $value }} GPUs, fewer than an hour ago",
-        "meks nodes --cordon NODE, then meks submit: the job goes on from its checkpoint",
+        "meks nodes cordon NODE, then meks submit: the job goes on from its checkpoint",
     ),
     Alert(
         "GpuMemoryFailing",
@@ -53,7 +53,7 @@ GPU_ALERTS: tuple[Alert, ...] = (
         0,
         "page",
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} cannot remap failing memory any more",
-        "meks nodes --cordon NODE, and have AWS replace the instance",
+        "meks nodes cordon NODE, and have AWS replace the instance",
     ),
     Alert(
         "GpuHot",
@@ -114,7 +114,7 @@ JOB_ALERTS = (
         15,
         "ticket",
         "job {{ $labels.job }} takes {{ $value | humanizeDuration }} a step, more than predicted",
-        "meks verify {{ $labels.job }}: network, GPUs and storage beside what they should reach",
+        "meks verify: network, GPUs and storage of the nodes beside what they should reach",
     ),
     Alert(
         "LossNotFinite",
@@ -144,7 +144,7 @@ JOB_ALERTS = (
         5,
         "page",
         "job {{ $labels.job }} makes steps, and pod {{ $labels.pod }} sends nothing over EFA",
-        "meks verify {{ $labels.job }}, then meks logs {{ $labels.job }} --explain",
+        "meks verify --job {{ $labels.job }}, then meks logs {{ $labels.job }} --explain",
     ),
     Alert(
         "CheckpointOld",
