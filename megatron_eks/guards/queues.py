@@ -8,9 +8,16 @@ from collections.abc import Iterator
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, manifest_guard
 from megatron_eks.guards.values import Value, report
+
+_SPACE = "kubernetes.io/metadata.name"
+_QUEUE = (
+    ("resourceGroups", (), "it has no nodes, and jobs wait for ever"),
+    ("preemption withinClusterQueue", ("LowerPriority",), "no class of jobs comes before another"),
+)
 
 
 @manifest_guard
@@ -23,6 +30,14 @@ def queues(manifests: Manifests) -> Iterator[Finding]:
         yield from report(
             Rule.MISSING_OBJECT, (missing, value, found, f"use one of {', '.join(known)}")
         )
+    for queue in manifests.of("ClusterQueue"):
+        spec, uses = queue["spec"], manifests.of("LocalQueue")
+        spaces = [e.namespace for e in uses if e["spec"]["clusterQueue"].text == queue.name]
+        labels = spec["namespaceSelector"]["matchLabels"]
+        if labels and spaces:
+            here: list[Json] = [{_SPACE: each} for each in spaces]
+            yield from labels.must_be(Rule.MISSING_OBJECT, *here, why="no job ever starts")
+        yield from spec.must_hold(Rule.MISSING_OBJECT, _QUEUE)
     if any(manifests.of("LocalQueue")):
         # The pods of a TrainJob stand in the runtime of its name.
         devices = {each.owner.name for each in manifests.pods if each.asks("nvidia.com/gpu")}

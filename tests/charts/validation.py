@@ -1,6 +1,6 @@
 """Judges a manifest as the API server does before any admission: types, unknown fields, list keys.
 
-Core kinds by the schemas of kubernetes-validate, jobs by the schemas of our own definitions.
+Core kinds by the schemas of kubernetes-validate, jobs and queues by those of our own definitions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ import kubernetes_validate
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 from jsonschema.protocols import Validator
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, templates
 from megatron_eks.charts.platform.crd import read_definition
 
@@ -25,7 +26,9 @@ def assert_valid(manifest: Manifest) -> None:
     """Fail if the API server would refuse the object, or if nothing here can judge its kind."""
     name = f"{manifest['kind']}/{manifest['metadata']['name']}"
     workload = {**WORKLOADS, **WITH_PODS}.get(manifest["kind"])
-    if workload and workload.controller and workload.api_version == manifest["apiVersion"]:
+    if manifest["apiVersion"] == kueue.API_VERSION:
+        problems = list(_job_problems(manifest, kueue.KINDS[manifest["kind"]]))
+    elif workload and workload.controller and workload.api_version == manifest["apiVersion"]:
         problems = list(_job_problems(manifest, f"{manifest['kind'].lower()}s"))
     else:
         problems = list(_core_problems(manifest))

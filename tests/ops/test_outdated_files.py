@@ -39,12 +39,15 @@ logs megatron-cpt-techpulse --explain
 nodes
 outputs
 preflight cluster
+queue
+report megatron-cpt-techpulse
 scale p4d 0
 secret ls
 secret rm x --yes
 secret set x
 shell megatron-cpt-techpulse
 status
+tensorboard megatron-cpt-techpulse
 verify --job megatron-cpt-techpulse
 """
 MAKES = """

@@ -119,7 +119,7 @@ _read_schema = kubernetes_validate.utils.schema_contents
 
 @contextmanager
 def api_server(scratch: Path) -> Iterator[Says]:
-    """Lend the dry run of a local control plane that has the operator and our namespaces."""
+    """Lend the dry run of a local control plane that has the operator, our kinds and namespaces."""
     plane = ControlPlane(
         build.programs(os.environ, print, without=build.SELDOM),
         scratch / "control-plane",
@@ -130,14 +130,25 @@ def api_server(scratch: Path) -> Iterator[Says]:
         chart = population.objects(emitted.AFTER_DEPLOYMENT, "platform/40-training-operator")
         operator = Operator(plane, chart)
         operator.install()
-        for cluster in emitted.CLUSTERS:
-            for each in population.objects(cluster, "platform/00-namespaces"):
-                if each["kind"] == "Namespace":
-                    operator.client.apply(each, manager=_MANAGER)
+        for each in _foundations():
+            operator.client.apply(each, manager=_MANAGER)
         with closing(DryRun(plane)) as dry_run:
             yield dry_run.says
     finally:
         plane.stop()
+
+
+def _foundations() -> list[Any]:
+    """Return the kinds and namespaces of all clusters, without their controllers' webhooks."""
+    found = {
+        (each["kind"], each["metadata"]["name"]): each
+        for cluster in emitted.CLUSTERS
+        for file in emitted.emitted(cluster).manifests
+        if file.startswith(("platform/00-namespaces", "platform/4"))
+        for each in population.objects(cluster, file)
+        if each["kind"] in {"Namespace", "CustomResourceDefinition"}
+    }
+    return [*found.values()]
 
 
 class DryRun:

@@ -24,6 +24,8 @@ from megatron_eks.plan.cluster.storage import (
 
 TRAINING_PRIORITY = "megatron-training"
 VALIDATION_PRIORITY = "megatron-validation"
+CHECKED_NODES = 2
+"""What a check of a pool takes at most: two nodes make a network."""
 
 SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 """Kubernetes' own classes, above every other; pods of any namespace may name them."""

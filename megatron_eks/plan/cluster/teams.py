@@ -19,7 +19,12 @@ from megatron_eks.plan.cluster.data_access import (
     split,
 )
 from megatron_eks.plan.cluster.network import check_listed_once
-from megatron_eks.plan.cluster.platform import QuotaPlan, is_reserved, plan_quotas
+from megatron_eks.plan.cluster.platform import (
+    CHECKED_NODES,
+    QuotaPlan,
+    is_reserved,
+    plan_quotas,
+)
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES, SharedDirectories, subfolder
 
 TEAMS = "teams"
@@ -131,10 +136,14 @@ def plan_directories(
 def _quotas(config: ClusterConfig, team: Team) -> tuple[QuotaPlan, ...]:
     """Limit a namespace to its team's share; what is lent, only a queue can take back.
 
-    Pods of every priority count: another class would double the share.
+    Pods of every priority count: another class would double the share. In the platform's namespace
+    it is what checks of pools take, at least.
     """
-    gpus = most_of(config, team)
-    instances = [INSTANCES[pool.instance_type] for pool in config.gpu_pools]
+    pools = [(INSTANCES[pool.instance_type], pool.max_nodes) for pool in config.gpu_pools]
+    instances = [instance for instance, _ in pools]
+    checked = [each.gpus * min(nodes, CHECKED_NODES) for each, nodes in pools]
+    first = _namespace(team) == config.platform.namespace
+    gpus = max(most_of(config, team), *(checked if first else (0,)))
     efa = max(-(-gpus * each.efa_interfaces // each.gpus) for each in instances)
     *_, pods, no_system = plan_quotas(config)
     devices = (("requests.nvidia.com/gpu", gpus), ("requests.vpc.amazonaws.com/efa", efa))

@@ -10,7 +10,7 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.job import FsdpJob, Job, NcclTestJob, Runtime
 from megatron_eks.config.training import Checkpoint, FsdpData, FsdpTraining
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.platform import VALIDATION_PRIORITY
+from megatron_eks.plan.cluster.platform import CHECKED_NODES, VALIDATION_PRIORITY
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs import nccl, pytorch
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
@@ -20,9 +20,6 @@ from megatron_eks.plan.jobs.resources import (
     gpu_resources,
     whole_node,
 )
-
-# Two nodes make a network.
-_NODES = 2
 
 # A finished job goes, so that it can run again; until then its log can be read. One that gets no
 # node gives up, instead of taking GPUs from others days later; images of 20 GB come within that.
@@ -77,7 +74,7 @@ def _all_reduce(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan
         kind="nccl_test",
         name=f"all-reduce-{pool.name}",
         pool=pool.name,
-        nodes=min(_NODES, pool.max_nodes),
+        nodes=min(CHECKED_NODES, pool.max_nodes),
     )
     return nccl.plan(job, cluster, images)
 

@@ -19,6 +19,7 @@ NAMES = {
     "kube-scheduler",
     "kueue-controller",
     "kwok",
+    "prometheus",
     "trainer-controller",
     "training-operator",
 }
@@ -62,16 +63,16 @@ def test_programs_are_built_once_from_the_committed_modules(machine, tmp_path):
         assert f"{file.parents[1]}/.objects" in file.read_text()
         assert not (file.parents[1] / ".objects").exists()
     assert "gitVersion=v1.35.4" in found["kube-apiserver"].read_text()
-    assert lines.index("building etcd (1 of 9)") < lines.index("building kube-apiserver (2 of 9)")
+    assert lines.index("building etcd (1 of 10)") < lines.index("building kube-apiserver (2 of 10)")
     # A module each, side by side.
-    assert lines.index("building training-operator (5 of 9)") < lines.index(
-        "building kube-scheduler (4 of 9)"
+    assert lines.index("building training-operator (5 of 10)") < lines.index(
+        "building kube-scheduler (4 of 10)"
     )
 
     assert build.programs(machine(), pytest.fail) == found
     found["kwok"].unlink()
     build.programs(machine(), lines.append)
-    assert (tmp_path / "log").read_text().count("built") == 10
+    assert (tmp_path / "log").read_text().count("built") == 11
 
 
 def test_two_processes_do_not_build_twice(machine, tmp_path):
@@ -88,7 +89,7 @@ def test_two_processes_do_not_build_twice(machine, tmp_path):
     ]
     outputs = [run.communicate()[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
-    assert (tmp_path / "log").read_text().count("built") == 9
+    assert (tmp_path / "log").read_text().count("built") == 10
     assert sum("another process is building" in output for output in outputs) <= 1
 
 
