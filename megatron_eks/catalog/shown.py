@@ -23,7 +23,6 @@ LABELS = frozenset(_TABLE["labels"].split())
 ANNOTATIONS = frozenset(_TABLE["annotations"].split())
 
 FILES = frozenset(f"train_{kind}.json" for kind in ("bridge", "ddp", "fsdp")) | {
-    "configuration.json",
     "counters.csv",
     "initContainer.yaml",
     "job_objects.py",

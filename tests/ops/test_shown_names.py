@@ -26,6 +26,8 @@ _NO_NAMES = re.compile(
     r"|0\d{3}|1770$|/shared(/\w+)*"
     r"|[A-Za-z0-9+/]{80,}=*|-----BEGIN CERT"
     r"|(complete|train\.py|trainer_state\.json|WANDB_API_KEY)$"
+    # Kueue's settings, the same in every cluster.
+    r"|\{\s*\"apiVersion\": \"config\.kueue"
     r"|(\.metadata|torchtitan\.train|small|2048)$"
 )
 
