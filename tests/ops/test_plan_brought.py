@@ -102,7 +102,7 @@ def test_a_mirror_is_told_what_to_hold(planned):
     """By the addresses at which nodes will look."""
     made = planned("without_a_way_out")
     mirrored = made["cluster"]["mirrored_images"]
-    assert len(mirrored) == 9
+    assert len(mirrored) == 10
     assert all(".amazonaws.com/mirror/" in image for image in mirrored)
     assert items(made)["Bastion"] == 1
     assert planned("homes")["cluster"]["mirrored_images"] == []
