@@ -27,25 +27,22 @@ from megatron_eks.plan.jobs.job import JobPlan
 Charts = Mapping[str, cdk8s.Chart]
 """Charts by id, which is the name of their file; asking a chart for its id is a slow call."""
 
+Makers = dict[str, Callable[[str], cdk8s.Chart]]
+"""What makes a chart of an id, by id."""
+
 
 def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Charts:
     """Add what runs in the cluster before any job; nothing here starts one."""
     platform = plan.platform
-    makers: dict[str, Callable[[str], cdk8s.Chart]] = {
-        "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
-        "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
-        "11-quotas": lambda name: Quotas(app, name, platform=platform),
-        "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
-        "30-nvidia-device-plugin": lambda name: NvidiaDevicePlugin(app, name, platform=platform),
-    }
-    if platform.egress.ca_bundle is not None:
-        makers["12-certificates"] = lambda name: Certificates(app, name, platform=platform)
+    makers = _of_namespace(app, plan, outputs)
+    makers["30-nvidia-device-plugin"] = lambda name: NvidiaDevicePlugin(
+        app, name, platform=platform
+    )
     if platform.efa_instance_types:
         makers["31-efa-device-plugin"] = lambda name: EfaDevicePlugin(app, name, plan=plan)
     if platform.dcgm_exporter:
         makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
     makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
-    makers["41-job-records"] = lambda name: JobRecords(app, name, plan=plan)
     kinds = {each.kind for each in platform.workloads}
     if "JobSet" in kinds:
         makers["42-jobset-controller"] = lambda name: JobSetController(app, name, platform=platform)
@@ -54,8 +51,6 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     if platform.kueue:
         makers["44-kueue-controller"] = lambda name: KueueController(app, name, platform=platform)
         makers["60-kueue-queues"] = lambda name: KueueQueues(app, name, plan=plan)
-    if platform.etcd:
-        makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     if plan.is_shared:
         makers["13-teams"] = lambda name: Teams(app, name, plan=plan)
     for each in plan.teams if plan.is_shared else ():
@@ -65,26 +60,28 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     return charts
 
 
-def _of_team(
-    app: cdk8s.App, plan: ClusterPlan, team: TeamPlan, outputs: Outputs
-) -> dict[str, Callable[[str], cdk8s.Chart]]:
-    """Return what a team has: its people's rights, and the charts of a namespace of its own."""
+def _of_namespace(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Makers:
+    """Return what each namespace of jobs has."""
     platform = plan.platform
-    makers: dict[str, Callable[[str], cdk8s.Chart]] = {
-        "14-access": lambda name: TeamAccess(app, name, team=team)
+    makers: Makers = {
+        "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
+        "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
+        "11-quotas": lambda name: Quotas(app, name, platform=platform),
+        "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
+        "41-job-records": lambda name: JobRecords(app, name, plan=plan),
     }
-    if not platform.first:
-        makers |= {
-            "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
-            "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
-            "11-quotas": lambda name: Quotas(app, name, platform=platform),
-            "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
-            "41-job-records": lambda name: JobRecords(app, name, plan=plan),
-        }
-        if platform.egress.ca_bundle is not None:
-            makers["12-certificates"] = lambda name: Certificates(app, name, platform=platform)
-        if platform.etcd:
-            makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
+    if platform.egress.ca_bundle is not None:
+        makers["12-certificates"] = lambda name: Certificates(app, name, platform=platform)
+    if platform.etcd:
+        makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
+    return makers
+
+
+def _of_team(app: cdk8s.App, plan: ClusterPlan, team: TeamPlan, outputs: Outputs) -> Makers:
+    """Return what a team has: its people's rights, and the charts of a namespace of its own."""
+    makers: Makers = {"14-access": lambda name: TeamAccess(app, name, team=team)}
+    if not plan.platform.first:
+        makers |= _of_namespace(app, plan, outputs)
     return {f"{name}-{team.name}": make for name, make in makers.items()}
 
 

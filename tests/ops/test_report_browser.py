@@ -12,10 +12,7 @@ from tests.ops.test_report import found, project
 __all__ = ["found", "project"]
 
 _BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or ""
-pytestmark = [
-    pytest.mark.tools,
-    pytest.mark.skipif(not _BROWSER, reason="no Chromium is installed: make shells"),
-]
+pytestmark = pytest.mark.tools
 
 # The page runs no script, so one around it measures it; `srcdoc` keeps both of one origin.
 FRAME = """<iframe id=page style="border:0;width:{width}px;height:900px" srcdoc="{page}"></iframe>
@@ -31,6 +28,7 @@ FRAME = """<iframe id=page style="border:0;width:{width}px;height:900px" srcdoc=
 @pytest.fixture
 def browse(found, tmp_path):
     """Return a function that opens the page in a window and says how it came out."""
+    assert _BROWSER, "no Chromium is installed: make shells"
 
     def call(*options, width):
         page = report_page.page(found).replace("&", "&amp;").replace('"', "&quot;")
