@@ -26,6 +26,12 @@ _DOUBTS = re.compile(
     r"|[Rr]efused|[Dd]enied|[Ii]nvalid|[Nn]ot found|[Mm]issing|[Nn]o such|[Aa]borted"
     r"|[Tt]imed out|[Ee]xceed(s|ed)|[Mm]ismatch)\b"
 )
+# Of what a program trains on; unlike other warnings, one of these is often all that it says.
+_EMPTY = re.compile(
+    r"((^|[^\d.,/])0|\b[Nn]o) (\w+ )?"
+    r"(documents|samples|rows|records|sequences|batches|files)\b(?! (were|was) )"
+    r"|\b([Dd]ataset|[Cc]orpus|[Ss]plit|[Ff]ile|[Ff]older|[Dd]irectory)\b.* is empty\b"
+)
 # An infinite norm is what scaled FP16 has now and then.
 _NOT_FINITE = re.compile(
     r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b|\bgrad norm: nan\b", re.IGNORECASE
@@ -35,7 +41,8 @@ _HARMLESS = re.compile(
     r"|Unable to register \w+ factory|errors?: 0|Resource (creation|update|deletion) cancelled",
     re.IGNORECASE,
 )
-_WARNED = re.compile(r"\w+Warning\b|\b(INFO|DEBUG|WARN|WARNING)\b|\b[IW]\d{4} ")
+_INFORMED = re.compile(r"\b(INFO|DEBUG)\b|\bI\d{4} ")
+_WARNED = re.compile(rf"{_INFORMED.pattern}|\w+Warning\b|\b(WARN|WARNING)\b|\bW\d{{4}} ")
 _RANKS = 4096
 _COMMAND = 200
 
@@ -154,4 +161,7 @@ def complains(text: str) -> bool:
 
 def doubts(text: str) -> bool:
     """Say whether a line tells of something that did not go well, though of no error."""
-    return _fits(_DOUBTS, shape(text)) and not (_HARMLESS.search(text) or _WARNED.search(text))
+    alike = shape(text)
+    if _fits(_EMPTY, alike) and _EMPTY.search(text):
+        return not _INFORMED.search(text)
+    return _fits(_DOUBTS, alike) and not (_HARMLESS.search(text) or _WARNED.search(text))

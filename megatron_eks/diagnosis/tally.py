@@ -147,9 +147,9 @@ _SAVING = re.compile(
     r"\b[Ss]aving (\w+ ){0,3}(checkpoint|model|state|weights|optimizer)"
     r"|, in (_?save\w*|\w+_save)\b|\b(save_file|torch\.save)\("
 )
-_SAVED = re.compile(
-    r"[Ss]uccessfully (saved|loaded)|\b[Ll]oading (\w+ ){0,3}(checkpoint|model|state|weights)"
-    r"|, in (_?load\w*|\w+_load)\b"
+_DONE = re.compile(r"[Ss]uccessfully (saved|loaded)")
+_LOADING = re.compile(
+    r"\b[Ll]oading (\w+ ){0,3}(checkpoint|model|state|weights)|, in (_?load\w*|\w+_load)\b"
 )
 # nccl_ofi_net.cpp of aws-ofi-nccl; libfabric's own lines name the provider after the process.
 _PROVIDER = re.compile(
@@ -161,22 +161,24 @@ class Around:
     """The words that a signature's `around` is looked for in."""
 
     def __init__(self) -> None:
-        self._saving = False
+        self._doing = ""
         self._provider = ""
         self.words = ""
 
     def see(self, line: Line) -> None:
         """Take a line in."""
         text = line.text
-        if line.step is not None or _is(_SAVED, text, "oad", "saved"):
-            self._saving = False
+        if line.step is not None or _is(_DONE, text, "uccessfully"):
+            self._doing = ""
+        elif _is(_LOADING, text, "oad"):
+            self._doing = "loading"
         elif _is(_SAVING, text, "av"):
-            self._saving = True
+            self._doing = "saving"
         if _is(_PROVIDER, text, "rovider", "libfabric:", "EFA", "Unreach") and (
             found := _PROVIDER.search(text)
         ):
             self._provider = found[1] or "efa"
-        self.words = f"{'saving ' if self._saving else ''}{self._provider}"
+        self.words = f"{self._doing} {self._provider}".strip()
 
 
 def _is(pattern: "re.Pattern[str]", text: str, *words: str) -> bool:

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.diagnosis.signatures import signatures
@@ -270,6 +272,23 @@ def test_an_error_follows_from_what_the_program_said_of_its_input() -> None:
     assert found.code is LogCode.EXCEPTION
     assert said in found.cause
     assert found.remedy.startswith("Mend what it said first")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("WARNING: dataset c4 has 0 documents after filtering", "told"),
+        ("WARNING:root:no samples found in /shared/data/c4", "told"),
+        ("WARNING: the file /shared/data/c4.jsonl is empty", "told"),
+        ("WARNING: dataset c4 has 10 documents after filtering", "not"),
+        ("WARNING: 0 documents were skipped", "not"),
+        ("WARNING: the tokenizer could not be compiled", "not"),
+    ],
+)
+def test_of_warnings_an_empty_input_is_what_an_error_follows_from(said: str, told: str) -> None:
+    """Other warnings stand in every log."""
+    found = diagnose([said, "Traceback (most recent call last):", "IndexError: out of range"])
+    assert (said in found.cause) is (told == "told")
 
 
 def test_sockets_are_the_likely_cause_where_ranks_only_waited() -> None:
