@@ -37,6 +37,17 @@ TELLING = (
     r"iteration +\d+/|step \d+/\d+|(saved|loaded) checkpoint|goes on from step|copies to s3://"
 )
 """Finds every line that something is read from here, and few others."""
+NEWEST = 10
+"""Lines of steps that tell how a run goes now: single ones differ by what else went on."""
+LEAST_MFU = 0.001
+"""No GPU is so slow: ranks run on CPUs, as in a rehearsal, and the plan is not theirs."""
+# A save or a validation between two lines takes less.
+_PATIENCE, _LEAST_SILENCE_SECONDS = 10, 120.0
+
+
+def longest_silence(usual_seconds: float) -> float:
+    """Return after how many seconds no line of a step comes any more, from the usual time."""
+    return max(_LEAST_SILENCE_SECONDS, _PATIENCE * usual_seconds)
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,8 @@ from itertools import pairwise
 from megatron_eks.ops.jobs.look import Look
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.programs.run_log import Step
+from megatron_eks.programs.run_log import LEAST_MFU, NEWEST, Step, longest_silence
 
-# Single lines differ by what else went on; ten are a hundred steps of Megatron's.
-# No GPU is so slow: ranks run on CPUs, as in a rehearsal.
-_LEAST_MFU = 0.001
-_NEWEST = 10
-# A step that comes so many times later than usual does not come: a save or a validation between
-# two lines takes less.
-_PATIENCE = 10
-_LEAST_SILENCE_SECONDS = 120
 # Start, rendezvous, and reading a checkpoint, of a run that nothing is planned of.
 _START_SECONDS = 1800
 _STARTS = 2
@@ -88,7 +80,7 @@ def plan_of(jobs: Sequence[JobPlan], job: RunningJob) -> tuple[JobPlan | None, s
 def pace(look: Look, plan: JobPlan | None) -> Pace:
     """Return how fast a run is."""
     steps = look.logs.end.steps
-    newest = steps[-_NEWEST:]
+    newest = steps[-NEWEST:]
     # The first line of a start holds compilation and the first collectives.
     counted = newest[1:] if len(newest) > 2 else newest  # noqa: PLR2004 -- something must remain
     step_seconds = _median([each.seconds for each in counted])
@@ -119,10 +111,10 @@ def stands_still(look: Look, found: Pace, plan: JobPlan | None) -> str:
         goodput = plan.training.goodput if plan and plan.training else None
         most = _STARTS * goodput.restart_seconds if goodput else _START_SECONDS
         return f"no step {span(silent)} after all ranks began" if silent > most else ""
-    usual = found.line_seconds or _NEWEST * (found.step_seconds or 0)
+    usual = found.line_seconds or NEWEST * (found.step_seconds or 0)
     if last.step >= last.steps or not usual:
         return ""
-    if silent <= max(_LEAST_SILENCE_SECONDS, _PATIENCE * usual):
+    if silent <= longest_silence(usual):
         return ""
     return f"no step for {span(silent)}, usual {span(usual)}"
 
@@ -173,7 +165,7 @@ def _mfu(
         found = tflops / plan.tflops_per_gpu * plan.mfu
     elif own is None and plan is not None and tokens is not None:
         found = tokens / plan.tokens_per_second * plan.mfu
-    return None if found is None or found < _LEAST_MFU else found
+    return None if found is None or found < LEAST_MFU else found
 
 
 def same_batch(found: Pace, plan: Planned | None) -> bool:

@@ -30,13 +30,8 @@ _ROUND_SECONDS = 10.0
 _RESTART_SECONDS = 600.0
 # One scrape of AWS's collector, every 30 s at most ("Scraper limitations"), and the way there.
 _LINGER_SECONDS = 31.0
-# As in `meks status`: a step that is ten times as late as usual does not come.
-_PATIENCE, _LEAST_SILENCE_SECONDS = 10, 120.0
-_NEWEST = 10
 # Until a checkpoint that is due is whole.
 _SAVE_SECONDS = 600.0
-# No GPU is so slow: ranks run on CPUs, as in a rehearsal, and the plan is not theirs.
-_LEAST_MFU = 0.001
 
 
 @dataclass
@@ -77,8 +72,8 @@ class Exporter:
         self._remembers = False
         self._step: Step | None = None
         self._data_seconds: float | None = None
-        self._seen: deque[float] = deque(maxlen=_NEWEST)
-        self._took: deque[float] = deque(maxlen=_NEWEST)
+        self._seen: deque[float] = deque(maxlen=run_log.NEWEST)
+        self._took: deque[float] = deque(maxlen=run_log.NEWEST)
         self._saving: dict[int, float] = {}
         self._save_seconds: float | None = None
         self._is_finished = False
@@ -225,7 +220,7 @@ class Exporter:
         if plan.save_interval and self._took:
             due = plan.save_interval * statistics.median(tuple(self._took))
             known["checkpoint_limit_seconds"] = max(2 * due, due + _SAVE_SECONDS)
-        if mfu is not None and mfu >= _LEAST_MFU:
+        if mfu is not None and mfu >= run_log.LEAST_MFU:
             known["mfu_ratio"] = mfu
             for name in ("step_seconds", "step_seconds_low", "step_seconds_high"):
                 known[f"plan_{name}"] = getattr(plan, name)
@@ -236,7 +231,7 @@ class Exporter:
         gaps = [after - before for before, after in pairwise(tuple(self._seen))]
         usual = statistics.median(gaps) if gaps else 0.0
         planned = self._plan.log_interval * (self._plan.step_seconds or 0.0)
-        return max(_LEAST_SILENCE_SECONDS, _PATIENCE * max(usual, planned))
+        return run_log.longest_silence(max(usual, planned))
 
     def _efa(self) -> Iterator[tuple[str, str, float]]:
         """Yield the counters of the devices that this pod may use, of a job that needs them."""
