@@ -202,8 +202,9 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         labels = each["metadata"]["labels"]
         given = labels[f"{_LEVEL}/enforce"].text
         jobs = any(each.name == e.namespace for e in manifests.of(*CONTROLLED, "ResourceQuota"))
-        levels = _LEVELS[_LEVELS.index(given) if given in _LEVELS else 0 :]
-        allowed = (_LEVELS[1 + jobs :], levels, levels)
+        levels = _LEVELS[2 if jobs else _LEVELS.index(given) if given in _LEVELS else 0 :]
+        # Both that `platform.pod_security` may say.
+        allowed = (_LEVELS[::-2] if jobs else _LEVELS[1:], levels, levels)
         for mode, right in zip(_MODES, allowed, strict=True):
             why, code = "the namespace admits, or warns about, the wrong pods", Rule.NAMESPACE_LEVEL
             yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)

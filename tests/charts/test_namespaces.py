@@ -2,6 +2,7 @@
 
 import pytest
 
+from megatron_eks.guards.check import check_manifests
 from tests.charts import rendered
 from tests.charts.rendered import Manifest, cluster, only, other_platform, pods
 
@@ -20,6 +21,7 @@ def test_jobs_run_under_the_level_of_the_cluster_file(level):
     plan = other_platform(pod_security=level)
     found = levels(rendered.platform(plan), plan.platform.namespace)
     assert found == {"enforce": level, "audit": "restricted", "warn": "restricted"}
+    assert not check_manifests(rendered.platform(plan))
 
 
 def test_pods_of_jobs_are_somebody_with_no_rights_in_kubernetes(everything):
