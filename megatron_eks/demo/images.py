@@ -53,7 +53,9 @@ def stand_in_images(own: Iterable[ImagePlan] = ()) -> tuple[Image, ...]:
         torch("fsdp"),
         torch("pytorch/pytorch"),
         _small("busybox", "busybox"),
-        _small("docker/library/python", "python"),
+        # What others' examples name (kubernetes-sigs/jobset, kubeflow/trainer).
+        *(_small(each, "busybox") for each in ("bash", "debian", "ubuntu")),
+        _small("python", "python"),
         _small("nvcr.io/nvidia/cuda", "cuda"),
         # What these would find out is in the node's description already.
         _small("nvidia/k8s-device-plugin", "idle", "nvidia-device-plugin"),
