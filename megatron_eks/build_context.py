@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -47,8 +47,15 @@ def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
     return tag_of(parts, context_files(root, image))
 
 
-def tag_of(parts: Iterable[str], files: Mapping[str, Path]) -> str:
-    """Return the hash of texts, and of files by their names in a context."""
+def tag_of(
+    parts: Iterable[str],
+    files: Mapping[str, Path],
+    look: Callable[[str, bytes], None] = lambda *_: None,
+) -> str:
+    """Return the hash of texts, and of files by their names in a context.
+
+    `look` is shown the name and content of each file that is not a link.
+    """
     digest = hashlib.sha256()
     for part in parts:
         _update(digest, part.encode())
@@ -60,7 +67,9 @@ def tag_of(parts: Iterable[str], files: Mapping[str, Path]) -> str:
         else:
             # The owner's bit is the one that git keeps.
             _update(digest, b"program" if path.stat().st_mode & stat.S_IXUSR else b"file")
-            _update(digest, path.read_bytes())
+            content = path.read_bytes()
+            _update(digest, content)
+            look(name, content)
     return digest.hexdigest()[:_TAG_DIGITS]
 
 

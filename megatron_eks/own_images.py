@@ -4,6 +4,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from megatron_eks.build_context import content_tag, copy, tag_of
@@ -17,44 +19,84 @@ from megatron_eks.plan.cluster.builds import CONTEXT, OWN_ARGUMENTS, OWN_PROGRAM
 from megatron_eks.plan.cluster.images import REPOSITORIES, build_arguments
 from megatron_eks.plan.jobs.code_files import MOST_FILES, Pattern, own_patterns, patterns
 
+RENDERED = ("cdk.out", "dist", "outputs.json")
+"""What is written beside a cluster file. No image takes it: its hash would change each time."""
+
 _TAKEN = {*REPOSITORIES, *REPOSITORIES.values()}
 # Dockerfile reference, "FROM": options may stand before the image.
 _FROM_BASE = re.compile(
     r"^\s*FROM\s+(--\S+\s+)*[\"']?\$\{?BASE_IMAGE\b", re.MULTILINE | re.IGNORECASE
 )
 _LARGEST_TEXT = 2**20
-# Of the cluster file's own folder: with them, each rendering would change the hash that it renders.
-_RENDERED = ("/cdk.out/", "/dist/", "/outputs.json")
 
 
-def image_tags(config: ClusterConfig, folder: Path, root: Path) -> dict[str, str]:
-    """Return the content hash of each image's build context, by name.
+@dataclass(frozen=True)
+class Images:
+    """The images of a cluster file; what the user's are built of is read once for all of this.
 
     `root` holds what ours are made of; the user's are below the cluster file's `folder`.
     """
-    ours: dict[str, str] = {
-        name: content_tag(root, name, build_arguments(config, name)) for name in REPOSITORIES
-    }
-    return ours | {
-        image.name: tag_of(
-            (
-                *(image.name, ours[image.base] if image.base else "", image.dockerfile, image.test),
-                json.dumps(OWN_ARGUMENTS, sort_keys=True),
-            ),
-            _files(image, folder, root),
-        )
-        for image in config.images.own
-    }
+
+    config: ClusterConfig
+    folder: Path
+    root: Path
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with images of the user's, and with the folders they are built of."""
+        return self._own[0]
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The content hash of each image's build context, by name."""
+        return {**self._ours, **self._own[1]}
+
+    @cached_property
+    def _ours(self) -> dict[str, str]:
+        return {
+            name: content_tag(self.root, name, build_arguments(self.config, name))
+            for name in REPOSITORIES
+        }
+
+    @cached_property
+    def _own(self) -> tuple[list[Finding], dict[str, str]]:
+        findings: list[Finding] = []
+        tags: dict[str, str] = {}
+        for index, image in enumerate(self.config.images.own):
+            path: Place = ("images", "own", index)
+            if image.name in _TAKEN | tags.keys():
+                whose = "this project's" if image.name in _TAKEN else "another one's"
+                found = f"{image.name} is {whose} name"
+                remedy = "give it another one"
+                findings.append(Finding(Code.OWN_BUILD, (*path, "name"), found, remedy))
+            base = self._ours[image.base] if image.base else ""
+            arguments = json.dumps(OWN_ARGUMENTS, sort_keys=True)
+            digest = partial(tag_of, (image.name, base, image.dockerfile, image.test, arguments))
+            # Of what cannot be built, it is no more than a name for other commands to go on with.
+            tags[image.name] = digest({})
+            place = real(self.folder / image.context)
+            try:
+                for each in _judge(image, path, place, self.folder):
+                    if isinstance(each, Finding):
+                        findings.append(each)
+                    else:
+                        files = _files(each, self.root)
+                        tags[image.name] = digest(files, partial(_look, findings, path))
+            except OSError as problem:
+                unread = f"{problem.filename} cannot be read: {problem.strerror}"
+                remedy = "make it readable, or name it in .dockerignore"
+                findings.append(Finding(Code.OWN_BUILD, (*path, "context"), unread, remedy))
+        return findings, tags
 
 
 def stage_own(image: OwnImage, folder: Path, root: Path, target: Path) -> None:
     """Copy what the build of an image gets into a folder of its own."""
-    copy(_files(image, folder, root), target)
-
-
-def _files(image: OwnImage, folder: Path, root: Path) -> dict[str, Path]:
-    base = root if (root / PROGRAM).is_file() else root / "megatron_eks"
     read = read_context(folder / image.context, image.dockerfile, folder)
+    copy(_files(read, root), target)
+
+
+def _files(read: Folder, root: Path) -> dict[str, Path]:
+    base = root if (root / PROGRAM).is_file() else root / "megatron_eks"
     return {
         **{name: base / name for name in (PROGRAM, OWN_PROGRAM)},
         **{f"{CONTEXT}/{name}": path for name, path in sorted(read.files.items())},
@@ -71,7 +113,7 @@ def read_context(root: Path, dockerfile: str, cluster: Path) -> Folder:
     ignores = (f"{dockerfile}.dockerignore", ".dockerignore")
     always = [dockerfile, *(each for each in ignores if (root / each).is_file())]
     own = [each for each in own_patterns() if each.why != "data"]
-    own += patterns(_RENDERED, "rendered") if root == real(cluster) else ()
+    own += patterns([f"/{each}" for each in RENDERED], "rendered") if root == real(cluster) else ()
     asked = [*_dockerignore(root / always[1])] if always[1:] else []
     # Docker takes files along whose folder is left out.
     deep = any(not each.leaves_out for each in asked)
@@ -127,31 +169,13 @@ def _decision(name: str, every: Sequence[Pattern], *, is_folder: bool) -> Patter
     )
 
 
-def check_own_images(config: ClusterConfig, folder: Path) -> Iterator[Finding]:
-    """Yield what is wrong with images of the user's, and with the folders they are built of."""
-    seen: set[str] = set()
-    for index, image in enumerate(config.images.own):
-        path: Place = ("images", "own", index)
-        if image.name in _TAKEN | seen:
-            whose = "this project's" if image.name in _TAKEN else "another one's"
-            found = f"{image.name} is {whose} name"
-            yield Finding(Code.OWN_BUILD, (*path, "name"), found, "give it another one")
-        seen.add(image.name)
-        place = real(folder / image.context)
-        if not place.is_relative_to(real(folder)) or not place.is_dir():
-            found = f"no such folder beside the cluster file: {folder / image.context}"
-            remedy = "correct the path, or put the folder there"
-            yield Finding(Code.OWN_BUILD, (*path, "context"), found, remedy)
-            continue
-        try:
-            yield from _judge(image, path, place, folder)
-        except OSError as problem:
-            unread = f"{problem.filename} cannot be read: {problem.strerror}"
-            remedy = "make it readable, or name it in .dockerignore"
-            yield Finding(Code.OWN_BUILD, (*path, "context"), unread, remedy)
-
-
-def _judge(image: OwnImage, path: Place, place: Path, cluster: Path) -> Iterator[Finding]:
+def _judge(image: OwnImage, path: Place, place: Path, cluster: Path) -> Iterator[Finding | Folder]:
+    """Yield what is wrong with a folder, and itself to be read further."""
+    if not place.is_relative_to(real(cluster)) or not place.is_dir():
+        found = f"no such folder beside the cluster file: {cluster / image.context}"
+        remedy = "correct the path, or put the folder there"
+        yield Finding(Code.OWN_BUILD, (*path, "context"), found, remedy)
+        return
     read = read_context(place, image.dockerfile, cluster)
     if image.dockerfile not in read.files:
         found = f"no {image.dockerfile} in {image.context}"
@@ -169,15 +193,20 @@ def _judge(image: OwnImage, path: Place, place: Path, cluster: Path) -> Iterator
         found = f"{image.dockerfile} does not start from it: no FROM names BASE_IMAGE"
         remedy = "begin with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`, or remove base"
         yield Finding(Code.OWN_BUILD, (*path, "base"), found, remedy)
-    for name, file in read.files.items():
-        if file.stat().st_size > _LARGEST_TEXT:
-            continue
-        text = file.read_text("utf-8", "replace")
-        if token := TOKEN.search(text):
-            line = text.count("\n", 0, token.start()) + 1
-            found = f"{name}:{line} holds a token, and everyone with the image could read it"
-            remedy = "revoke it, and give jobs a new one by runtime.secret_env"
-            yield Finding(Code.TOKEN_IN_FILE, (*path, "context"), found, remedy)
+    yield read
     if missed := named(read):
         remedy = "name them in .dockerignore, or include them: '!NAME' there"
         yield warning(Code.CODE_LEFT_OUT, (*path, "context"), missed, remedy)
+
+
+def _look(findings: list[Finding], path: Place, name: str, content: bytes) -> None:
+    """Look for a token in a file of a build that may be text."""
+    own = name.removeprefix(f"{CONTEXT}/")
+    if own == name or len(content) > _LARGEST_TEXT:
+        return
+    text = content.decode(errors="replace")
+    if token := TOKEN.search(text):
+        line = text.count("\n", 0, token.start()) + 1
+        found = f"{own}:{line} holds a token, and everyone with the image could read it"
+        remedy = "revoke it, and give jobs a new one by runtime.secret_env"
+        findings.append(Finding(Code.TOKEN_IN_FILE, (*path, "context"), found, remedy))

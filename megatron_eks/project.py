@@ -18,7 +18,7 @@ from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import odd_paths, parse_cluster, parse_job
-from megatron_eks.own_images import check_own_images, image_tags
+from megatron_eks.own_images import RENDERED, Images
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
@@ -43,7 +43,7 @@ GET_PROGRAMS = (
 GET_LOCAL = f"{_MAKE} setup-dev" if IN_CHECKOUT else "uv tool install 'WHEEL[local]'"
 """What installs the parts of a local AWS and its control plane."""
 
-TEMPLATES, MANIFESTS, OUTPUTS = "cdk.out", "dist", "outputs.json"
+TEMPLATES, MANIFESTS, OUTPUTS = RENDERED
 """What is written beside a cluster file, for that cluster alone."""
 
 MISSING_CLUSTER = "name a cluster file with --cluster or CLUSTER_CONFIG, or write one: meks init"
@@ -84,6 +84,8 @@ class Files:
     """What travels with a job, by its name."""
     without_bucket: tuple[Finding, ...]
     """What is to be said of programs where the cluster's bucket is not known."""
+    images: Images | None
+    """None without a cluster."""
 
 
 def load_project(
@@ -114,11 +116,10 @@ def load_project(
 
 def plan_files(files: Files, cluster_file: Path, document: Document | None = None) -> Project:
     """Plan what was read, with outputs in a document; raise ConfigError with every finding."""
-    if files.config is None or has_errors(files.findings):
+    if files.config is None or files.images is None or has_errors(files.findings):
         raise ConfigError(files.findings)
     wanted = [job for _, job in files.jobs]
-    tags = image_tags(files.config, cluster_file.parent, ROOT)
-    cluster = plan_cluster(files.config, tags, wanted)
+    cluster = plan_cluster(files.config, files.images.tags, wanted)
     outputs_file = cluster_file.with_name(OUTPUTS)
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
@@ -194,11 +195,13 @@ def check_documents(
     """Parse and check a cluster and jobs, as above, wherever they come from."""
     read_files = [document]
     config, findings = parse_cluster(document)
+    images = None
     if config is not None:
         findings += document.locate(check_cluster(config, today))
         arguments = {image: declared_arguments(ROOT, image) for image in REPOSITORIES}
         findings += document.locate(check_arguments(config, arguments))
-        findings += document.locate(check_own_images(config, Path(document.file).parent))
+        images = Images(config, Path(document.file).parent, ROOT)
+        findings += document.locate(images.findings)
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
     for job_document in jobs:
@@ -233,7 +236,7 @@ def check_documents(
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
     judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
     ordered = tuple(sorted(judged, key=_order))
-    return Files(config, tuple(parsed), ordered, shipped, tuple(without_bucket))
+    return Files(config, tuple(parsed), ordered, shipped, tuple(without_bucket), images)
 
 
 def synth_command(cluster_file: Path | str = DEFAULT_CLUSTER) -> str:

@@ -6,6 +6,7 @@ from datetime import date
 import pytest
 import yaml
 
+from megatron_eks import own_images
 from megatron_eks.build_context import copy
 from megatron_eks.own_images import read_context
 from megatron_eks.project import ROOT, check_files, load_project
@@ -194,6 +195,14 @@ def test_the_tag_is_that_of_what_is_built(folder):
     edit(folder, dockerfile="Containerfile")
     seen.add(tag(folder))
     assert len(seen) == 6
+
+
+def test_a_load_reads_the_folder_once(folder, monkeypatch):
+    """For what is wrong with it and for its hash; it may be large."""
+    read = []
+    monkeypatch.setattr(own_images, "read_context", lambda *a: read.append(a) or read_context(*a))
+    assert tag(folder)
+    assert len(read) == 1
 
 
 def test_what_is_rendered_beside_the_cluster_file_is_no_part_of_an_image(tmp_path):
