@@ -61,7 +61,6 @@ class Settings:
     definitions: Sequence[str]
     """Plurals of the kinds that it brings."""
     checks: Sequence[Review]
-    image: str
     args: Sequence[str]
     in_jobs: Sequence[k8s.PolicyRule] = field(repr=False)
     in_cluster: Sequence[k8s.PolicyRule] = field(default=(), repr=False)
@@ -224,7 +223,7 @@ class JobController(cdk8s.Chart):
             paths["template"] = self._settings.directory
         container = k8s.Container(
             name=self._name,
-            image=platform.egress.image(self._settings.image),
+            image=platform.egress.image(self._settings.kind.image),
             image_pull_policy="IfNotPresent",
             args=list(self._settings.args),
             env=list(self._settings.env) or None,

@@ -6,7 +6,6 @@ election, of which one pod has no need, and metrics, which nobody reads.
 
 from constructs import Construct
 
-from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
@@ -33,7 +32,6 @@ class JobSetController(JobController):
             definitions=[_KIND.plural],
             completes=[Review("mjobset.kb.io", _KIND.plural, ["CREATE"], "jobset")],
             checks=[Review("vjobset.kb.io", _KIND.plural, ["CREATE", "UPDATE"], "jobset")],
-            image=pins.JOBSET_IMAGE,
             args=["--leader-elect=false", "--metrics-bind-address=0", "--zap-devel=false"],
             # It sees what it watches: it knows no namespace of its own to look in.
             in_cluster=[

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from constructs import Construct
 
-from megatron_eks.catalog import kueue, pins
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WorkloadKind
 from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
@@ -57,7 +57,6 @@ class KueueController(JobController):
                 *(_own(kind, "v", _WRITTEN) for kind in ("ResourceFlavor", "Workload")),
                 Review("vworkloadstatus.kb.io", "workloads/status", ["UPDATE"], "workload"),
             ],
-            image=pins.KUEUE_IMAGE,
             args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
             files={SETTINGS_FILE: json.dumps(_settings(platform), indent=1) + "\n"},
             directory=_DIRECTORY,

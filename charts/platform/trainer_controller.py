@@ -6,7 +6,6 @@ which one pod has no need: without a file of settings there is none.
 
 from constructs import Construct
 
-from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
@@ -40,7 +39,6 @@ class Trainer(JobController):
                     for each in ("trainingruntime", "clustertrainingruntime")
                 ),
             ],
-            image=pins.TRAINER_IMAGE,
             args=["--zap-log-level=info"],
             in_cluster=[
                 rule(_KIND.group, [_KIND.plural, *_RUNTIMES], *READ),

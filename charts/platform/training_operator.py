@@ -39,7 +39,6 @@ class TrainingOperator(JobController):
             secret="training-operator-webhook-cert",  # noqa: S106 -- its name
             definitions=[_KIND.plural],
             checks=[Review(name, _KIND.plural, ["CREATE", "UPDATE"], "pytorchjob")],
-            image=pins.TRAINING_OPERATOR_IMAGE,
             args=[
                 "--enable-scheme=pytorchjob",
                 # The rights that it has end with this namespace.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import WORKLOADS, AnyWorkload
 from megatron_eks.charts.training.jobset import add_jobset
 from megatron_eks.charts.training.objects import (
     backoff_limit,
@@ -22,7 +22,7 @@ from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.charts.training.pytorchjob import add_pytorch_job
 from megatron_eks.charts.training.trainjob import add_train_job
 from megatron_eks.plan.cluster.platform import PlatformPlan
-from megatron_eks.plan.jobs.job import AnyWorkload, JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 
 _KIND = WORKLOADS["Job"]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import SET_RANKS, WORKLOADS
 from megatron_eks.charts.training.objects import (
     failures,
     indexed,
@@ -16,7 +16,7 @@ from megatron_eks.charts.training.objects import (
 )
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import PlatformPlan
-from megatron_eks.plan.jobs.job import JOBSET_RANKS, JobPlan
+from megatron_eks.plan.jobs.job import JobPlan
 
 _KIND = WORKLOADS["JobSet"]
 
@@ -34,7 +34,7 @@ def add_jobset(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
 
 def set_spec(job: JobPlan, platform: PlatformPlan, **labels: str) -> Mapping[str, object]:
     """Return what a JobSet is to be; `labels` are for its pods."""
-    pod = job_pod(job, platform, meet_at(job, f"{job.name}-{JOBSET_RANKS}-0-0.{job.name}"))
+    pod = job_pod(job, platform, meet_at(job, f"{job.name}-{SET_RANKS}-0-0.{job.name}"))
     ranks = {
         **indexed(job),
         # A container that restarted in its pod would meet ranks that go on without it: the first
@@ -50,7 +50,7 @@ def set_spec(job: JobPlan, platform: PlatformPlan, **labels: str) -> Mapping[str
     return {
         # Ranks look for index 0 while it starts.
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-        "replicatedJobs": [{"name": JOBSET_RANKS, "replicas": 1, "template": {"spec": ranks}}],
+        "replicatedJobs": [{"name": SET_RANKS, "replicas": 1, "template": {"spec": ranks}}],
         "successPolicy": {"operator": "All"},
         "failurePolicy": {
             "maxRestarts": job.restarts,

@@ -1,5 +1,6 @@
 """Kueue, which holds jobs back until all of their pods have a place: names and labels of 0.19.2."""
 
+from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
 
 GROUP = "kueue.x-k8s.io"
@@ -23,6 +24,7 @@ WORKLOAD = WorkloadKind(
     count="count",
     controller=("kueue-system", "kueue-controller-manager"),
     webhook="kueue-validating-webhook-configuration",
+    image=pins.KUEUE_IMAGE,
 )
 """What Kueue makes of each job in a queue: the job as it is counted, and what became of it."""
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from megatron_eks.catalog import pins
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class WorkloadKind:
     """The kind of what stands beside it, under its name, and has its pod templates."""
     makes: str | None = None
     """The kind of what it becomes, under its name; that one's controller is needed too."""
+    image: str = ""
+    """Of its controller."""
+    last_pod: str = "{name}-worker-{worker}"
+    """The longest name that is made for the ranks of a job: a Service's, or a pod's."""
+    fixed: bool = False
+    """Whether it has as many ranks as at its start, and starts all of them again."""
 
     @property
     def group(self) -> str:
@@ -37,9 +45,17 @@ class WorkloadKind:
         return self.api_version.partition("/")[0]
 
 
+Workload = Literal["pytorchjob", "jobset", "trainjob"]
+"""What a file may choose to run the ranks of a job: kinds as it writes them."""
+AnyWorkload = Workload | Literal["job"]
+
+SET_RANKS = "node"
+"""The part of a JobSet that ranks are."""
+
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _UID_OF_SET = "jobset.sigs.k8s.io/jobset-uid"
 _OF_SET = ("replicatedJobs", "*", "template", "spec")
+_POD_OF_SET = f"{{name}}-{SET_RANKS}-0-{{index}}-xxxxx"
 
 # On all pods: kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1; Kubernetes, "Well-Known Labels".
 WORKLOADS = {
@@ -55,6 +71,7 @@ WORKLOADS = {
             count="replicas",
             controller=("kubeflow", "training-operator"),
             webhook="validator.training-operator.kubeflow.org",
+            image=pins.TRAINING_OPERATOR_IMAGE,
         ),
         # kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1; it labels no pod itself.
         WorkloadKind(
@@ -70,6 +87,9 @@ WORKLOADS = {
             uid_label=_UID_OF_SET,
             runtime="TrainingRuntime",
             makes="JobSet",
+            image=pins.TRAINER_IMAGE,
+            last_pod=_POD_OF_SET,
+            fixed=True,
         ),
         # kubernetes-sigs/jobset v0.12.0, api/jobset/v1alpha2; its Job's label is on the pods too.
         WorkloadKind(
@@ -83,6 +103,9 @@ WORKLOADS = {
             controller=("jobset-system", "jobset-controller"),
             webhook="jobset-validating-webhook-configuration",
             uid_label=_UID_OF_SET,
+            image=pins.JOBSET_IMAGE,
+            last_pod=_POD_OF_SET,
+            fixed=True,
         ),
         WorkloadKind(
             kind="Job",

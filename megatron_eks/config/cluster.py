@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
+from megatron_eks.catalog.workloads import Workload
 from megatron_eks.config.images import Images
 from megatron_eks.config.model import (
     DnsLabel,
@@ -22,7 +23,6 @@ from megatron_eks.config.model import (
     SecurityGroupId,
     SubnetId,
     VpcId,
-    Workload,
     Zone,
 )
 from megatron_eks.config.observability import Observability

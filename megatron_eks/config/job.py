@@ -4,6 +4,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
+from megatron_eks.catalog.workloads import Workload
 from megatron_eks.config.architecture import AnyModel, Positive
 from megatron_eks.config.model import (
     AbsolutePath,
@@ -17,7 +18,6 @@ from megatron_eks.config.model import (
     SchemaVersion,
     SecretKeyName,
     Text,
-    Workload,
 )
 from megatron_eks.config.training import (
     AnyTraining,

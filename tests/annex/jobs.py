@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import cast
 
-from megatron_eks.catalog.workloads import MADE, WORKLOADS, templates, whole
+from megatron_eks.catalog.workloads import MADE, WORKLOADS, AnyWorkload, templates, whole
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.ops.kube.jobs import RunningJob, is_gone
-from megatron_eks.plan.jobs.job import AnyWorkload
 from tests.charts import rendered
 
 # GPU nodes of the cluster that all tests share.

@@ -5,8 +5,7 @@ from typing import cast
 
 import pytest
 
-from megatron_eks.catalog.workloads import WITH_PODS, templates
-from megatron_eks.plan.jobs.job import AnyWorkload
+from megatron_eks.catalog.workloads import WITH_PODS, AnyWorkload, templates
 from tests.charts import rendered
 
 _PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"

@@ -6,6 +6,7 @@ from datetime import date
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.pricing import PriceList
+from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.cluster import Access, ClusterConfig
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.images import GithubSource
@@ -135,9 +136,8 @@ class ClusterPlan:
         """Images of others that something here runs, as their makers name them."""
         skipped = set() if self.platform.etcd else {pins.ETCD_IMAGE}
         skipped |= set() if self.platform.kueue else {pins.KUEUE_IMAGE}
-        kinds = {each.kind for each in self.platform.workloads}
-        images = {"JobSet": pins.JOBSET_IMAGE, "TrainJob": pins.TRAINER_IMAGE}
-        skipped |= {image for kind, image in images.items() if kind not in kinds}
+        kinds = self.platform.workloads
+        skipped |= {each.image for each in WORKLOADS.values() if each not in kinds}
         return [uri for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
 
     def of_team(self, name: str | None) -> "ClusterPlan":

@@ -7,11 +7,10 @@ from typing import Literal
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
+from megatron_eks.catalog.workloads import WORKLOADS, AnyWorkload, Workload, WorkloadKind
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.model import Workload
 from megatron_eks.plan.cluster.egress import Egress, plan_egress
 from megatron_eks.plan.cluster.lustre import CLAIM
 from megatron_eks.plan.cluster.network import service_cidrs, vpc_cidrs
@@ -114,7 +113,7 @@ def controlled(workload: Workload) -> tuple[WorkloadKind, ...]:
     return tuple(WORKLOADS[each] for each in dict.fromkeys(names) if each)
 
 
-def kind_of(workload: Workload) -> WorkloadKind:
+def kind_of(workload: AnyWorkload) -> WorkloadKind:
     """Return what there is to know of a kind, as files write it."""
     return next(each for kind, each in WORKLOADS.items() if kind.lower() == workload)
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.catalog.workloads import AnyWorkload, Workload
 from megatron_eks.config.job import GpuJob, SecretKey
-from megatron_eks.config.model import Workload
 from megatron_eks.config.outputs import Image
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.cluster.queues import queue_labels, topology_levels
@@ -63,12 +63,6 @@ JOB_LABEL = "megatron-eks/job"
 # Torch's store: the training operator's default. On the host network a node has it once, which is
 # enough, because there one pod fills a node.
 MASTER_PORT = 23456
-
-AnyWorkload = Workload | Literal["job"]
-"""What runs the pods: the training operator's PyTorchJob, a JobSet, or a Job."""
-
-JOBSET_RANKS = "node"
-"""The part of a JobSet that ranks are; their pods are JOB-node-0-INDEX."""
 
 
 @dataclass(frozen=True)

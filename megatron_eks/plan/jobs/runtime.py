@@ -12,7 +12,6 @@ from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import GpuJob, Job
-from megatron_eks.config.model import Workload
 from megatron_eks.plan.cluster.platform import (
     PRIORITY_CLASSES,
     SYSTEM_PRIORITIES,
@@ -20,7 +19,7 @@ from megatron_eks.plan.cluster.platform import (
     kind_of,
 )
 from megatron_eks.plan.jobs.image import check_image
-from megatron_eks.plan.jobs.job import JOBSET_RANKS, workload_of
+from megatron_eks.plan.jobs.job import workload_of
 from megatron_eks.plan.jobs.queue import check_queue
 from megatron_eks.plan.jobs.resources import (
     cpu_limit_millis,
@@ -33,8 +32,6 @@ from megatron_eks.plan.jobs.tracking import check_tracking
 from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
-# What runs ranks as a JobSet, or becomes one.
-_SETS: tuple[Workload, ...] = ("jobset", "trainjob")
 # Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
 # people write seconds, as torch does, where minutes are asked for.
 _LONG_TIMEOUT_MINUTES = 120
@@ -64,22 +61,19 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
 
 def _longest_name(job: GpuJob, cluster: ClusterConfig) -> str:
     """Return the longest name that is made for the ranks: a Service's, or a pod's."""
-    if workload_of(job, cluster.platform.workload) in _SETS:
-        return f"{job.name}-{JOBSET_RANKS}-0-{job.nodes - 1}-xxxxx"
-    return f"{job.name}-worker-{max(0, job.nodes - 2)}"
+    kind = kind_of(workload_of(job, cluster.platform.workload))
+    return kind.last_pod.format(name=job.name, index=job.nodes - 1, worker=max(0, job.nodes - 2))
 
 
 def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     workload = workload_of(job, cluster.platform.workload)
-    if workload not in _SETS:
-        return
     kind = kind_of(workload)
-    if kind not in controlled(cluster.platform.workload):
+    if kind.controller and kind not in controlled(cluster.platform.workload):
         found = f"the cluster has no controller for {kind.kind}s"
         remedy = f"set platform.workload: {workload}; running jobs may then keep "
         remedy += cluster.platform.workload
         yield Finding(Code.WORKLOAD, ("runtime", "workload"), found, remedy)
-    if job.runtime.rendezvous != "static":
+    if kind.fixed and job.runtime.rendezvous != "static":
         found = f"a {kind.kind} has a fixed number of ranks, and restarts all of them"
         remedy = "remove it, or set runtime.workload: pytorchjob"
         yield Finding(Code.WORKLOAD, ("runtime", "rendezvous"), found, remedy)

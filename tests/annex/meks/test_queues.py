@@ -9,7 +9,7 @@ from typing import cast
 import jsonschema
 import pytest
 
-from megatron_eks.catalog.workloads import whole
+from megatron_eks.catalog.workloads import AnyWorkload, whole
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.kubernetes import nodes
@@ -18,7 +18,6 @@ from megatron_eks.ops.jobs import fit, queue, queues
 from megatron_eks.ops.kube import jobs as live
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
-from megatron_eks.plan.jobs.job import AnyWorkload
 from megatron_eks.project import ROOT
 from tests.annex import jobs
 from tests.charts import rendered
