@@ -26,6 +26,8 @@ _OBJECT = "[object] "
 _KILLED, _BY_SIGNAL = 137, 128
 # SIGTERM: the job was given up, or somebody cancelled it.
 _TOLD, _JUST_SECONDS = {("143", None), (None, "15")}, 600
+# What torchrun says of it before it ends with exit code 1 (torch 2.15, elastic/multiprocessing).
+_SIGNAL = re.compile(r".*SignalException: Process \d+ got signal: 15")
 _BROKEN_OFF = "its record breaks off, as after an out-of-memory kill or the loss of its node"
 
 
@@ -105,10 +107,21 @@ def gone(plan: JobPlan, namespace: str, lines: Sequence[str], now: datetime) -> 
     if not job.ended:
         known = ranks(job, there, lines)
         well = {each.pod.phase for each in known if each.pod is not None} == {"Succeeded"}
+        told = [*map(_was_ended, by_rank(lines).values())]
+        kind = "Complete" if well else "Cancelled" if told and all(told) else "Failed"
         message = "Kubernetes does not know it any more: from its record"
-        end = {"type": "Complete" if well else "Failed", "status": "True", "message": message}
+        end = {"type": kind, "status": "True", "message": message}
         job = RunningJob({**job.manifest, "status": {"conditions": [end]}})
     return looked(Look(job, there, (), {}, "", Logs(), Logs(), now), lines)
+
+
+def _was_ended(own: Sequence[str]) -> bool:
+    """Tell whether the newest start of a rank was told to end, as `meks cancel` does."""
+    begun = max((place for place, each in enumerate(own) if START.match(each)), default=0)
+    ends = [end for each in own[begun:] if (end := END.fullmatch(each))]
+    if not ends or ends[-1][1] == "0":
+        return False
+    return (ends[-1][1], ends[-1][2]) in _TOLD or any(map(_SIGNAL.match, own[begun:]))
 
 
 def _pod(own: Sequence[str]) -> Object:
@@ -127,7 +140,8 @@ def _pod(own: Sequence[str]) -> Object:
     else:
         code = int(end[1]) if end[1] else _BY_SIGNAL + int(end[2])
         reason = "Error" if code else "Completed"
-        ended = {"exitCode": code, "reason": reason, "message": end[4] or "", "finishedAt": end[3]}
+        message = "it was told to end (SIGTERM)" if _was_ended(own) else end[4] or ""
+        ended = {"exitCode": code, "reason": reason, "message": message, "finishedAt": end[3]}
     return {
         "metadata": {"name": "", "uid": "", "creationTimestamp": begun},
         "spec": {},

@@ -18,6 +18,7 @@ _ROLE = "training.kubeflow.org/replica-type"
 _PHASES = {
     "Failed": "Failed",
     "FailureTarget": "Failed",
+    "Cancelled": "Cancelled",
     "Succeeded": "Succeeded",
     "Complete": "Succeeded",
     "Completed": "Succeeded",
@@ -25,7 +26,8 @@ _PHASES = {
     "Restarting": "Restarting",
     "RestartingJobSet": "Restarting",
 }
-ENDED = pods.ENDED
+ENDED = pods.ENDED | {"Cancelled"}
+"""How jobs end; that one was cancelled only its record tells, for then its object is gone."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class RunningJob:
 
     @property
     def ended(self) -> str:
-        """`Failed` or `Succeeded` once it has ended, else nothing."""
+        """`Failed`, `Succeeded` or `Cancelled` once it has ended, else nothing."""
         phase = self.phase([])
         return phase if phase in ENDED else ""
 

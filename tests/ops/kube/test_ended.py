@@ -1,5 +1,9 @@
 """What a record tells of pods that are gone: how they ended, and which left nothing."""
 
+from datetime import datetime
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from megatron_eks.ops.jobs import ended
@@ -7,6 +11,7 @@ from megatron_eks.ops.jobs.diagnosis import said_of_nodes
 from megatron_eks.ops.jobs.status import summary
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
+from megatron_eks.plan.jobs.job import JobPlan
 
 AT = "2026-11-22T10:00:00Z"
 START = f"record: start 0001, {AT}"
@@ -118,3 +123,39 @@ def test_a_job_that_was_given_up_is_told_in_the_words_of_its_file(said, shown):
     status = {"conditions": [{"type": "Failed", "status": "True", "message": said}]}
     job = RunningJob({"kind": "Job", "metadata": {"name": "train"}, "spec": {}, "status": status})
     assert summary(job, []).startswith(f"train: Failed - {shown}")
+
+
+_CODE, _TORCHRUN = (
+    "record: ended with exit code",
+    "elastic.SignalException: Process 5 got signal: 15",
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "phase"),
+    [
+        (
+            [_TORCHRUN, "retention: removed x", f"{_CODE} 1, {AT}: retention: removed x"],
+            "Cancelled",
+        ),
+        ([f"record: was ended by signal 15, {AT}"], "Cancelled"),
+        ([f"{_CODE} 1, {AT}: ValueError: x"], "Failed"),
+        ([_TORCHRUN, START, f"{_CODE} 1, {AT}: ValueError: x"], "Failed"),
+        ([f"{_CODE} 0, {AT}"], "Failed"),
+        (["breaks off"], "Failed"),
+    ],
+)
+def test_a_job_that_is_gone_was_cancelled_if_all_ranks_were_told_to_end(other, phase):
+    """By torchrun's exception too, which ends with exit code 1; one that failed itself counts."""
+    first = [START, _TORCHRUN, f"{_CODE} 1, {AT}: {_TORCHRUN}"]
+    lines = [
+        f"[{rank}] {each}" for rank, own in enumerate((first, [START, *other])) for each in own
+    ]
+    plan = cast("JobPlan", SimpleNamespace(name="j", nodes=2, args=()))
+    found = ended.gone(plan, "n", lines, datetime.fromisoformat(AT))
+    assert found.job.ended == phase
+    reasons = {rank.pod.reason for rank in found.ranks if rank.pod and phase == "Cancelled"}
+    assert reasons <= {
+        "pytorch: exit code 1: it was told to end (SIGTERM)",
+        "pytorch: exit code 143: it was told to end (SIGTERM)",
+    }
