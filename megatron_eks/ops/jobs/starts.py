@@ -8,6 +8,7 @@ from datetime import datetime
 
 from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.ops.jobs import ended
+from megatron_eks.ops.kube.jobs import ENDED
 from megatron_eks.programs import run_log
 from megatron_eks.programs.run_log import RunLog
 
@@ -73,12 +74,12 @@ def read(lines: Sequence[str], phase: str, now: datetime) -> tuple[Start, ...]:
         kept = reached
         if after is not None:
             kept = min(reached, after.went_on)
-        elif phase == "Failed":
+        elif phase in {"Failed", "Cancelled"}:
             kept = max((each.step for each in log.saves), default=went_on)
         counted = max(0, kept - went_on)
         ends = _times(ranks, ended.END, 3)
         end = max(ends, default=after.begun if after else None)
-        if number == last and phase not in {"Failed", "Succeeded"}:
+        if number == last and phase not in ENDED:
             end = now
         failed = after is not None or phase == "Failed"
         cause, code = _why(ranks) if failed else ("", "")
