@@ -2,6 +2,7 @@
 
 import shutil
 from datetime import date
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -199,10 +200,10 @@ def test_the_tag_is_that_of_what_is_built(folder):
 
 def test_a_load_reads_the_folder_once(folder, monkeypatch):
     """For what is wrong with it and for its hash; it may be large."""
-    read = []
-    monkeypatch.setattr(own_images, "read_context", lambda *a: read.append(a) or read_context(*a))
+    look = Mock(wraps=read_context)
+    monkeypatch.setattr(own_images, "read_context", look)
     assert tag(folder)
-    assert len(read) == 1
+    look.assert_called_once()
 
 
 def test_what_is_rendered_beside_the_cluster_file_is_no_part_of_an_image(tmp_path):
