@@ -2,7 +2,7 @@
 
 `python -m tests.upstream.examples FOLDER...` with KUBECONFIG of `meks local up --nodes 3`, whose
 cluster file says `platform: {workload: trainjob, pod_security: privileged}`. Folders are searched
-in order for YAML files, such as site/static/examples of a checkout of kubernetes-sigs/jobset, and
+for YAML files, such as site/static/examples of a checkout of kubernetes-sigs/jobset, and
 manifests/base/runtimes and examples of kubeflow/trainer. Prints what was refused and, after the
 seconds in EXAMPLES_SECONDS (120), how far the others have come; exit code 1 if any was refused.
 """
@@ -26,10 +26,10 @@ _MOMENT = 2
 
 
 def main(folders: Sequence[str]) -> int:
-    """Apply each object in turn; two files may have a job of one name, so each starts without."""
+    """Create each object, runtimes first; of two jobs of one name the second gets another."""
     (context,) = kubeconfig.contexts(kubeconfig.load([Path(os.environ["KUBECONFIG"])])).values()
     client, refused, accepted = context.client(30), 0, dict[tuple[str, str], Path]()
-    for file, found in _objects(folders):
+    for file, found in sorted(_objects(folders), key=lambda each: each[1]["kind"] in _JOBS):
         kind, name = found["kind"], found["metadata"]["name"]
         if kind != "ClusterTrainingRuntime":
             found["metadata"].setdefault("namespace", _NAMESPACE)
