@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
 from megatron_eks.ops.opening import on_cluster
+from megatron_eks.programs.profile_request import steps as read_steps
 
 
 @command(JOBS)
@@ -33,6 +34,36 @@ def report(
     from megatron_eks.ops.jobs.report_page import run
 
     return on_cluster(reach, partial(run, reach.cluster, job, output))
+
+
+@command(JOBS)
+def profile(
+    job: args.Job,
+    /,
+    *,
+    steps: Annotated[
+        tuple[int, int] | None, args.read_by(read_steps, metavar="FIRST:LAST")
+    ] = None,
+    rank: Annotated[tuple[int, ...], args.read_by(args.count, metavar="N")] = (),
+    output: Annotated[Path | None, Parameter(("--output", "-o"), metavar="FILE")] = None,
+    reach: args.Reach = args.HERE,
+) -> int:
+    """Look into some steps of a run: its longest kernels, its communication, its idle time.
+
+    With --steps it asks; the run goes on, and traces them when it gets there, or after its next
+    start. Without, it fetches the newest traces and writes a page.
+
+    meks profile megatron-cpt-techpulse --steps 500:502
+    meks profile megatron-cpt-techpulse
+
+    :param job: of jobs/, of kind megatron, fsdp or ddp
+    :param steps: at most 10, from step 3 on
+    :param rank: of this rank; may be repeated (default: the first and the last)
+    :param output: where to write it (default: reports/JOB-profile.html beside the cluster file)
+    """
+    from megatron_eks.ops.jobs.profile import run
+
+    return on_cluster(reach, partial(run, reach.cluster, job, steps, rank, output))
 
 
 @command(JOBS)

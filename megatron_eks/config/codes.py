@@ -223,6 +223,10 @@ class Code(StrEnum):
     COPIES_FAIL = "MEKS-0767"
     COPIES_MISSING = "MEKS-0768"
     NAME_TAKEN = "MEKS-0769"
+    NO_PROFILER = "MEKS-0770"
+    NO_PROFILE = "MEKS-0771"
+    PROFILE_TOO_LATE = "MEKS-0772"
+    BAD_TRACE = "MEKS-0773"
     # Secrets of jobs, costs, and what the machine itself refuses
     SECRET_VALUE = "MEKS-0791"  # noqa: S105 -- the number of a finding
     SECRET_NOT_FOUND = "MEKS-0792"  # noqa: S105 -- the number of a finding

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from megatron_eks.programs.exporter import run as exporter
 from megatron_eks.programs.exporter.run import Exporter
-from megatron_eks.programs.record_files import Record, now
+from megatron_eks.programs.record_files import VARIABLE, Record, now
 
 _CHUNK_BYTES = 65536
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -122,6 +122,7 @@ def main(argv: Sequence[str]) -> int:
     record.start()
     told = exporter.of_pod(os.environ, node, lambda: record.folder)
     copy = Copy(record, told)
+    os.environ[VARIABLE] = directory
     code = _run(command, copy)
     reason = copy.reason() if code else ""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

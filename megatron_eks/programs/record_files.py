@@ -8,6 +8,7 @@ start that nobody writes to for KEEP_DAYS is removed by the next start of any jo
 import os
 import queue
 import re
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -27,6 +28,8 @@ _DAY_SECONDS = 24 * 3600
 
 OBJECTS = "objects-*.json"
 """What job_objects keeps beside the starts of a job."""
+VARIABLE = "MEGATRON_EKS_RECORD"
+"""Tells a program in which DIR its record is."""
 # On the pod's own volume, which outlives its containers.
 _STATE = Path(os.environ.get("TMPDIR", "/tmp")) / "record-start"  # noqa: S108 -- as above
 
@@ -140,6 +143,13 @@ class Record(threading.Thread):
                 os.write(2, message.encode())
 
 
+def start_of_pod() -> str:
+    """Return the name of the newest start of this pod; empty if it has none."""
+    with suppress(OSError):
+        return _STATE.read_text()
+    return ""
+
+
 def starts(directory: Path) -> list[str]:
     """Return the names of a job's starts, the oldest first."""
     found = [each.name for each in directory.iterdir() if re.fullmatch(r"\d{4,}", each.name)]
@@ -167,9 +177,7 @@ def prune(logs: Path) -> None:
                     objects.unlink()
             for start in map(days.parent.joinpath, starts(days.parent)):
                 if _newest(start) < oldest:
-                    for file in start.iterdir():
-                        file.unlink()
-                    start.rmdir()
+                    shutil.rmtree(start)
 
 
 def _private(path: str, flags: int) -> int:

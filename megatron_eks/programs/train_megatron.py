@@ -28,7 +28,7 @@ from megatron_eks.programs.checkpoint import whole
 from megatron_eks.programs.prepare.indexed_data import DataSet
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import Report
-from megatron_eks.programs.start import companions, guard, megatron_process, preconditions
+from megatron_eks.programs.start import companions, guard, megatron_process, preconditions, profiler
 from megatron_eks.programs.start.megatron_arguments import MegatronArguments
 from megatron_eks.programs.trainer.tracking import check_packages
 
@@ -151,6 +151,7 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     refused, start, words = prepare(argv, environment)
     if refused:
         return refused
+    profiler.beside_megatron(environment)
     code = megatron_process.run(str(start.program), words)
     sys.stdout.flush()
     if code == 0:

@@ -50,6 +50,13 @@ def _without_compiler() -> None:
     compiler.graph_break = lambda *_, **__: None
     compiler.trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)
     sys.modules[compiler.__name__] = torch._dynamo = compiler  # noqa: SLF001 -- as torch names it
+    # The profiler asks it for one setting, and the real one wants the compiler.
+    settings: Any = types.ModuleType("torch._inductor.config")
+    settings.triton = types.SimpleNamespace(cudagraphs=False)
+    inductor: Any = types.ModuleType("torch._inductor")
+    inductor.config = settings
+    sys.modules |= {settings.__name__: settings, inductor.__name__: inductor}
+    torch._inductor = inductor  # noqa: SLF001 -- as above
 
 
 def _norm_with_sequence_parallel() -> None:

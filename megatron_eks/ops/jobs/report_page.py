@@ -25,7 +25,7 @@ FOLDER = "reports"
 """Beside the cluster file."""
 _MOST = 200
 """Lines of a list; the first and the last ones say what there is to know."""
-_STYLE = Path(__file__).with_name("report.css")
+STYLE = Path(__file__).with_name("report.css")
 
 
 def run(file: Path, name: str, out: Path | None, on: Opened) -> int:
@@ -42,7 +42,7 @@ def page(found: Report) -> str:
     job = found.state.look.job
     parts = (*_first(found), *_curves(found), *_starts(found), *_health(found))
     more = (*_checkpoints(found), *_money(found), *_settings(found))
-    return whole(f"{job.name}: {_phase(found)}", _STYLE.read_text(), *parts, *more)
+    return whole(f"{job.name}: {_phase(found)}", STYLE.read_text(), *parts, *more)
 
 
 def _phase(found: Report) -> str:

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from megatron_eks.programs.start.profiler import Profiler
 from megatron_eks.programs.trainer.batches import Batches, Samples, validation_shares
 from megatron_eks.programs.trainer.checkpoint import Checkpointer
 from megatron_eks.programs.trainer.config import Config, learning_rate
@@ -62,6 +63,7 @@ class Loop:
         self._mark = time.perf_counter()
         self._asked_to_stop = False
         self._stopping = False
+        self.profiler: Profiler | None = None
         self.last: dict[str, Any] = {}
         """Figures of the newest finished step."""
 
@@ -84,6 +86,8 @@ class Loop:
         pending: _Step | None = None
         for number in range(start + 1, last + 1):
             launched = self._launch(number, batches)
+            if self.profiler is not None:
+                self.profiler.after_step(number)
             if pending is not None:
                 # The device has its next step already, so it does not wait for this.
                 self._settle(pending, metrics)

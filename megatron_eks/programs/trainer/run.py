@@ -20,7 +20,7 @@ from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.printable import guarded
 from megatron_eks.programs.program import EXIT_CHECK_FAILED, Report, error
-from megatron_eks.programs.start import companions, guard
+from megatron_eks.programs.start import companions, guard, profiler
 from megatron_eks.programs.trainer.batches import Batches, open_samples
 from megatron_eks.programs.trainer.checkpoint import (
     Checkpointer,
@@ -158,6 +158,7 @@ class _Rank:
             metrics.trackers = Trackers(self.options.track, os.environ.get("WANDB_NAME", ""))
         dropout = max(shape.attention_dropout, shape.hidden_dropout) > 0
         loop = Loop(config, parallel, optimizer, samples, self.device, has_dropout=dropout)
+        loop.profiler = profiler.of_rank(os.environ)
         batches = Batches(
             samples,
             consumed=resumed["consumed_samples"],

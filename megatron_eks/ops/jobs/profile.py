@@ -1,0 +1,152 @@
+"""`meks profile JOB`: asks a run for traces of some steps, and makes a page of those it gave."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.ops.data import shared_files
+from megatron_eks.ops.data.shared_pod import SharedPod
+from megatron_eks.ops.failure import DONE, NOT_FOUND, USAGE, Failure
+from megatron_eks.ops.html import Part, table, tag
+from megatron_eks.ops.html import page as whole
+from megatron_eks.ops.jobs import dev, records, status, trace
+from megatron_eks.ops.jobs.report_page import FOLDER, STYLE
+from megatron_eks.ops.jobs.trace import Trace
+from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.output import count, replace_file
+
+_PROGRAM, _TRACES = "profile_request", "profiles"
+_KINDS = ("megatron", "fsdp", "ddp")
+_MOST = 15
+
+
+def run(
+    file: Path,
+    name: str,
+    steps: tuple[int, int] | None,
+    ranks: Sequence[int],
+    out: Path | None,
+    on: Opened,
+) -> int:
+    """Ask for steps, or fetch what there is; `file` is the cluster's."""
+    job = dev.job_named(name, on)
+    if job.kind not in _KINDS:
+        found = f"{name} is a job of kind {job.kind}; profiles are taken of {', '.join(_KINDS)}"
+        remedy = "let its own program write traces, and fetch them: meks data pull"
+        raise Failure(Code.NO_PROFILER, found, remedy, exit_code=USAGE)
+    place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
+    logs = f"{on.plan.platform.mount_path}/logs/{name}"
+    if steps:
+        return _ask(place, logs, name, steps, ranks, on)
+    ended = place.run(_PROGRAM, [logs], None)
+    folder = ended.summary.get("found")
+    if not isinstance(folder, str):
+        asked = ended.summary.get("asked")
+        when = f"steps {asked['first']} to {asked['last']}" if isinstance(asked, dict) else ""
+        found = f"{name} has given no trace; {when or 'nobody'} {'are' if when else 'has'} asked"
+        remedy = f"wait for them: meks status {name}" if when else f"meks profile {name} --steps"
+        raise Failure(Code.NO_PROFILE, found, remedy, exit_code=NOT_FOUND)
+    here = file.parent / _TRACES / name / Path(folder).parent.name
+    shared_files.pull(place, f"{folder}/", here)
+    traces = [trace.read(here / each) for each in ended.names("files")]
+    newest = max((each.first, each.last) for each in traces)
+    target = out or file.parent / FOLDER / f"{name}-profile.html"
+    shown = [each for each in traces if (each.first, each.last) == newest]
+    replace_file(target, page(name, shown, here), "and write it again")
+    on.console.write(f"{target}\n")
+    return DONE
+
+
+def _ask(
+    place: SharedPod,
+    logs: str,
+    name: str,
+    steps: tuple[int, int],
+    ranks: Sequence[int],
+    on: Opened,
+) -> int:
+    live = jobs.find(on.client, on.plan.platform.namespace, name)
+    runs = live is not None and not live.ended
+    last = status.read(on.client, on.project, name).look.logs.end.last if runs else None
+    if last and last.step > steps[0] - 2:
+        found = f"{name} is at step {last.step}, and step {steps[0] - 1} is to warm up"
+        remedy = f"ask for later ones: --steps {last.step + 20}:{last.step + 22}"
+        raise Failure(Code.PROFILE_TOO_LATE, found, remedy, exit_code=USAGE)
+    words = [f"--steps={steps[0]}:{steps[1]}", *(f"--rank={rank}" for rank in ranks)]
+    ended = place.run(_PROGRAM, [logs, *words], None)
+    if ended.code:
+        found = "; ".join(ended.names("findings")) or f"{_PROGRAM} ended with {ended.code}"
+        raise Failure(Code.NO_PROFILE, found, f"meks logs {name}", exit_code=ended.code)
+    which = f"ranks {', '.join(map(str, ranks))}" if ranks else "its first rank and its last"
+    when = "when it gets there" if runs else f"once it runs (meks submit {name})"
+    on.console.say(f"{name} traces steps {steps[0]} to {steps[1]} of {which} {when}")
+    on.console.say(f"then: meks profile {name}")
+    return DONE
+
+
+def page(name: str, traces: Sequence[Trace], folder: Path) -> str:
+    """Write what the traces of the same steps say."""
+    first = traces[0]
+    title = f"{name}: steps {first.first} to {first.last}"
+    parts = [
+        tag("h1", title),
+        tag("p", f"a profile by meks profile; traces in {folder}", class_="soft"),
+        tag("div", *_outcome(traces), class_="outcome"),
+        tag("h2", "Ranks"),
+        table(("rank", "time", *(names for names, _ in _shares(first))), _rows(traces), "123456"),
+        tag(
+            "p",
+            "Communication is the time of NCCL's or Gloo's kernels; exposed is the part of it in "
+            "which the rank computed nothing. Profiling itself makes steps slower.",
+            class_="soft",
+        ),
+    ]
+    return whole(title, STYLE.read_text(), *parts, *(x for each in traces for x in _rank(each)))
+
+
+def _outcome(traces: Sequence[Trace]) -> Iterator[Part]:
+    worst = max(traces, key=lambda each: (each.waiting + each.idle) / each.seconds)
+    computes = worst.computing / worst.seconds
+    yield tag("p", tag("strong", f"Rank {worst.rank} computes {computes:.0%} of its time"))
+    for share, said in (
+        (worst.waiting, "waits for communication that nothing hides"),
+        (worst.idle, "has nothing to do: it waits for its CPU, for data, or for another rank"),
+    ):
+        yield tag("p", f"{share / worst.seconds:.0%} of it {said}.")
+    kind = "kernel" if worst.on_gpu else "operator (this run has no GPU)"
+    longest = worst.uses[0]
+    yield tag("p", f"The longest {kind}: {longest.name}, {longest.seconds / worst.seconds:.0%}.")
+
+
+def _shares(of: Trace) -> Iterator[tuple[str, float]]:
+    yield "computing", of.computing
+    yield "communication", of.communicating
+    yield "exposed", of.waiting
+    yield "idle", of.idle
+
+
+def _rows(traces: Sequence[Trace]) -> Iterator[Sequence[Part]]:
+    for each in traces:
+        shares = (f"{value / each.seconds:.0%}" for _, value in _shares(each))
+        yield (str(each.rank), _time(each.seconds), *shares)
+
+
+def _rank(of: Trace) -> Iterator[Part]:
+    yield tag("h2", f"Rank {of.rank}: longest {'kernels' if of.on_gpu else 'operators'}")
+    rows = [
+        (f"{use.seconds / of.seconds:.1%}", _time(use.seconds), f"{use.calls:,}", use.name[:200])
+        for use in of.uses[:_MOST]
+    ]
+    yield table(("share", "time", "calls", "name"), rows, numbers="012")
+    if len(of.uses) > _MOST:
+        rest = sum(use.seconds for use in of.uses[_MOST:])
+        yield tag("p", f"{count(len(of.uses) - _MOST, 'other')}: {_time(rest)}", class_="soft")
+    if of.gaps:
+        yield tag("h2", f"Rank {of.rank}: longest gaps")
+        gaps = [(_time(each.seconds), _time(each.at), each.after[:200]) for each in of.gaps]
+        yield table(("idle for", "at", "after"), gaps, numbers="01")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.2f} s" if seconds >= 1 else f"{seconds * 1e3:,.2f} ms"

@@ -1,0 +1,175 @@
+"""What a trace of PyTorch's profiler says: where a rank's time went in a few steps.
+
+The file is Chrome's "Trace Event Format" as Kineto writes it: complete events (`ph: X`) with begin
+and duration in microseconds. On a GPU kernels and copies count; without one, operators on the CPU,
+each without those that it calls, and Gloo's own threads.
+"""
+
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from megatron_eks.config.codes import Code
+from megatron_eks.ops.failure import CHECK_FAILED, Failure
+
+_MOST_BYTES = 2**29
+_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
+_GLOO = "gloo:"
+# NCCL's kernels are ncclDevKernel_*, older ones ncclKernel_*.
+_COMMUNICATES = re.compile(rf"nccl|{_GLOO}", re.IGNORECASE)
+# On a CPU they wait for Gloo's threads, which have events of their own.
+_WAITS = re.compile(r"_?c10d(_functional)?::")
+_FILE = re.compile(r"rank-(\d+)\.steps-(\d+)-(\d+)\.json\.gz")
+_MICRO = 1e-6
+_GAPS = 5
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one kernel, or operator, took in all."""
+
+    name: str
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A time in which nothing ran."""
+
+    at: float
+    """Seconds from the first kernel."""
+    seconds: float
+    after: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One rank's time."""
+
+    rank: int
+    first: int
+    last: int
+    """The steps of it."""
+    on_gpu: bool
+    seconds: float
+    """From the first kernel to the end of the last."""
+    computing: float
+    communicating: float
+    waiting: float
+    """Seconds of communication beside which nothing was computed."""
+    idle: float
+    uses: tuple[Use, ...]
+    """The longest first."""
+    gaps: tuple[Gap, ...]
+    """Likewise."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    name: str
+    begin: float
+    end: float
+
+
+def read(file: Path) -> Trace:
+    """Read a trace. Raises Failure where it is none, or too large to be read here."""
+    named = _FILE.fullmatch(file.name)
+    try:
+        with gzip.open(file) as packed:
+            text = packed.read(_MOST_BYTES + 1)
+        if named is None or len(text) > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES >> 20} MiB" if named else "another name")
+        content = json.loads(text)
+        events = [each for each in content["traceEvents"] if each.get("ph") == "X"]
+        device = [_span(each) for each in events if each.get("cat") in _DEVICE]
+        spans = device or [*_on_cpu(events)]
+        if not spans:
+            raise ValueError("it has no kernel and no operator")
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        found = f"{file}: cannot be read as a trace: {problem}"
+        remedy = "ask for fewer steps, and remove the file: meks profile JOB --steps FIRST:LAST"
+        raise Failure(Code.BAD_TRACE, found, remedy, exit_code=CHECK_FAILED) from problem
+    return _of(spans, *map(int, named.groups()), on_gpu=bool(device))
+
+
+def _of(found: Iterable[_Span], rank: int, first: int, last: int, *, on_gpu: bool) -> Trace:
+    spans = sorted(found, key=attrgetter("begin"))
+    sent = [each for each in spans if _COMMUNICATES.search(each.name)]
+    done = [each for each in spans if not _COMMUNICATES.search(each.name)]
+    begin, whole = spans[0].begin, max(each.end for each in spans) - spans[0].begin
+    computing, busy = _length(done), _length(spans)
+    gaps = [
+        Gap((end - begin) * _MICRO, (after.begin - end) * _MICRO, before.name)
+        for end, before, after in _gaps(spans)
+    ]
+    uses: dict[str, list[float]] = defaultdict(list)
+    for each in spans:
+        uses[each.name].append(each.end - each.begin)
+    told = [Use(name, len(took), sum(took) * _MICRO) for name, took in uses.items()]
+    return Trace(
+        *(rank, first, last, on_gpu, whole * _MICRO, computing * _MICRO),
+        communicating=_length(sent) * _MICRO,
+        waiting=(busy - computing) * _MICRO,
+        idle=(whole - busy) * _MICRO,
+        uses=tuple(sorted(told, key=attrgetter("seconds"), reverse=True)),
+        gaps=tuple(sorted(gaps, key=attrgetter("seconds"), reverse=True)[:_GAPS]),
+    )
+
+
+def _span(event: Any) -> _Span:  # noqa: ANN401 -- JSON
+    begin = float(event["ts"])
+    return _Span(str(event["name"]), begin, begin + float(event.get("dur", 0)))
+
+
+def _on_cpu(events: Sequence[Any]) -> Iterator[_Span]:
+    threads: dict[Any, list[_Span]] = defaultdict(list)
+    for each in events:
+        if each.get("cat") == "cpu_op":
+            threads[each.get("tid")].append(_span(each))
+        elif str(each["name"]).startswith(_GLOO):
+            yield _span(each)
+    for spans in threads.values():
+        yield from (each for each in _own(spans) if not _WAITS.match(each.name))
+
+
+def _own(spans: list[_Span]) -> Iterator[_Span]:
+    """Yield the parts of a thread's operators in which none of those ran that they call."""
+    open_: list[_Span] = []
+    at = 0.0
+    for each in (*sorted(spans, key=lambda x: (x.begin, -x.end)), None):
+        while open_ and (each is None or open_[-1].end <= each.begin):
+            inner = open_.pop()
+            if inner.end > at:
+                yield _Span(inner.name, at, inner.end)
+                at = inner.end
+        if each is not None:
+            if open_ and each.begin > at:
+                yield _Span(open_[-1].name, at, each.begin)
+            at = max(at, each.begin)
+            open_.append(each)
+
+
+def _gaps(spans: Sequence[_Span]) -> Iterator[tuple[float, _Span, _Span]]:
+    """Yield where nothing runs: since when, after what, and until what."""
+    last = spans[0]
+    for each in spans[1:]:
+        if each.begin > last.end:
+            yield last.end, last, each
+        if each.end > last.end:
+            last = each
+
+
+def _length(spans: Sequence[_Span]) -> float:
+    """Return how long at least one of them ran."""
+    total, end = 0.0, float("-inf")
+    for each in spans:
+        total += max(0.0, each.end - max(each.begin, end))
+        end = max(end, each.end)
+    return total
