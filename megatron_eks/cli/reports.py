@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
 from megatron_eks.ops.opening import on_cluster
+from megatron_eks.programs.profile_request import Wish
 from megatron_eks.programs.profile_request import steps as read_steps
 
 
@@ -41,9 +42,7 @@ def profile(
     job: args.Job,
     /,
     *,
-    steps: Annotated[
-        tuple[int, int] | None, args.read_by(read_steps, metavar="FIRST:LAST")
-    ] = None,
+    steps: Annotated[tuple[int, int] | None, args.read_by(read_steps, metavar="FIRST:LAST")] = None,
     rank: Annotated[tuple[int, ...], args.read_by(args.count, metavar="N")] = (),
     output: Annotated[Path | None, Parameter(("--output", "-o"), metavar="FILE")] = None,
     reach: args.Reach = args.HERE,
@@ -63,7 +62,8 @@ def profile(
     """
     from megatron_eks.ops.jobs.profile import run
 
-    return on_cluster(reach, partial(run, reach.cluster, job, steps, rank, output))
+    wish = Wish(*steps, rank) if steps else None
+    return on_cluster(reach, partial(run, reach.cluster, job, wish, output))
 
 
 @command(JOBS)

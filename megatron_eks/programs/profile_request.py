@@ -65,7 +65,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     if options.steps:
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f".{FILE}")
-        partial.write_text(json.dumps(asdict(Wish(*options.steps, tuple(options.rank)))))
+        first, last = options.steps
+        partial.write_text(json.dumps(asdict(Wish(first, last, tuple(options.rank)))))
         partial.replace(file)
     found = max(options.directory.glob(f"*/{FOLDER}"), key=_newest, default=None)
     traces = sorted(found.glob("rank-*")) if found else []

@@ -120,9 +120,9 @@ class Record(threading.Thread):
         if self._rank == 0:
             prune(self._directory.parent)
         before = _STATE.read_text() if _STATE.exists() else ""
-        newest = max(map(int, starts(self._directory)), default=0)
-        age = time.time() - _newest(self._directory / f"{newest:04}") if newest else 0
-        number = max(1, newest + (age > _TOGETHER_SECONDS), int(before or 0) + 1)
+        last = max(map(int, starts(self._directory)), default=0)
+        age = time.time() - newest(self._directory / f"{last:04}") if last else 0
+        number = max(1, last + (age > _TOGETHER_SECONDS), int(before or 0) + 1)
         while True:
             start = self._directory / f"{number:04}"
             start.mkdir(0o700, exist_ok=True)
@@ -168,7 +168,12 @@ def place(part: Path) -> int:
 
 
 def prune(logs: Path) -> None:
-    """Remove starts and objects that are older than their job's own days, and nothing else."""
+    """Remove starts and objects that are older than their job's own days, and nothing else.
+
+    Of a start a few lines stay for two months, by which `meks report` tells of a month.
+    """
+    from megatron_eks.programs import job_starts  # noqa: PLC0415 -- it needs what is here
+
     for days in logs.glob("*/keep-days"):
         with suppress(OSError, ValueError):
             oldest = time.time() - int(days.read_text()) * _DAY_SECONDS
@@ -176,15 +181,21 @@ def prune(logs: Path) -> None:
                 if objects.stat().st_mtime < oldest:
                     objects.unlink()
             for start in map(days.parent.joinpath, starts(days.parent)):
-                if _newest(start) < oldest:
+                if newest(start) < oldest:
+                    with suppress(OSError):
+                        job_starts.keep(start)
                     shutil.rmtree(start)
+            for told in days.parent.glob("*.told"):
+                if told.stat().st_mtime < time.time() - job_starts.KEPT_DAYS * _DAY_SECONDS:
+                    told.unlink()
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _newest(start: Path) -> float:
+def newest(start: Path) -> float:
+    """Return when a rank of a start last gave a sign of life."""
     return max(each.stat().st_mtime for each in (start, *start.iterdir()))
 
 

@@ -1,5 +1,6 @@
 """A container's output is kept from its first line to its end, and keeping it costs nothing."""
 
+import json
 import os
 import signal
 import subprocess
@@ -131,6 +132,44 @@ def test_starts_go_with_the_days_of_their_own_job(keep, tmp_path):
     left = {each.parent.name for each in logs.glob("*/0001")}
     assert left == {"kept", "foreign", "job"}
     assert (logs / "old" / "tensorboard").is_dir()
+
+
+def test_a_start_that_goes_leaves_what_a_month_is_told_by(tmp_path):
+    """Steps in the middle go with traces and all else; after two months that goes too."""
+    start = tmp_path / "job" / "0001"
+    (start / "profile").mkdir(parents=True)
+    (start / "profile" / "rank-00000.steps-5-6.json.gz").touch()
+    lines = [
+        "record: start 0001, 2026-11-01T08:00:00Z",
+        *(f"step {n}/900 | loss 2.0 | 1.000 s" for n in range(1, 101)),
+        "saved checkpoint of step 100 to /c in 1 s",
+        *(f"step {n}/900 | loss 2.0 | 1.000 s" for n in range(101, 151)),
+    ]
+    end = "record: ended with exit code 1, 2026-11-01T09:00:0{}Z: last words"
+    for rank in range(4):
+        words = [*lines, "torch.OutOfMemoryError: CUDA"] if rank == 2 else lines
+        # Rank 2 ends first, the others with it.
+        text = "\n".join([*words, end.format(1 if rank == 2 else 2)])
+        (start / f"rank-{rank:05}.log").write_text(f"{text}\n")
+    (tmp_path / "job" / "keep-days").write_text("7")
+    for each in (*start.iterdir(), start):
+        os.utime(each, (0, time.time() - 9 * DAY))
+    record_files.prune(tmp_path)
+    (told,) = [each for each in (tmp_path / "job").iterdir() if each.name != "keep-days"]
+    assert told.name == "20261101T080000Z-0001.told"
+    assert time.time() - told.stat().st_mtime > 8 * DAY
+    found = json.loads(told.read_text())
+    assert (found["job"], found["ranks"], found["lives"]) == ("job", 4, False)
+    assert {line[:3] for line in found["lines"]} == {"[0]", "[2]", "[3]"}
+    of_two = [line for line in found["lines"] if line.startswith("[2]")]
+    assert of_two[:2] == [f"[2] {lines[0]}", "[2] saved checkpoint of step 100 to /c in 1 s"]
+    assert (len(of_two), of_two[-2:]) == (
+        22,
+        ["[2] torch.OutOfMemoryError: CUDA", f"[2] {end.format(1)}"],
+    )
+    os.utime(told, (0, time.time() - 70 * DAY))
+    record_files.prune(tmp_path)
+    assert not told.exists()
 
 
 def test_of_long_output_beginning_and_end_stay(tmp_path, monkeypatch):

@@ -15,20 +15,14 @@ from megatron_eks.ops.jobs.trace import Trace
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count, replace_file
+from megatron_eks.programs.profile_request import Wish
 
 _PROGRAM, _TRACES = "profile_request", "profiles"
 _KINDS = ("megatron", "fsdp", "ddp")
 _MOST = 15
 
 
-def run(
-    file: Path,
-    name: str,
-    steps: tuple[int, int] | None,
-    ranks: Sequence[int],
-    out: Path | None,
-    on: Opened,
-) -> int:
+def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) -> int:
     """Ask for steps, or fetch what there is; `file` is the cluster's."""
     job = dev.job_named(name, on)
     if job.kind not in _KINDS:
@@ -37,8 +31,8 @@ def run(
         raise Failure(Code.NO_PROFILER, found, remedy, exit_code=USAGE)
     place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
     logs = f"{on.plan.platform.mount_path}/logs/{name}"
-    if steps:
-        return _ask(place, logs, name, steps, ranks, on)
+    if wish:
+        return _ask(place, logs, name, wish, on)
     ended = place.run(_PROGRAM, [logs], None)
     folder = ended.summary.get("found")
     if not isinstance(folder, str):
@@ -58,29 +52,24 @@ def run(
     return DONE
 
 
-def _ask(
-    place: SharedPod,
-    logs: str,
-    name: str,
-    steps: tuple[int, int],
-    ranks: Sequence[int],
-    on: Opened,
-) -> int:
+def _ask(place: SharedPod, logs: str, name: str, wish: Wish, on: Opened) -> int:
     live = jobs.find(on.client, on.plan.platform.namespace, name)
     runs = live is not None and not live.ended
     last = status.read(on.client, on.project, name).look.logs.end.last if runs else None
-    if last and last.step > steps[0] - 2:
-        found = f"{name} is at step {last.step}, and step {steps[0] - 1} is to warm up"
+    if last and last.step > wish.first - 2:
+        found = f"{name} is at step {last.step}, and step {wish.first - 1} is to warm up"
         remedy = f"ask for later ones: --steps {last.step + 20}:{last.step + 22}"
         raise Failure(Code.PROFILE_TOO_LATE, found, remedy, exit_code=USAGE)
-    words = [f"--steps={steps[0]}:{steps[1]}", *(f"--rank={rank}" for rank in ranks)]
+    words = [f"--steps={wish.first}:{wish.last}", *(f"--rank={rank}" for rank in wish.ranks)]
     ended = place.run(_PROGRAM, [logs, *words], None)
     if ended.code:
         found = "; ".join(ended.names("findings")) or f"{_PROGRAM} ended with {ended.code}"
         raise Failure(Code.NO_PROFILE, found, f"meks logs {name}", exit_code=ended.code)
-    which = f"ranks {', '.join(map(str, ranks))}" if ranks else "its first rank and its last"
+    which = (
+        f"ranks {', '.join(map(str, wish.ranks))}" if wish.ranks else "its first rank and its last"
+    )
     when = "when it gets there" if runs else f"once it runs (meks submit {name})"
-    on.console.say(f"{name} traces steps {steps[0]} to {steps[1]} of {which} {when}")
+    on.console.say(f"{name} traces steps {wish.first} to {wish.last} of {which} {when}")
     on.console.say(f"then: meks profile {name}")
     return DONE
 

@@ -82,25 +82,29 @@ def read(file: Path) -> Trace:
     """Read a trace. Raises Failure where it is none, or too large to be read here."""
     named = _FILE.fullmatch(file.name)
     try:
-        with gzip.open(file) as packed:
-            text = packed.read(_MOST_BYTES + 1)
-        if named is None or len(text) > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES >> 20} MiB" if named else "another name")
-        content = json.loads(text)
-        events = [each for each in content["traceEvents"] if each.get("ph") == "X"]
+        assert named is not None  # noqa: S101 -- as `profile_request` names them
+        events = _events(file)
         device = [_span(each) for each in events if each.get("cat") in _DEVICE]
-        spans = device or [*_on_cpu(events)]
-        if not spans:
-            raise ValueError("it has no kernel and no operator")
+        found = _of(device or [*_on_cpu(events)], *map(int, named.groups()), on_gpu=bool(device))
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        found = f"{file}: cannot be read as a trace: {problem}"
+        said = f"{file}: cannot be read as a trace: {problem}"
         remedy = "ask for fewer steps, and remove the file: meks profile JOB --steps FIRST:LAST"
-        raise Failure(Code.BAD_TRACE, found, remedy, exit_code=CHECK_FAILED) from problem
-    return _of(spans, *map(int, named.groups()), on_gpu=bool(device))
+        raise Failure(Code.BAD_TRACE, said, remedy, exit_code=CHECK_FAILED) from problem
+    return found
+
+
+def _events(file: Path) -> list[Any]:
+    with gzip.open(file) as packed:
+        text = packed.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
+    return [each for each in json.loads(text)["traceEvents"] if each.get("ph") == "X"]
 
 
 def _of(found: Iterable[_Span], rank: int, first: int, last: int, *, on_gpu: bool) -> Trace:
     spans = sorted(found, key=attrgetter("begin"))
+    if not spans:
+        raise ValueError("it has no kernel and no operator")
     sent = [each for each in spans if _COMMUNICATES.search(each.name)]
     done = [each for each in spans if not _COMMUNICATES.search(each.name)]
     begin, whole = spans[0].begin, max(each.end for each in spans) - spans[0].begin

@@ -66,7 +66,7 @@ class Exporter:
         # Megatron prints steps on its last rank, and all else on the first.
         self._tells = node == 0 or plan.kind.startswith("megatron")
         self._own = StepsFile(Path(plan.metrics_file)) if plan.metrics_file and not node else None
-        self._has_own = False
+        self._own_until = 0.0
         self._began = self._scraped_at = clock()
         self._memory = _Memory(self._began)
         self._remembers = False
@@ -104,7 +104,7 @@ class Exporter:
                 took = None if begun is None else now - begun
                 self._save_seconds = took if mark.seconds is None else mark.seconds
                 self._memory.saved_step, self._memory.saved_at = mark.step, now
-            for step in log.steps if not self._has_own else ():
+            for step in log.steps if now >= self._own_until else ():
                 self._take(step, now)
 
     def finish(self) -> None:
@@ -134,8 +134,10 @@ class Exporter:
             partial.write_text(json.dumps(asdict(self._memory)))
             partial.replace(folder / self._file)
         for step, waited in self._own.new() if self._own else ():
-            self._has_own, self._data_seconds = True, waited
-            self._take(step, self._clock())
+            now, self._data_seconds = self._clock(), waited
+            # On a full file system its lines wait, and the log goes on.
+            self._own_until = now + 2 * _ROUND_SECONDS
+            self._take(step, now)
 
     def _keep(self) -> None:
         while True:
@@ -167,6 +169,10 @@ class Exporter:
 
     def _take(self, step: Step, now: float) -> None:
         memory, before = self._memory, self._step
+        if before and before.step == step.step:
+            # The log has told it; the trainer's own figures say more.
+            self._step = step
+            return
         since = max(memory.step, before.step if before else step.step - 1)
         if step.seconds:
             self._took.append(step.seconds)

@@ -1,9 +1,11 @@
-"""A real Prometheus watches a real trainer that stands still: one alarm, and no other."""
+"""A real Prometheus watches real trainings that go wrong: each has its alarm, and no other."""
 
 import contextlib
 import json
 import os
 import signal
+import subprocess
+import threading
 import urllib.parse
 import urllib.request
 from dataclasses import replace
@@ -26,7 +28,6 @@ from tests.programs.trainer_files import Run
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs, pytest.mark.long]
 
 NAME = "watched"
-FOLDER = f"/shared/{NAME}"
 STEPS = 1_000_000
 
 
@@ -53,29 +54,36 @@ def firing(port):
     return [labels["alertname"] for labels, _ in ask(port, 'ALERTS{alertstate="firing"}')]
 
 
-def training(cluster):
+def training(cluster, name=NAME, program=None, interval=STEPS, **told):
     """Return a job of the real train_ddp on a CPU, with as much to do as nobody waits for."""
-    run = Run(cluster.shared() / NAME, Path("python"), "train_ddp")
+    folder = f"/shared/{name}"
+    run = Run(cluster.shared() / name, Path("python"), "train_ddp")
     run.config["training"] |= {"max_steps": STEPS, "validation_interval": STEPS, "log_interval": 1}
-    run.config["checkpoint"]["interval"] = STEPS
-    text = json.dumps(run.config).replace(str(run.root), FOLDER)
+    run.config["checkpoint"] |= {"interval": interval, "keep_last": 1}
+    text = json.dumps(run.config).replace(str(run.root), folder)
     (run.root / "config.json").write_text(text)
     plan = Plan(
-        *(NAME, "ddp", METRICS_PORT),
+        *(name, "ddp", METRICS_PORT),
         steps=STEPS,
         tokens=128,
-        metrics_file=f"{FOLDER}/checkpoints/metrics.jsonl",
+        metrics_file=f"{folder}/checkpoints/metrics.jsonl",
+        save_interval=interval,
+        **told,
     )
     shipped = rendered.training_job(name="ddp-llama-3-2-1b")
-    job = replace(shipped, name=NAME, nodes=1, files={}, metrics=plan, workload="pytorchjob")
+    job = replace(shipped, name=name, nodes=1, files={}, metrics=plan, workload="pytorchjob")
     found = rendered.only(rendered.jobs(job), "PyTorchJob")
     found["spec"]["nprocPerNode"] = "1"
     (pod,) = jobs.pod_specs(found)
     (container,) = pod["containers"]
     for each in (container, *pod.get("initContainers", ())):
         each["image"] = runs.GANG
-    container["command"][3] = f"/shared/logs/{NAME}"
-    container["args"] = ["--config", f"{FOLDER}/config.json", "--device=cpu"]
+    words = container["command"]
+    words[3] = f"/shared/logs/{name}"
+    container["args"] = ["--config", f"{folder}/config.json", "--device=cpu"]
+    if program:
+        (run.root / "program.py").write_text(program)
+        words[words.index("megatron_eks.programs.train_ddp") - 1 :] = [f"{folder}/program.py"]
     return found
 
 
@@ -100,6 +108,98 @@ def test_a_job_that_stands_still_is_told_of(cluster, submit, port):
     assert line.startswith(f"alert NoStep: job {NAME} has made no step for ")
     assert f"meks status {NAME}" in line
     wait_for("its end", lambda: firing(port) == [], 120)
+
+
+# The real trainer, whose data takes its time, and stops coming once a file is there.
+HUNGRY = """
+import sys, time
+from pathlib import Path
+from megatron_eks.programs.trainer import batches
+from megatron_eks.programs.trainer.parallel import copy
+from megatron_eks.programs.trainer.run import main
+plain, stop = batches.Batches.next, Path(__file__).with_name("starve")
+def next_one(self):
+    time.sleep(0.5)
+    while stop.exists():
+        time.sleep(0.5)
+    return plain(self)
+batches.Batches.next = next_one
+sys.exit(main("train_ddp", "", copy, sys.argv[1:]))
+"""
+# A program of a user's whose loss is lost, and that goes on.
+LOST = """
+import sys, time
+for step in range(1, 10**6):
+    loss = "nan" if step > 20 else 1 / step
+    print(f"step {step}/1000000 | loss {loss} | 1.000 s", flush=True)
+    time.sleep(1)
+"""
+# Two alarms take a quarter of an hour, one of them after as long.
+_BAD_DAY_SECONDS = 25 * 60
+
+
+@pytest.mark.timeout(_BAD_DAY_SECONDS + 600)
+def test_on_a_bad_day_each_job_has_its_own_alarm(cluster, submit, port):
+    """One is starved of data, one sent NaN, one slowed, one cannot save; no other alarm fires."""
+    full = cluster.shared() / "full" / "checkpoints"
+    full.mkdir(parents=True)
+    words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(full)]
+    subprocess.run(words, check=True)  # noqa: S603 -- the tests of CI run as root
+    expected = {
+        "starved": "NoStep",
+        "lost": "LossNotFinite",
+        "slowed": "SlowerThanPlanned",
+        "full": "CheckpointOld",
+    }
+    fast = {"peak_seconds": 0.1, "step_seconds": 0.6, "step_seconds_high": 1.2}
+    made = {
+        "starved": submit(training(cluster, "starved", HUNGRY)),
+        "lost": submit(training(cluster, "lost", LOST)),
+        "slowed": submit(training(cluster, "slowed", HUNGRY, **fast)),
+        "full": submit(training(cluster, "full", HUNGRY, interval=20)),
+    }
+    over = threading.Event()
+    try:
+        wait_for(
+            "steps of all", lambda: {x["job"] for x, y in steps(port) if y > 25} == {*made}, 400
+        )
+        assert firing(port) in ([], ["LossNotFinite"])
+        (cluster.shared() / "starved" / "starve").touch()
+        with contextlib.suppress(OSError), (full / "ballast").open("wb", buffering=0) as ballast:
+            while True:
+                ballast.write(bytes(65536))
+        (pod,) = jobs.pods_of(cluster.client, made["slowed"])
+        (rank,) = cluster.ranks_of(pod, "program.py")
+        threading.Thread(target=slow_down, args=(rank, over), daemon=True).start()
+        seen: dict[str, set[str]] = {}
+
+        def all_told():
+            for labels, _ in ask(port, 'ALERTS{alertstate="firing"}'):
+                seen.setdefault(labels["job"], set()).add(labels["alertname"])
+            return seen.keys() >= expected.keys() or any(
+                alarms != {expected[job]} for job, alarms in seen.items()
+            )
+
+        with contextlib.suppress(TimeoutError):
+            wait_for("an alarm of each", all_told, _BAD_DAY_SECONDS)
+    finally:
+        over.set()
+        subprocess.run(["umount", "-l", str(full)], check=True)  # noqa: S603, S607 -- as above
+    assert seen == {job: {alarm} for job, alarm in expected.items()}
+
+
+def steps(port):
+    """Return the jobs' newest steps."""
+    return ask(port, "meks_step")
+
+
+def slow_down(rank, over):
+    """Let a process run a fifth of the time."""
+    with contextlib.suppress(ProcessLookupError):
+        while not over.wait(0.5):
+            os.kill(rank, signal.SIGSTOP)
+            over.wait(2)
+            os.kill(rank, signal.SIGCONT)
 
 
 def job_namespace(job):

@@ -1,0 +1,278 @@
+"""`meks report` without a job: what a cluster's jobs and nodes did for a month, as one page."""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.ops.cluster import node_months
+from megatron_eks.ops.cluster.node_months import PoolHours
+from megatron_eks.ops.data.shared_pod import SharedPod
+from megatron_eks.ops.failure import DONE, Failure
+from megatron_eks.ops.html import Part, table, tag
+from megatron_eks.ops.html import page as whole
+from megatron_eks.ops.jobs import ended, starts
+from megatron_eks.ops.jobs.report_page import FOLDER, STYLE
+from megatron_eks.ops.jobs.starts import Start
+from megatron_eks.ops.kube.teams import of_team
+from megatron_eks.ops.opening import Opened
+from megatron_eks.ops.output import replace_file, usd
+from megatron_eks.ops.programs import Place
+from megatron_eks.plan.cost import hours_between, node_price, total
+from megatron_eks.project import Project
+
+_HOUR_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Run:
+    """A submission of a job, from its first start to its last."""
+
+    job: str
+    team: str
+    phase: str
+    starts: tuple[Start, ...]
+    nodes: float
+    """Whole ones: a rank that has half a node's GPUs has half of it."""
+    pool: str
+    """Empty where no job file has the name any more."""
+    gpus: int
+    """Of all ranks; 0 likewise."""
+    usd_each: float | None
+
+    def hours(self, since: datetime) -> float:
+        """How long its nodes were held, in node-hours."""
+        spans = (
+            hours_between(max(x.begun, since), x.ended) for x in self.starts if x.begun and x.ended
+        )
+        return self.nodes * sum(spans)
+
+    @property
+    def useful(self) -> float:
+        """Node-hours in steps that count."""
+        return self.nodes * sum(each.useful_seconds for each in self.starts) / _HOUR_SECONDS
+
+
+@dataclass(frozen=True)
+class Month:
+    """All that a page tells."""
+
+    cluster: str
+    since: datetime
+    now: datetime
+    runs: tuple[Run, ...]
+    pools: tuple[PoolHours, ...]
+    notes: tuple[str, ...]
+
+
+def run(file: Path, days: int, out: Path | None, on: Opened) -> int:
+    """Write the page; `file` is the cluster's."""
+    target = out or file.parent / FOLDER / f"{on.plan.name}-{days}-days.html"
+    now = on.client.now()
+    notes: list[str] = []
+    runs: list[Run] = []
+    shared = on.plan.is_shared and on.plan.platform.team is None
+    for team in [each.name for each in on.plan.teams] if shared else [None]:
+        project = of_team(on.project, team)
+        claim = project.cluster.platform.claim
+        place = SharedPod(on.access, project, file, on.console, claim)
+        try:
+            runs += runs_of(told(place, project, days), project, now)
+        except (Failure, ApiError) as problem:
+            notes.append(f"{team or 'all jobs'}: the records cannot be read: {problem}")
+    since = now - timedelta(days=days)
+    pools = _pools(on, since, now, notes)
+    found = Month(on.plan.name, since, now, tuple(runs), tuple(pools), tuple(notes))
+    replace_file(target, page(found), "and write it again")
+    on.console.write(f"{target}\n")
+    return DONE
+
+
+def told(place: Place, project: Project, days: int) -> list[Any]:
+    """Return what is told of each start, a job's in their order."""
+    lines: list[str] = []
+    logs = f"{project.cluster.platform.mount_path}/logs"
+    place.run("job_starts", [logs, f"--days={days}"], lines.append)
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return [each for each in found if isinstance(each, dict) and each.get("lines")]
+
+
+def runs_of(found: Sequence[Any], project: Project, now: datetime) -> Iterator[Run]:
+    """Yield submissions: a start after one that ended well, or that counts anew, is of another."""
+    group: list[Any] = []
+    for each in found:
+        if group and (
+            each["job"] != group[0]["job"] or _well(group[-1]) or _of(each) <= _of(group[-1])
+        ):
+            yield _run(group, project, now)
+            group = []
+        group.append(each)
+    if group:
+        yield _run(group, project, now)
+
+
+def _run(group: Sequence[Any], project: Project, now: datetime) -> Run:
+    last, name = group[-1], str(group[0]["job"])
+    phase = "Running" if last["lives"] else "Succeeded" if _well(last) else "Failed"
+    known = starts.read([line for each in group for line in each["lines"]], phase, now)
+    plan = next((each for each in project.jobs if each.name == name), None)
+    ranks, team = last["ranks"], project.cluster.platform.team or ""
+    pool = plan.pool if plan else None
+    if plan is None or pool is None:
+        return Run(name, team, phase, known, ranks, "", 0, None)
+    each = node_price(pool.instance.name, pool.capacity.kind, project.cluster)
+    gpus, nodes = plan.resources.gpus, ranks * plan.resources.gpus / pool.instance.gpus
+    return Run(name, team, phase, known, nodes, pool.name, ranks * gpus, each)
+
+
+def _of(start: Any) -> int:  # noqa: ANN401 -- JSON
+    found = (ended.START.search(line) for line in start["lines"])
+    return next((int(each[1]) for each in found if each), 0)
+
+
+def _well(start: Any) -> bool:  # noqa: ANN401 -- JSON
+    ends = [found[1] for line in start["lines"] if (found := ended.END.search(line))]
+    return bool(ends) and set(ends) == {"0"}
+
+
+def _pools(on: Opened, since: datetime, now: datetime, notes: list[str]) -> Iterator[PoolHours]:
+    from megatron_eks.ops.aws import session  # noqa: PLC0415 -- boto3 takes a while
+
+    if on.access.is_local:
+        notes.append("this is a cluster of `meks local up`: it has no nodes that are billed")
+        return
+    try:
+        aws = session.open_session(on.plan.region, os.environ)
+        for pool in on.plan.pools:
+            if found := node_months.read(on.plan, pool, aws, since, now):
+                yield found
+    except session.ERRORS as error:
+        why = session.explained(error)
+        notes.append(f"nodes are not in this report: {why.found} - {why.remedy}")
+
+
+def page(found: Month) -> str:
+    """Write it."""
+    title = f"{found.cluster}: {found.since:%Y-%m-%d} to {found.now:%Y-%m-%d}"
+    parts = [
+        tag("h1", title),
+        tag("p", f"written {found.now:%Y-%m-%d %H:%M} UTC by meks report", class_="soft"),
+        tag(
+            "dl", *(tag("div", tag("dt", name), tag("dd", *rest)) for name, *rest in _facts(found))
+        ),
+        *(tag("p", f"note: {note}", class_="soft") for note in found.notes),
+    ]
+    return whole(title, STYLE.read_text(), *parts, *_jobs(found), *_causes(found), *_nodes(found))
+
+
+def _facts(found: Month) -> Iterator[tuple[Part, ...]]:
+    runs = found.runs
+    held = sum(each.hours(found.since) for each in runs)
+    phases = [
+        f"{sum(x.phase == p for x in runs)} {p.lower()}" for p in ("Succeeded", "Failed", "Running")
+    ]
+    yield "runs", str(len(runs)), tag("small", ", ".join(phases))
+    gpu_hours = sum(x.gpus / x.nodes * x.hours(found.since) for x in runs if x.nodes)
+    yield "GPU-hours of jobs", f"{gpu_hours:,.0f}", tag("small", f"{held:,.1f} node-hours")
+    yield (
+        "cost of jobs",
+        f"{usd(_usd(runs, found.since))} USD",
+        tag("small", "of nodes, list prices"),
+    )
+    if held:
+        share = min(1, sum(each.useful for each in runs) / held)
+        yield "time that trained", f"{share:.0%}", tag("small", "in steps that count")
+    yield "restarts", str(sum(len(each.starts) - 1 for each in runs))
+    if found.pools:
+        hours = sum(each.hours for each in found.pools)
+        price = total([_priced(each.hours, each.usd_each) for each in found.pools])
+        yield "nodes", f"{hours:,.1f} h", tag("small", f"{usd(price)} USD")
+        idle = [_idle(each, found) for each in found.pools]
+        price = total(
+            [_priced(x, each.usd_each) for x, each in zip(idle, found.pools, strict=True)]
+        )
+        yield "nodes without a job", f"{sum(idle):,.1f} h", tag("small", f"{usd(price)} USD")
+
+
+def _priced(hours: float, usd_each: float | None) -> float | None:
+    return 0.0 if not hours else None if usd_each is None else hours * usd_each
+
+
+def _usd(runs: Sequence[Run], since: datetime) -> float | None:
+    return total([_priced(each.hours(since), each.usd_each) for each in runs])
+
+
+def _idle(pool: PoolHours, found: Month) -> float:
+    held = sum(each.hours(found.since) for each in found.runs if each.pool == pool.pool.name)
+    return max(0.0, pool.hours - held)
+
+
+def _groups(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for each in runs:
+        groups[getattr(each, key)].append(each)
+    return groups
+
+
+def _jobs(found: Month) -> Iterator[Part]:
+    for key in ("team", "job"):
+        groups = _groups(found.runs, key)
+        if key == "team" and set(groups) <= {""}:
+            continue
+        yield tag("h2", f"By {key}")
+        rows = []
+        for name, runs in sorted(
+            groups.items(), key=lambda x: -sum(r.hours(found.since) for r in x[1])
+        ):
+            hours = sum(each.hours(found.since) for each in runs)
+            useful = f"{min(1, sum(x.useful for x in runs) / hours):.0%}" if hours else "-"
+            restarts = sum(len(each.starts) - 1 for each in runs)
+            money = usd(_usd(runs, found.since))
+            last = runs[-1].phase
+            rows.append(
+                (name or "-", str(len(runs)), str(restarts), f"{hours:,.1f}", useful, money, last)
+            )
+        header = (key, "runs", "restarts", "node-hours", "trained", "USD", "last run")
+        yield table(header, rows, numbers="12345")
+    if not found.runs:
+        yield tag("p", "No job has left a record in this time.")
+
+
+def _causes(found: Month) -> Iterator[Part]:
+    causes: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for each in found.runs:
+        for start in each.starts:
+            if start.cause:
+                lost = each.nodes * start.lost * start.step_seconds / _HOUR_SECONDS
+                causes[start.cause, start.code].append(lost)
+    if causes:
+        yield tag("h2", "What ended starts")
+        rows = [
+            (str(len(lost)), f"{sum(lost):,.1f}", f"{cause} [{code}]" if code else cause)
+            for (cause, code), lost in sorted(causes.items(), key=lambda x: (-len(x[1]), x[0]))
+        ]
+        yield table(("times", "node-hours of lost steps", "cause"), rows, numbers="01")
+
+
+def _nodes(found: Month) -> Iterator[Part]:
+    if found.pools:
+        yield tag("h2", "Nodes")
+        rows = []
+        for each in found.pools:
+            idle = _idle(each, found)
+            money = (usd(_priced(each.hours, each.usd_each)), usd(_priced(idle, each.usd_each)))
+            hours = f"{each.hours:,.1f}", f"{idle:,.1f}"
+            rows.append((each.pool.name, each.pool.instance.name, str(each.nodes), *hours, *money))
+        header = ("pool", "type", "nodes", "hours", "without a job", "USD", "USD without a job")
+        yield table(header, rows, numbers="23456")
+        said = "When nodes came and went is what Auto Scaling keeps, which is six weeks."
+        yield tag("p", said, class_="soft")
