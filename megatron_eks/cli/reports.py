@@ -14,24 +14,32 @@ from megatron_eks.programs.profile_request import Wish
 from megatron_eks.programs.profile_request import steps as read_steps
 
 
-@command(JOBS)
+@command(JOBS, "[JOB]")
 def report(
-    job: args.Job,
+    job: args.SomeJob = None,
     /,
     *,
+    days: Annotated[
+        int, Parameter(validator=Number(gte=1, lte=42), metavar="N", show_default=True)
+    ] = 30,
     output: Annotated[Path | None, Parameter(("--output", "-o"), metavar="FILE")] = None,
     reach: args.Reach = args.HERE,
 ) -> int:
-    """Write a page about a run: what it did, why it ended, and what it cost.
+    """Write a page about a run, or about a month of the cluster, and what it cost.
 
     It is one file that needs no network. The job may run, have ended, or be gone.
 
-    meks report megatron-cpt-techpulse
-    meks report megatron-cpt-techpulse -o run-12.html
+    meks report megatron-cpt-techpulse     what it did, and why it ended
+    meks report                            all jobs, restarts by cause, idle nodes
 
-    :param job: of jobs/
-    :param output: where to write it (default: reports/JOB.html beside the cluster file)
+    :param job: of jobs/; without one it is the cluster's report
+    :param days: of the cluster's report
+    :param output: where to write it (default: reports/ beside the cluster file)
     """
+    if job is None:
+        from megatron_eks.ops.cluster import month
+
+        return on_cluster(reach, partial(month.run, reach.cluster, days, output))
     from megatron_eks.ops.jobs.report_page import run
 
     return on_cluster(reach, partial(run, reach.cluster, job, output))

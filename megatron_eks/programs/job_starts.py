@@ -25,6 +25,7 @@ _TELLS = re.compile(rb"(saved|loaded) checkpoint|goes on from step|record: ")
 _LAST, _LONGEST_BYTES = 20, 500
 _FIRST = re.compile(r"record: start \d+, (\S+Z)")
 _BADLY = re.compile(rb"record: (?:ended with exit code [1-9]\d*|was ended by signal \d+), (\S+)Z")
+_OVER = re.compile(rb"record: (ended with|was ended by) ")
 _ALIVE_SECONDS = 180.0
 KEPT_DAYS = 62
 
@@ -62,7 +63,9 @@ def of(start: Path) -> dict[str, Any] | None:
     lines = [
         f"[{rank}] {log_line(line)}" for rank in sorted(chosen) for line in _telling(start, rank)
     ]
-    lives = time.time() - record_files.newest(start) < _ALIVE_SECONDS
+    # Who has written its last line lives no more.
+    lives = any(not _OVER.match(each) for each in ends.values())
+    lives = lives and time.time() - record_files.newest(start) < _ALIVE_SECONDS
     return {"job": start.parent.name, "lives": lives, "ranks": len(ends), "lines": lines}
 
 

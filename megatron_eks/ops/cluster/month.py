@@ -122,7 +122,7 @@ def runs_of(found: Sequence[Any], project: Project, now: datetime) -> Iterator[R
 
 def _run(group: Sequence[Any], project: Project, now: datetime) -> Run:
     last, name = group[-1], str(group[0]["job"])
-    phase = "Running" if last["lives"] else "Succeeded" if _well(last) else "Failed"
+    phase = "Succeeded" if _well(last) else "Running" if last["lives"] else "Failed"
     known = starts.read([line for each in group for line in each["lines"]], phase, now)
     plan = next((each for each in project.jobs if each.name == name), None)
     ranks, team = last["ranks"], project.cluster.platform.team or ""
