@@ -121,6 +121,30 @@ def test_a_trainers_own_figures_win(pod, tmp_path):
     assert (value(exporter, "step"), value(exporter, "steps")) == (11, 100)
 
 
+def test_the_log_tells_of_steps_where_their_file_takes_none(pod, tmp_path):
+    """On a full file system: a run that goes on is not one that stands still."""
+    file = tmp_path / "metrics.jsonl"
+    row = {"step": 9, "loss": 2.6, "seconds": 2.0, "grad_norm": 1.0, "mfu": None}
+    file.write_text(json.dumps(row) + "\n")
+    start, clock = pod
+    exporter = start(Plan("job", "ddp", 0, steps=100, metrics_file=str(file)))
+    exporter.look()
+    clock.now += 30
+    exporter.see(STEP.encode())
+    exporter.look()
+    assert value(exporter, "step") == 10
+    assert value(exporter, "last_step_timestamp_seconds") == clock.now
+    goodput = value(exporter, "goodput_ratio")
+    # Its own line of the same step comes later, and counts no second time.
+    clock.now += 30
+    with file.open("a") as more:
+        more.write(json.dumps({**row, "step": 10, "data_seconds": 0.25}) + "\n")
+    exporter.look()
+    assert (value(exporter, "step"), value(exporter, "data_wait_seconds")) == (10, 0.25)
+    assert value(exporter, "last_step_timestamp_seconds") == clock.now - 30
+    assert value(exporter, "goodput_ratio") <= goodput
+
+
 def test_a_restart_goes_on_counting(pod):
     """Goodput is of the time since the first start, steps that are done again count once."""
     start, clock = pod

@@ -130,7 +130,7 @@ sys.exit(main("train_ddp", "", copy, sys.argv[1:]))
 LOST = """
 import sys, time
 for step in range(1, 10**6):
-    loss = "nan" if step > 20 else 1 / step
+    loss = "nan" if step > 30 else 1 / step
     print(f"step {step}/1000000 | loss {loss} | 1.000 s", flush=True)
     time.sleep(1)
 """
@@ -156,15 +156,15 @@ def test_on_a_bad_day_each_job_has_its_own_alarm(cluster, submit, port):
         "starved": submit(training(cluster, "starved", HUNGRY)),
         "lost": submit(training(cluster, "lost", LOST)),
         "slowed": submit(training(cluster, "slowed", HUNGRY, **fast)),
-        "full": submit(training(cluster, "full", HUNGRY, interval=20)),
+        "full": submit(training(cluster, "full", HUNGRY, interval=5)),
     }
     over = threading.Event()
     try:
         wait_for(
-            "steps of all", lambda: {x["job"] for x, y in steps(port) if y > 25} == {*made}, 400
+            "steps of all", lambda: {x["job"] for x, y in steps(port) if y > 8} == {*made}, 400
         )
         assert firing(port) in ([], ["LossNotFinite"])
-        (cluster.shared() / "starved" / "starve").touch()
+        (starve := cluster.shared() / "starved" / "starve").touch()
         with contextlib.suppress(OSError), (full / "ballast").open("wb", buffering=0) as ballast:
             while True:
                 ballast.write(bytes(65536))
@@ -176,6 +176,9 @@ def test_on_a_bad_day_each_job_has_its_own_alarm(cluster, submit, port):
         def all_told():
             for labels, _ in ask(port, 'ALERTS{alertstate="firing"}'):
                 seen.setdefault(labels["job"], set()).add(labels["alertname"])
+            if "starved" in seen:
+                # The watcher ends what stands still for ten minutes, which is another alarm.
+                starve.unlink(missing_ok=True)
             return seen.keys() >= expected.keys() or any(
                 alarms != {expected[job]} for job, alarms in seen.items()
             )
