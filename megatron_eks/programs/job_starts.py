@@ -40,8 +40,9 @@ def main(argv: Sequence[str], report: Report) -> None:
     for directory in sorted(filter(Path.is_dir, options.logs.glob("*"))):
         for told in sorted(directory.glob("*.told")):
             if told.stat().st_mtime >= since:
-                sys.stdout.write(told.read_text())
-                starts += 1
+                kept = told.read_text()
+                sys.stdout.write(kept)
+                starts += kept.endswith("}\n")
         for start in map(directory.joinpath, record_files.starts(directory)):
             if record_files.newest(start) >= since and (found := of(start)):
                 sys.stdout.write(f"{json.dumps(found)}\n")

@@ -24,7 +24,7 @@ DAY = 24 * 3600
 def write(folder, lines):
     """Write a record's files of some starts, which ended when their last line says."""
     for line in lines:
-        rank, text = re.fullmatch(r"\[(\d)\] (.*)", line, re.DOTALL).groups()
+        rank, text = line[1], line[4:]
         if begun := re.match(r"record: start (\d+)", text):
             start = folder / begun[1]
             start.mkdir(parents=True, exist_ok=True)

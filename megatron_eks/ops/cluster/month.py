@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops.cluster import node_months
 from megatron_eks.ops.cluster.node_months import PoolHours
@@ -98,12 +99,19 @@ def told(place: Place, project: Project, days: int) -> list[Any]:
     """Return what is told of each start, a job's in their order."""
     lines: list[str] = []
     logs = f"{project.cluster.platform.mount_path}/logs"
-    place.run("job_starts", [logs, f"--days={days}"], lines.append)
+    ended_so = place.run("job_starts", [logs, f"--days={days}"], lines.append)
     found = []
     for line in lines:
         with suppress(ValueError):
-            found.append(json.loads(line))
-    return [each for each in found if isinstance(each, dict) and each.get("lines")]
+            if isinstance(start := json.loads(line), dict):
+                found.append(start)
+    if ended_so.summary.get("starts") != len(found):
+        text = f"{len(found)} starts of {ended_so.summary.get('starts', 'all')} came whole"
+        remedy = (
+            "ask for fewer --days; an image of another version may lack the program: meks build"
+        )
+        raise Failure(Code.SAVED_LOG_CUT, text, remedy)
+    return [each for each in found if each["lines"]]
 
 
 def runs_of(found: Sequence[Any], project: Project, now: datetime) -> Iterator[Run]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from megatron_eks.config.codes import Code
+from megatron_eks.ops import programs
 from megatron_eks.ops.data import shared_files
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE, NOT_FOUND, USAGE, Failure
@@ -33,7 +34,7 @@ def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) 
     logs = f"{on.plan.platform.mount_path}/logs/{name}"
     if wish:
         return _ask(place, logs, name, wish, on)
-    ended = place.run(_PROGRAM, [logs], None)
+    ended = programs.run(place, _PROGRAM, [logs], on.console, quiet=True)
     folder = ended.summary.get("found")
     if not isinstance(folder, str):
         asked = ended.summary.get("asked")
@@ -61,10 +62,8 @@ def _ask(place: SharedPod, logs: str, name: str, wish: Wish, on: Opened) -> int:
         remedy = f"ask for later ones: --steps {last.step + 20}:{last.step + 22}"
         raise Failure(Code.PROFILE_TOO_LATE, found, remedy, exit_code=USAGE)
     words = [f"--steps={wish.first}:{wish.last}", *(f"--rank={rank}" for rank in wish.ranks)]
-    ended = place.run(_PROGRAM, [logs, *words], None)
-    if ended.code:
-        found = "; ".join(ended.names("findings")) or f"{_PROGRAM} ended with {ended.code}"
-        raise Failure(Code.NO_PROFILE, found, f"meks logs {name}", exit_code=ended.code)
+    if code := programs.run(place, _PROGRAM, [logs, *words], on.console, quiet=True).code:
+        return code
     which = (
         f"ranks {', '.join(map(str, wish.ranks))}" if wish.ranks else "its first rank and its last"
     )

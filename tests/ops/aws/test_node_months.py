@@ -41,10 +41,11 @@ def test_hours_are_those_between_launch_and_end(tmp_path, aws):
     stub.activate()
     (pool,) = found.plan.pools
     hours = node_months.read(found.plan, pool, aws, SINCE, NOW)
+    assert hours is not None
     assert hours.nodes == 2
     # The month began on 31 October.
     assert hours.hours == pytest.approx(24 * (6 + 10))
-    assert hours.usd_each > 1
+    assert hours.usd_each
 
 
 @pytest.mark.usefixtures("scaled")
