@@ -51,7 +51,7 @@ def profile(
     /,
     *,
     steps: Annotated[tuple[int, int] | None, args.read_by(read_steps, metavar="FIRST:LAST")] = None,
-    rank: Annotated[tuple[int, ...], args.read_by(args.count, metavar="N")] = (),
+    rank: Annotated[list[int] | None, Parameter(validator=Number(gte=0), metavar="N")] = None,
     output: Annotated[Path | None, Parameter(("--output", "-o"), metavar="FILE")] = None,
     reach: args.Reach = args.HERE,
 ) -> int:
@@ -70,7 +70,7 @@ def profile(
     """
     from megatron_eks.ops.jobs.profile import run
 
-    wish = Wish(*steps, rank) if steps else None
+    wish = Wish(*steps, tuple(rank or ())) if steps else None
     return on_cluster(reach, partial(run, reach.cluster, job, wish, output))
 
 
