@@ -25,7 +25,7 @@ _cdk8s.join()
 import cdk8s
 
 from megatron_eks.charts import composition
-from megatron_eks.charts.dashboards import write_dashboards
+from megatron_eks.charts.dashboards import write_dashboards, write_rules
 
 # `output` in cdk8s.yaml. cdk8s removes it before it starts us: where it is a link, a refusal leaves
 # the manifests as they were.
@@ -52,6 +52,7 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
     for file in stale:
         file.unlink()
     write_dashboards(project.cluster, outdir / "dashboards")
+    write_rules(project.cluster, outdir / "observability")
     return (*project.preview, *findings_for_manifests(texts))
 
 

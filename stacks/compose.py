@@ -1,6 +1,7 @@
 """The stacks of one cluster, in the order of their needs, and what the CDK refuses."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -8,7 +9,7 @@ import aws_cdk as cdk
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.stacks.base import BaseStack, existing_place
+from megatron_eks.stacks.base import BaseStack, Place, existing_place
 from megatron_eks.stacks.cluster import ClusterStack
 from megatron_eks.stacks.images import PlannedImages
 from megatron_eks.stacks.job_role import associate
@@ -38,7 +39,7 @@ def build(app: cdk.App, plan: ClusterPlan, checkout: Path, folder: Path = Path()
         cluster = ClusterStack(app, plan, place, storage.job_role_arns)
     else:
         associate(lasting, plan, cluster=plan.eks_name, roles=storage.job_role_arns)
-    if place is not None and plan.observability is not None:
+    if plan.observability is not None:
         # Not before: its parts of the CDK take time to load.
         from megatron_eks.stacks.observability import ObservabilityStack  # noqa: PLC0415 -- as above
 
@@ -47,12 +48,19 @@ def build(app: cdk.App, plan: ClusterPlan, checkout: Path, folder: Path = Path()
             plan,
             plan.observability,
             place=place,
-            security_groups=cluster.security_groups if cluster else [place.node_security_group],
+            security_groups=_security_groups(cluster, place),
             file_systems=storage.file_systems,
             nat_gateways=nat_gateways,
         )
         if cluster is not None:
             watch.add_stack_dependency(cluster)
+
+
+def _security_groups(cluster: ClusterStack | None, place: Place | None) -> Sequence[str]:
+    """Return those of a scraper; one of the user's own needs none, where no VPC is named."""
+    if cluster is not None:
+        return cluster.security_groups
+    return [] if place is None else [place.node_security_group]
 
 
 def refused_by_schema(outdir: Path) -> list[Finding]:

@@ -37,14 +37,14 @@ class ObservabilityStack(BaseStack):
         plan: ClusterPlan,
         wish: ObservabilityPlan,
         *,
-        place: Place,
+        place: Place | None,
         security_groups: Sequence[str],
         file_systems: Sequence[fsx.CfnFileSystem],
         nat_gateways: Mapping[str, str],
     ) -> None:
         super().__init__(scope, plan, "Observability", "Metrics, alarms and budget")
-        self._plan, self._wish, self._place = plan, wish, place
-        self._security_groups = list(security_groups)
+        self._plan, self._wish = plan, wish
+        is_managed = wish.prometheus_url is None
         log_name = f"/aws/vendedlogs/prometheus/{plan.name}"
         self._key = encryption_key(
             self,
@@ -52,13 +52,17 @@ class ObservabilityStack(BaseStack):
             region=plan.region,
             description=f"Metrics and alarms of {plan.name}",
             removal=cdk.RemovalPolicy.DESTROY,
-            log_groups=log_name,
+            log_groups=log_name if is_managed else None,
             publishers=[_EVENTS, *_OTHER_PUBLISHERS],
         )
         self._topic = self._alarm_topic()
-        self._metrics(log_name)
+        if is_managed and place is not None:
+            subnets = list(place.private_subnets.values())[:SCRAPER_ZONES]
+            self._metrics(log_name, subnets, security_groups)
         alarms = Alarms(self, plan.name, self._topic)
-        for file_system, lustre in zip(file_systems, plan.storage.file_systems, strict=True):
+        # How large a file system is that exists, AWS knows and the file does not say.
+        made = () if plan.storage.existing else plan.storage.file_systems
+        for file_system, lustre in zip(file_systems, made, strict=True):
             alarms.lustre(file_system, lustre)
         for zone, gateway in nat_gateways.items():
             alarms.nat(zone, gateway)
@@ -100,10 +104,19 @@ class ObservabilityStack(BaseStack):
                 protocol="email",
                 endpoint=self._wish.alarm_email,
             )
+        if self._wish.webhook_secret is not None:
+            # Its address is a secret: CloudFormation reads it, and the template has its name alone
+            # (CloudFormation User Guide, "Get a secret or secret value from Secrets Manager").
+            secret = f"{{{{resolve:secretsmanager:{self._wish.webhook_secret}:SecretString}}}}"
+            sns.CfnSubscription(
+                self, "Webhook", topic_arn=topic.ref, protocol="https", endpoint=secret
+            )
         cdk.CfnOutput(self, "AlarmTopicArn", value=topic.ref)
         return topic.ref
 
-    def _metrics(self, log_name: str) -> None:
+    def _metrics(
+        self, log_name: str, subnets: Sequence[str], security_groups: Sequence[str]
+    ) -> None:
         """Keep what the exporters of GPU nodes measure, and judge it."""
         plan = self._plan
         logs = log_group(self, "Logs", name=log_name, key=self._key)
@@ -128,7 +141,7 @@ class ObservabilityStack(BaseStack):
             workspace=workspace.attr_arn,
             data=yaml.safe_dump(rule_groups(), sort_keys=False),
         )
-        written = yaml.safe_dump(scrape_configuration(plan.platform.namespace), sort_keys=False)
+        written = yaml.safe_dump(scrape_configuration(plan.platform.namespaces), sort_keys=False)
         cluster = f"arn:{partition()}:eks:{plan.region}:{account()}:cluster/{plan.eks_name}"
         # Its rights in the cluster are an access entry that the service makes itself.
         aps.CfnScraper(
@@ -138,8 +151,8 @@ class ObservabilityStack(BaseStack):
             source=aps.CfnScraper.SourceProperty(
                 eks_configuration=aps.CfnScraper.EksConfigurationProperty(
                     cluster_arn=cluster,
-                    subnet_ids=list(self._place.private_subnets.values())[:SCRAPER_ZONES],
-                    security_group_ids=self._security_groups,
+                    subnet_ids=[*subnets],
+                    security_group_ids=[*security_groups],
                 )
             ),
             destination=aps.CfnScraper.DestinationProperty(

@@ -87,6 +87,7 @@ class Code(StrEnum):
     DATA_NOT_KEPT = "MEKS-0284"
     LONE_SYSTEM_NODE = "MEKS-0285"
     NOBODY_TOLD = "MEKS-0286"
+    OWN_PROMETHEUS = "MEKS-0895"
     # Job file
     UNKNOWN_POOL = "MEKS-0301"
     TOO_MANY_NODES = "MEKS-0302"
@@ -289,6 +290,8 @@ class Code(StrEnum):
     DEV_GPUS = "MEKS-0892"
     DEV_PORT = "MEKS-0893"
     NO_EVENT_FILES = "MEKS-0894"
+    GRAFANA = "MEKS-0896"
+    RULES_MISSING = "MEKS-0897"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

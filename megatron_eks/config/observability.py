@@ -4,15 +4,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from megatron_eks.config.model import DnsName, Email, Model
+from megatron_eks.config.model import AwsSecretName, DnsName, Email, Model, PrivateUrl, WebUrl
 
 
 class Grafana(Model):
     """The Grafana that gets the dashboards."""
 
-    url: str
+    url: PrivateUrl
     token_secret: DnsName
-    """A Kubernetes Secret with the token."""
+    """A Kubernetes Secret that holds a service account's token as `token`: `meks secret set`."""
 
 
 class Observability(Model):
@@ -21,13 +21,13 @@ class Observability(Model):
     enabled: bool = False
     metrics: Literal["amp", "cloudwatch", "own"] = "amp"
     """Where metrics go: managed Prometheus, CloudWatch, or your own Prometheus."""
-    prometheus_url: str | None = None
-    """Address of your own Prometheus."""
+    prometheus_url: WebUrl | None = None
+    """Address of your own Prometheus; `meks apply` asks it whether it has the rules."""
     alarm_email: Email | None = None
-    webhook_secret: DnsName | None = None
-    """A Kubernetes Secret with the address that alarms are posted to."""
+    webhook_secret: AwsSecretName | None = None
+    """A secret of AWS Secrets Manager that holds the HTTPS address which alarms are posted to."""
     monthly_budget_usd: float | None = Field(default=None, gt=0)
     retention_days: int = Field(default=150, ge=1, le=1095)
     """How long metrics are kept."""
     grafana: Grafana | None = None
-    """Where dashboards go."""
+    """Where `meks apply` puts the dashboards."""

@@ -12,10 +12,7 @@ from megatron_eks.config.job import TorchRun
 
 # By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
-    "observability.metrics": "amp",
-    "observability.prometheus_url": None,
-    "observability.webhook_secret": None,
-    "observability.grafana": None,
+    "observability.metrics": ("amp", "own"),
 }
 _POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
 _TORCH: dict[str, object] = {"training.precision": "bf16"}

@@ -34,7 +34,7 @@ def write_watch(folder: Path, plan: "ClusterPlan") -> tuple[Path, Path]:
 
     scraped = {
         "global": {"scrape_interval": _OFTEN, "evaluation_interval": _OFTEN},
-        "scrape_configs": [scrape_training(plan.platform.namespace)],
+        "scrape_configs": [scrape_training(*plan.platform.namespaces)],
     }
     files = folder / "scraped.yaml", folder / "rules.yaml"
     for file, content in zip(files, (scraped, rule_groups()), strict=True):

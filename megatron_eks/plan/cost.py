@@ -93,9 +93,13 @@ def cluster_cost(plan: ClusterPlan) -> Cost:
 def stack_costs(plan: ClusterPlan) -> Mapping[str, tuple[Price, ...]]:
     """Price what each stack holds that is billed by the hour, GPU nodes not counted."""
     parts = {"Cluster": _cluster(plan), "Storage": _lustre(plan), "Network": _network(plan)}
-    if plan.observability is not None:
+    if _has_scraper(plan):
         parts["Observability"] = iter([Price("Metrics scraper", 1, plan.prices.scraper)])
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
+
+
+def _has_scraper(plan: ClusterPlan) -> bool:
+    return plan.observability is not None and plan.observability.prometheus_url is None
 
 
 def node_price(instance_type: str, capacity: CapacityKind, plan: ClusterPlan) -> float | None:
@@ -136,7 +140,7 @@ def _notes(plan: ClusterPlan, prices: Iterable[Price]) -> Iterator[str]:
     if end is not None and "Cluster" not in plan.stacks:
         extended = f"{pricing.EXTENDED_SUPPORT_USD_PER_HOUR:.2f} USD an hour"
         yield f"EKS {plan.kubernetes_version}: from {end} extended support may bill {extended}."
-    if plan.observability is not None:
+    if _has_scraper(plan):
         nodes = [(pool.max_nodes, pool.instance) for pool in plan.pools]
         gpus = sum(count * each.gpus for count, each in nodes)
         samples = sum(samples_per_hour(n, each.gpus, each.efa_interfaces) for n, each in nodes)

@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+import yaml
 
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
+from megatron_eks.guards.check import findings_for_manifests
+from megatron_eks.guards.codes import Rule
 from megatron_eks.plan.cluster.observability import (
     METRICS_PORT,
     METRICS_PORT_NAME,
@@ -82,6 +85,27 @@ def test_a_scraper_in_the_vpc_is_let_in_and_nobody_else():
     assert not reaches(policies, outside("192.0.2.7"), rank, port)
     before = [each for each in platform() if each["kind"] == "NetworkPolicy"]
     assert not reaches(before, scraper, rank, port)
+
+
+def test_a_prometheus_of_ones_own_may_be_a_pod():
+    """Of any namespace, whatever addresses the network gives to pods; on that port alone."""
+    own = other_platform(WATCHED, observed_by_pods=True)
+    policies = [each for each in platform(own) if each["kind"] == "NetworkPolicy"]
+    rank, task = (
+        Peer(own.platform.namespace, {"app": app}) for app in ("megatron-training", "fetch")
+    )
+    name = "app.kubernetes.io/name"
+    prometheus = Peer("monitoring", {name: "prometheus"}, "100.64.0.9")
+    assert not reaches(
+        policies, Peer("monitoring", {name: "other"}, "100.64.0.9"), rank, (METRICS_PORT, "TCP")
+    )
+    assert reaches(policies, prometheus, rank, (METRICS_PORT, "TCP"))
+    assert not reaches(policies, prometheus, rank, (METRICS_PORT + 1, "TCP"))
+    assert not reaches(policies, prometheus, task, (METRICS_PORT, "TCP"))
+    before = [each for each in platform(WATCHED) if each["kind"] == "NetworkPolicy"]
+    assert not reaches(before, prometheus, rank, (METRICS_PORT, "TCP"))
+    findings = findings_for_manifests({"10.yaml": yaml.safe_dump_all(policies)})
+    assert Rule.POLICY_MEANING not in {each.code for each in findings}
 
 
 def test_pods_are_found_by_the_name_of_their_port():

@@ -41,6 +41,7 @@ def larger(cluster):
     """Use whatever the file can add to a template."""
     cluster["network"] = {"nat_gateways": "per_zone", "interface_endpoints": ["ecr.api", "sts"]}
     cluster["storage"].update(retain=False)
+    cluster["observability"] = {"enabled": True, "webhook_secret": "prod/alarms"}
     cluster["gpu_pools"].append(dict(cluster["gpu_pools"][0], name="second"))
 
 

@@ -1,13 +1,20 @@
 """The Observability stack: what it tells, to whom, and what it leaves as it was."""
 
 import base64
+from typing import Any
 
 import pytest
 import yaml
 
 from megatron_eks.charts.platform.dcgm_exporter import COUNTERS
 from megatron_eks.plan.cluster.alerts import ALERTS
-from megatron_eks.plan.cluster.observability import DCGM_EXPORTER, METRICS_PORT_NAME, SERIES_PER_GPU
+from megatron_eks.plan.cluster.observability import (
+    DCGM_EXPORTER,
+    METRICS_PORT_NAME,
+    SERIES_PER_GPU,
+    scrape_configuration,
+)
+from megatron_eks.plan.cost import cluster_cost, stack_costs
 from tests import variations
 from tests.stacks.synthesis import ROOT
 
@@ -100,6 +107,46 @@ def test_the_scraper_asks_the_exporter_that_the_platform_has(template):
     assert training["relabel_configs"][0]["regex"] == METRICS_PORT_NAME
     assert len(scraper["Source"]["EksConfiguration"]["SubnetIds"]) == 2
     assert len(COUNTERS) == SERIES_PER_GPU
+
+
+@pytest.mark.parametrize("place", [lambda _: None, variations.existing_cluster_and_lustre])
+def test_a_prometheus_of_ones_own(changed, place):
+    """No workspace, no scraper, and no VPC is asked for; what AWS itself tells of stays."""
+
+    def edit(cluster):
+        place(cluster)
+        watched(cluster)
+        cluster["observability"] |= {"metrics": "own", "prometheus_url": "http://prometheus:9090"}
+
+    assembly = changed(edit)
+    template = assembly.template("Observability")
+    kinds = {each["Type"] for each in template.resources.values()}
+    assert not {each for each in kinds if each.startswith(("AWS::APS", "AWS::Logs"))}
+    assert {"AWS::Events::Rule", "AWS::Budgets::Budget"} <= kinds
+    assert ("AWS::CloudWatch::Alarm" in kinds) is ("Cluster" in assembly.plan.stacks)
+    assert "Observability" not in stack_costs(assembly.plan)
+    assert not any("Metrics" in note for note in cluster_cost(assembly.plan).notes)
+
+
+def test_the_address_of_a_webhook_is_in_no_template(changed):
+    """CloudFormation reads it; the template has the name of the secret."""
+
+    def edit(cluster):
+        cluster["observability"] = {"enabled": True, "webhook_secret": "prod/alarms"}
+
+    _, webhook = changed(edit).template("Observability").only("AWS::SNS::Subscription")
+    assert webhook == {
+        "TopicArn": {"Ref": "Topic"},
+        "Protocol": "https",
+        "Endpoint": "{{resolve:secretsmanager:prod/alarms:SecretString}}",
+    }
+
+
+def test_jobs_of_all_teams_are_scraped():
+    """Their pods are in namespaces of their own."""
+    scraped: Any = scrape_configuration(["platform", "nlp"])
+    (found,) = scraped["scrape_configs"][1]["kubernetes_sd_configs"]
+    assert found["namespaces"] == {"names": ["platform", "nlp"]}
 
 
 def test_each_alert_is_in_the_docs():

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
-from megatron_eks.ops.cluster import readiness
+from megatron_eks.ops.cluster import readiness, watchers
 from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, USAGE, Failure
@@ -78,8 +79,11 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
         changes += _leftovers(client, plan.name, wanted)
     show(changes, console)
     acting = [each for each in changes if each.verb in _VERBS]
+    # What a local cluster rehearses concerns nobody else's Grafana.
+    is_watched = is_platform and plan.observability is not None and not access.is_local
+    watch = partial(watchers.bring, plan, client, options.platform.parent, console)
     if options.only_diff:
-        return DONE
+        return watch(only_diff=True) if is_watched else DONE
     if acting:
         _note(acting, project, console)
         if not console.confirm(f"Apply to {client.server}?"):
@@ -89,7 +93,7 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     if is_platform:
         readiness.wait(client, wanted, console, options.wait_seconds)
         console.say("the platform is ready")
-    return DONE
+    return watch(only_diff=False) if is_watched else DONE
 
 
 def read(

@@ -1,13 +1,13 @@
 """Metrics, alarms and the budget of a cluster, and what is refused of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
-from megatron_eks.config.observability import Observability
+from megatron_eks.config.observability import Grafana, Observability
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, SERIES
 
 SCRAPER_ZONES = 2
@@ -51,6 +51,11 @@ class ObservabilityPlan:
     monthly_budget_usd: float | None
     retention_days: int
     block_warnings: tuple[BlockWarning, ...]
+    webhook_secret: str | None = None
+    """The name of what holds the address in Secrets Manager."""
+    prometheus_url: str | None = None
+    """Of the user's own; None: the stack has a managed one."""
+    grafana: Grafana | None = None
 
 
 METRICS_PORT = 9401
@@ -65,20 +70,23 @@ TRAINING, SCHEDULER, NODES = "training", "kube-scheduler", "kubelet"
 _OF_THE_SCHEDULER = "scheduler_pending_pods"
 _OF_NODES = "node_cpu_usage_seconds_total|node_memory_working_set_bytes"
 # Seen from a pod; what else its service account may read is not asked for.
-_API_SERVER = {
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_CA_FILE = f"{_ACCOUNT}/ca.crt"
+_API_SERVER: dict[str, object] = {
     "scheme": "https",
-    "authorization": {
-        "type": "Bearer",
-        "credentials_file": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-    },
+    "authorization": {"type": "Bearer", "credentials_file": f"{_ACCOUNT}/token"},
 }
 
 
-def scrape_configuration(namespace: str) -> dict[str, object]:
-    """Return what the agentless scraper reads twice a minute, of jobs in a namespace.
+def scrape_configuration(
+    namespaces: Sequence[str], *, in_cluster: bool = False
+) -> dict[str, object]:
+    """Return what a scraper reads twice a minute, of jobs in these namespaces.
 
+    AWS's knows the API server's certificate; a Prometheus in the cluster finds it in its pod.
     Paths and what its rights allow: Amazon Managed Prometheus, "Using an AWS managed collector".
     """
+    api_server = _API_SERVER | ({"tls_config": {"ca_file": _CA_FILE}} if in_cluster else {})
     gpus = {
         "job_name": DCGM_EXPORTER,
         # Of a series with a pod of its own, the exporter's labels are right.
@@ -91,7 +99,7 @@ def scrape_configuration(namespace: str) -> dict[str, object]:
     }
     scheduler = {
         "job_name": SCHEDULER,
-        **_API_SERVER,
+        **api_server,
         "metrics_path": "/apis/metrics.eks.amazonaws.com/v1/ksh/container/metrics",
         "kubernetes_sd_configs": [_discovery("endpoints", "default")],
         "relabel_configs": [
@@ -106,7 +114,7 @@ def scrape_configuration(namespace: str) -> dict[str, object]:
     }
     nodes = {
         "job_name": NODES,
-        **_API_SERVER,
+        **api_server,
         "kubernetes_sd_configs": [_discovery("node")],
         "relabel_configs": [
             {"target_label": "__address__", "replacement": "kubernetes.default.svc:443"},
@@ -121,17 +129,17 @@ def scrape_configuration(namespace: str) -> dict[str, object]:
     }
     return {
         "global": {"scrape_interval": "30s"},
-        "scrape_configs": [gpus, scrape_training(namespace), scheduler, nodes],
+        "scrape_configs": [gpus, scrape_training(*namespaces), scheduler, nodes],
     }
 
 
-def scrape_training(namespace: str) -> dict[str, object]:
-    """Return what finds the exporters of jobs in a namespace."""
+def scrape_training(*namespaces: str) -> dict[str, object]:
+    """Return what finds the exporters of jobs in some namespaces."""
     return {
         "job_name": TRAINING,
         # `job` is the job file's name.
         "honor_labels": True,
-        "kubernetes_sd_configs": [_discovery("pod", namespace)],
+        "kubernetes_sd_configs": [_discovery("pod", *namespaces)],
         "relabel_configs": [
             _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
             _relabel("namespace", target_label="namespace"),
@@ -166,23 +174,42 @@ def plan_observability(config: ClusterConfig) -> ObservabilityPlan | None:
         for before in _BEFORE_A_BLOCK_ENDS
     )
     return ObservabilityPlan(
-        wish.alarm_email, wish.monthly_budget_usd, wish.retention_days, warnings
+        wish.alarm_email,
+        wish.monthly_budget_usd,
+        wish.retention_days,
+        warnings,
+        wish.webhook_secret,
+        wish.prometheus_url,
+        wish.grafana,
     )
 
 
 def check_observability(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what would do nothing, and what metrics lack."""
     wish = config.observability
+    is_own = wish.metrics == "own"
+    unused = ["retention_days"] if is_own else ["prometheus_url"]
+    why = f"metrics is {wish.metrics}"
+    remedy = "use metrics: amp" if is_own else "use metrics: own"
     if not wish.enabled:
-        for key in ("alarm_email", "monthly_budget_usd", "retention_days"):
-            if getattr(wish, key) != Observability.model_fields[key].default:
-                found = "does nothing while observability.enabled is false"
-                remedy = "set observability.enabled: true, or leave it out"
-                yield Finding(Code.NO_MEANING, ("observability", key), found, remedy)
+        unused = [key for key in Observability.model_fields if key != "enabled"]
+        why, remedy = "enabled is false", "set observability.enabled: true"
+    for key in unused:
+        if getattr(wish, key) != Observability.model_fields[key].default:
+            found = f"does nothing while observability.{why}"
+            yield Finding(
+                Code.NO_MEANING, ("observability", key), found, f"{remedy}, or leave it out"
+            )
+    if not wish.enabled:
         return
+    if is_own and wish.prometheus_url is None:
+        found = "no Prometheus is named, so nobody can see whether it has the alerts"
+        remedy = "add prometheus_url: http://HOST:9090, which is asked by `meks apply`"
+        yield Finding(Code.OWN_PROMETHEUS, ("observability", "metrics"), found, remedy)
     network = config.network
     zones = network.private_subnets if network.vpc_id else config.availability_zones
-    if config.existing_cluster and (len(zones) < SCRAPER_ZONES or not network.vpc_id):
+    has_place = network.vpc_id and len(zones) >= SCRAPER_ZONES
+    if config.existing_cluster and not is_own and not has_place:
         found = "the metrics scraper needs private subnets of the cluster in two zones"
         remedy = "set network.vpc_id, private_subnets and node_security_group_id to the cluster's"
         yield Finding(Code.EXISTING_VPC, ("observability", "enabled"), found, remedy)
@@ -190,7 +217,10 @@ def check_observability(config: ClusterConfig) -> Iterator[Finding]:
         found = "no exporter measures the GPUs: platform.dcgm_exporter is false"
         remedy = "set platform.dcgm_exporter: true"
         yield Finding(Code.NO_MEANING, ("observability", "enabled"), found, remedy)
-    if wish.alarm_email is None:
+    if wish.alarm_email is None and wish.webhook_secret is None:
         found = "alarms go to a topic without a subscriber"
-        remedy = "set observability.alarm_email, or subscribe to the stack's output AlarmTopicArn"
+        remedy = (
+            "set observability.alarm_email or webhook_secret, or subscribe to the stack's output "
+        )
+        remedy += "AlarmTopicArn"
         yield warning(Code.NOBODY_TOLD, ("observability", "alarm_email"), found, remedy)

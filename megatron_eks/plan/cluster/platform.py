@@ -163,6 +163,8 @@ class PlatformPlan:
     """All that jobs are in."""
     observed: bool = False
     """Whether a scraper in the VPC reaches what pods of jobs measure."""
+    observed_by_pods: bool = False
+    """Whether that scraper may be a pod of the cluster, `prometheus` of any namespace."""
 
     @property
     def workloads(self) -> tuple[WorkloadKind, ...]:
@@ -203,6 +205,7 @@ def plan_platform(config: ClusterConfig) -> PlatformPlan:
         efs_claim=EFS_CLAIM if config.storage.efs else None,
         egress=plan_egress(config),
         observed=config.observability.enabled,
+        observed_by_pods=config.observability.metrics == "own",
         quotas=plan_quotas(config),
         namespaces=namespaces(config),
     )

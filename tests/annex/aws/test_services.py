@@ -233,3 +233,32 @@ def test_a_part_of_a_network_is_none(aws):
         aws.client("codebuild", REGION).create_project(
             **project(name="part", vpcConfig={"vpcId": "vpc-0123456789abcdef0"})
         )
+
+
+def test_a_subscription_whose_address_is_a_secret(aws):
+    """Its value comes to the topic, and into nothing that CloudFormation shows."""
+    url, name = "https://events.example.com/integration/0123abcd/enqueue", "prod/alarms"
+    aws.client("secretsmanager", REGION).create_secret(Name=name, SecretString=url)
+    endpoint = f"{{{{resolve:secretsmanager:{name}:SecretString}}}}"
+    resources = {
+        "Topic": of("SNS::Topic", TopicName="alarms"),
+        "Webhook": of(
+            "SNS::Subscription", TopicArn=ref("Topic"), Protocol="https", Endpoint=endpoint
+        ),
+    }
+    client = aws.client("cloudformation", REGION)
+    stacks = Stacks(client)
+    assert stacks.create("told", resources) == "CREATE_COMPLETE"
+    (found,) = aws.client("sns", REGION).list_subscriptions()["Subscriptions"]
+    assert (found["Protocol"], found["Endpoint"]) == ("https", url)
+    assert stacks.changes("told", resources) == []
+    shown = client.describe_stack_events(StackName="told"), client.get_template(StackName="told")
+    assert url not in str(shown)
+    assert stacks.delete("told") == "DELETE_COMPLETE"
+    resources["Webhook"]["Properties"]["Endpoint"] = endpoint.replace(name, "prod/none")
+    assert stacks.create("untold", resources) == "ROLLBACK_COMPLETE"
+    assert "find the specified secret" in str(stacks.reasons("untold", "CREATE_FAILED"))
+    assert stacks.delete("untold") == "DELETE_COMPLETE"
+    aws.client("secretsmanager", REGION).delete_secret(
+        SecretId=name, ForceDeleteWithoutRecovery=True
+    )

@@ -1,6 +1,7 @@
 """Makes, changes and removes single resources of a stack, and remembers how to undo it."""
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -11,11 +12,13 @@ from megatron_eks.localcloud.aws.cloudformation.errors import ResourceError, Unk
 from megatron_eks.localcloud.aws.cloudformation.intrinsics import Made, Resolver
 from megatron_eks.localcloud.aws.cloudformation.stacks import Resource, Stack
 from megatron_eks.localcloud.aws.resources.handler import Context, Handler, NotSupportedError
-from megatron_eks.localcloud.aws.values import Object
+from megatron_eks.localcloud.aws.values import Object, Value
 
 _Result = TypeVar("_Result")
 
 _LOG = logging.getLogger(__name__)
+
+_SECRET = re.compile(r"\{\{resolve:secretsmanager:([^:}]+):SecretString\}\}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Work:
         context = replace(self._tools.context(name), note=note)
 
         def create() -> None:
-            physical_id = handler.create(context, properties)
+            physical_id = handler.create(context, _with_secrets(properties, context))
             note(physical_id)
             made[0].attributes = handler.attributes(context, physical_id, properties)
             made[0].status = f"{verb}_COMPLETE"
@@ -85,7 +88,8 @@ class Work:
             # Undone even if it failed half way, but not if it was refused as a whole.
             self.steps.append(Step(now, before))
             try:
-                handler.update(context, before.physical_id, before.properties, properties)
+                old, new = (_with_secrets(x, context) for x in (before.properties, properties))
+                handler.update(context, before.physical_id, old, new)
             except NotSupportedError:
                 self.steps.pop()
                 raise
@@ -203,3 +207,19 @@ def _in_words(error: ClientError) -> str:
         f'(Operation: {error.operation_name}, Status Code: {status})" '
         f"(HandlerErrorCode: {details.get('Code', 'GeneralServiceException')})"
     )
+
+
+def _with_secrets(value: Value, context: Context) -> Value:
+    """Put in what dynamic references name; the stack and its events keep the references."""
+    if isinstance(value, dict):
+        return {key: _with_secrets(each, context) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_secrets(each, context) for each in value]
+    if not isinstance(value, str):
+        return value
+
+    def read(match: re.Match[str]) -> str:
+        secrets = context.clients("secretsmanager")
+        return str(secrets.get_secret_value(SecretId=match[1])["SecretString"])
+
+    return _SECRET.sub(read, value)
