@@ -24,6 +24,14 @@ _READ = ("s3:GetObject",)
 KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
 """What somebody needs who keeps checkpoints."""
 
+_MLFLOW = "CreateExperiment CreateRun FinalizeLoggedModel GetExperiment GetExperimentByName "
+_MLFLOW += "GetLoggedModel GetRun LogBatch LogInputs LogLoggedModelParams LogMetric LogModel "
+_MLFLOW += "LogOutputs LogParam SearchExperiments SearchRuns SetExperimentTag SetLoggedModelTags "
+_MLFLOW += "SetTag UpdateRun"
+# To log runs and read them back; nothing of a job deletes. An MLflow App asks for the first too.
+TRACK = ("sagemaker:CallMlflowAppApi", *(f"sagemaker-mlflow:{each}" for each in _MLFLOW.split()))
+"""What a job needs that logs to SageMaker's MLflow (Service Authorization Reference)."""
+
 
 def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> str:
     """Make the role for what was pushed for jobs and what they name, and return its ARN."""
@@ -34,6 +42,7 @@ def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> s
         *(_keeping(bucket, own) if own else ()),
         statement(["kms:Decrypt", "kms:GenerateDataKey"], [key]),
         *(each for access in plan.data_access.buckets for each in _statements(access)),
+        *([statement(TRACK, trackers)] if (trackers := plan.data_access.trackers) else []),
     ]
     made = role(
         scope,

@@ -10,6 +10,7 @@ from megatron_eks.config.model import (
     AbsolutePath,
     DnsLabel,
     DnsName,
+    MlflowArn,
     Model,
     Place,
     Program,
@@ -59,7 +60,7 @@ class Mlflow(Model):
     """An experiment of MLflow, by the address of its server or the ARN of a managed one."""
 
     uri: str | None = None
-    arn: str | None = None
+    arn: MlflowArn | None = None
     experiment: str
 
 

@@ -72,6 +72,17 @@ def test_a_tracker_that_fails_ends_no_training(run, monkeypatch):
     assert (len(made.losses()), told()) == (4, [])
 
 
+def test_an_arn_needs_the_plugin(run, monkeypatch):
+    """MLflow alone would end with an error of its own, after the GPUs have started."""
+    made, _ = run
+    monkeypatch.setenv(
+        "MLFLOW_TRACKING_URI", "arn:aws:sagemaker:us-east-2:123456789012:mlflow-app/a"
+    )
+    done = made.alone("--track=mlflow")
+    assert done.returncode not in {0, 1}
+    assert "this image has no package sagemaker_mlflow" in done.stderr
+
+
 def test_a_missing_package_is_told_before_anything_starts(programs_python, tmp_path):
     """Nobody looks for curves that are nowhere."""
     done = Run(tmp_path, programs_python).alone("--track=mlflow")

@@ -185,6 +185,22 @@ def cluster_key(template):
     return rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"]
 
 
+def test_a_tracker_is_logged_to_and_nothing_else(sources, tmp_path):
+    """Its runs, by its ARN; no job deletes there, whoever's runs those are."""
+    server = "arn:aws:sagemaker:us-east-2:123456789012:mlflow-tracking-server/mine"
+    tracking = f"runtime:\n  tracking: {{mlflow: {{arn: '{server}', experiment: e}}}}"
+    made = synthesise(
+        cluster_file(), sources, tmp_path, [job(TRAINING.replace("runtime:", tracking))]
+    )
+    (found,) = (x for x in permissions(made.template("Storage")) if "mlflow" in str(x["Action"]))
+    assert found["Resource"] == [server]
+    assert {"sagemaker-mlflow:LogBatch", "sagemaker:CallMlflowAppApi"} <= {*found["Action"]}
+    assert not [each for each in found["Action"] if "Delete" in each or "*" in each]
+    [policy] = made.template("Storage").resources["JobRole"]["Properties"]["Policies"]
+    text = json.dumps(resolved(policy["PolicyDocument"]), separators=(",", ":"))
+    assert len(text) <= made.plan.data_access.policy_characters < 1.5 * len(text)
+
+
 def test_nag_accepts_what_is_named(sources, tmp_path):
     """Every wildcard stands behind a bucket and a prefix, and is acknowledged by its name."""
     app = app_of(plan_of(cluster_file(), JOBS), sources, tmp_path, validate=True)

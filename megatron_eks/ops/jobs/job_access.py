@@ -1,4 +1,4 @@
-"""What the deployed role of the jobs does not allow: what newer job files name in S3."""
+"""What the deployed role of the jobs does not allow: what newer job files name in AWS."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ def out_of_reach(role: str, access: DataAccess, region: str, console: Console) -
 
 
 def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
-    """Return the URIs that a role, by its ARN, may not read or write as jobs would.
+    """Return URIs and trackers that a role, by its ARN, may not use as jobs would.
 
     Raises what boto3 raises where nobody may look, or the role is in another account.
     """
-    if not access.grants:
+    if not access.is_named:
         return []
     name = role.rpartition("/")[2]
     found = iam.get_role_policy(RoleName=name, PolicyName=POLICY_NAME)["PolicyDocument"]
@@ -48,4 +48,5 @@ def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
             for key in wanted
         ):
             missing.append(grant.uri)
-    return missing
+    named = {resource for each in statements for resource in each["Resource"]}
+    return [*missing, *(arn for arn in access.trackers if arn not in named)]

@@ -127,7 +127,8 @@ def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
     yield from _storage(plan)
     for space in plan.spaces:
         access, team = space.data_access, space.platform.team
-        for verb, uris in (("read", access.reads), ("write", access.writes)):
+        named = (("read", access.reads), ("write", access.writes), ("log to", access.trackers))
+        for verb, uris in named:
             for uri in uris:
                 yield f"Jobs {f'of {team} ' if team else ''}{verb} {uri}"
     for each in plan.teams if plan.is_shared else ():

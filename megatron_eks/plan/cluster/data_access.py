@@ -1,4 +1,4 @@
-"""What the pods of jobs may reach in S3: pushed data, and the URIs of job files."""
+"""What the pods of jobs may reach in AWS: pushed data, URIs of job files, trackers."""
 
 import re
 from collections import defaultdict
@@ -23,7 +23,7 @@ POLICY_NAME = "Permissions"
 
 # What the policy takes without what jobs name; for each bucket; and for each pattern of a key, at
 # the longest names of partitions. A test compares them with a real policy.
-_POLICY, _A_BUCKET, _A_PATTERN = 620, 310, 26
+_POLICY, _A_BUCKET, _A_PATTERN, _TRACKING = 620, 310, 26, 700
 
 # Where a pattern of Python's fnmatch begins.
 _PATTERN = re.compile(r"[*?\[]")
@@ -58,6 +58,8 @@ class DataAccess:
     """URIs of job files, in order; `PUSHED_DATA` of the cluster's own bucket is always there."""
     writes: tuple[str, ...]
     buckets: tuple[BucketAccess, ...]
+    trackers: tuple[str, ...] = ()
+    """ARNs of SageMaker's MLflow."""
 
     @property
     def grants(self) -> tuple[Grant, ...]:
@@ -66,6 +68,11 @@ class DataAccess:
             *(Grant(uri, "s3:GetObject", tuple(_readable(split(uri)[1]))) for uri in self.reads),
             *(Grant(uri, "s3:PutObject", (_written(split(uri)[1]),)) for uri in self.writes),
         )
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the role allows more than it would without job files."""
+        return bool(self.grants or self.trackers)
 
     @property
     def policy_characters(self) -> int:
@@ -77,7 +84,9 @@ class DataAccess:
             for pattern in 2 * (*each.read, *each.write)
         ]
         buckets = sum(_A_BUCKET + len(each.bucket) for each in self.buckets)
-        return _POLICY + buckets + sum(_A_PATTERN + len(pattern) for pattern in patterns)
+        trackers = sum(map(len, self.trackers), _TRACKING) if self.trackers else 0
+        patterned = sum(_A_PATTERN + len(pattern) for pattern in patterns)
+        return _POLICY + buckets + patterned + trackers
 
 
 def plan_data_access(jobs: Iterable[AnyJob]) -> DataAccess:
@@ -97,7 +106,15 @@ def plan_data_access(jobs: Iterable[AnyJob]) -> DataAccess:
         BucketAccess(name, tuple(sorted(read[name])), tuple(sorted(write[name])))
         for name in sorted({*read, *write})
     )
-    return DataAccess(tuple(reads), tuple(writes), buckets)
+    trackers = sorted({arn for job in jobs for _, arn in mlflow_arns(job)})
+    return DataAccess(tuple(reads), tuple(writes), buckets, tuple(trackers))
+
+
+def mlflow_arns(job: Job) -> Iterator[tuple[Path, str]]:
+    """Yield what a job logs to with its pods' own credentials, with its place in the file."""
+    tracking = job.runtime.tracking
+    if tracking and tracking.mlflow and tracking.mlflow.arn is not None:
+        yield ("runtime", "tracking", "mlflow", "arn"), tracking.mlflow.arn
 
 
 def s3_inputs(job: Job) -> Iterator[tuple[Path, str]]:
@@ -200,7 +217,9 @@ def _check_role(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Findi
         )
         remedy = "name folders that several jobs share, or fewer and shorter URIs"
         file, path = [
-            (file, path) for job, file in jobs for path, _ in (*s3_inputs(job), *s3_outputs(job))
+            (file, path)
+            for job, file in jobs
+            for path, _ in (*mlflow_arns(job), *s3_inputs(job), *s3_outputs(job))
         ][-1]
         yield file, Finding(Code.S3_POLICY_TOO_LONG, path, found, remedy)
 

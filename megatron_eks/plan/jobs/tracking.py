@@ -7,6 +7,7 @@ Megatron-LM core_v0.19, training/global_vars.py; Megatron-Bridge 0.6, training/c
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from megatron_eks.catalog.images import is_ours
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
@@ -36,7 +37,7 @@ def variables(job: Job) -> Mapping[str, str]:
         names = {"WANDB_NAME": job.name, "WANDB_RUN_GROUP": job.name, "WANDB_DIR": _FOLDER}
         found |= names | {"WANDB_PROJECT": tracking.wandb.project}
     if tracking and tracking.mlflow:
-        found["MLFLOW_TRACKING_URI"] = tracking.mlflow.uri or ""
+        found["MLFLOW_TRACKING_URI"] = _server(tracking.mlflow)
         found["MLFLOW_EXPERIMENT_NAME"] = tracking.mlflow.experiment
     return found
 
@@ -62,7 +63,7 @@ def overrides(job: Job) -> Mapping[str, str]:
     found = {name: word for option, word in options(job) for name in [f"logger.{_name(option)}"]}
     if (tracking := job.runtime.tracking) and (mlflow := tracking.mlflow):
         found |= {
-            "logger.mlflow_tracking_uri": mlflow.uri or "",
+            "logger.mlflow_tracking_uri": _server(mlflow),
             "logger.mlflow_experiment": mlflow.experiment,
             "logger.mlflow_run_name": job.name,
         }
@@ -107,22 +108,32 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
             remedy = "set runtime.env: {WANDB_MODE: offline}, or WANDB_BASE_URL to a server inside"
             yield Finding(Code.TRACKING, (*_PLACE, "wandb"), found, remedy)
     if tracking.mlflow:
-        yield from _mlflow(job, tracking.mlflow)
+        yield from _mlflow(job, tracking.mlflow, cluster)
 
 
-def _mlflow(job: Job, mlflow: Mlflow) -> Iterator[Finding]:
+def _server(mlflow: Mlflow) -> str:
+    """Return what MLflow calls a tracking URI; with its plugin an ARN is one."""
+    return mlflow.arn or mlflow.uri or ""
+
+
+def _mlflow(job: Job, mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Finding]:
     place: Path = (*_PLACE, "mlflow")
     if isinstance(job, MegatronJob):
         found = "Megatron-LM writes to no MLflow"
         remedy = "use kind: megatron_bridge, or tracking.wandb; meks tensorboard shows its curves"
         yield Finding(Code.TRACKING, place, found, remedy)
     if mlflow.arn is not None:
-        found = "SageMaker's MLflow needs the package sagemaker-mlflow, which no image here has, "
-        found += "and rights that pods do not get"
-        remedy = "use uri, with an MLflow server of your own"
-        yield Finding(Code.TRACKING, (*place, "arn"), found, remedy)
+        if mlflow.uri is not None:
+            yield Finding(Code.TRACKING, (*place, "uri"), "arn names a server too", "keep one")
+        if isinstance(job, (MegatronBridgeJob, TorchRun, TorchrunJob)) and is_ours(job.image):
+            found = "SageMaker's MLflow needs the package sagemaker-mlflow, which no image here has"
+            yield Finding(Code.TRACKING, (*place, "arn"), found, _OWN_IMAGE)
+        if has_no_way_out(cluster):
+            found = "pods reach nothing but AWS's endpoints in the VPC, and this is none of them"
+            remedy = "make an interface endpoint of SageMaker's MLflow, or use a NAT gateway"
+            yield warning(Code.TRACKING, (*place, "arn"), found, remedy)
     elif mlflow.uri is None:
-        yield Finding(Code.TRACKING, place, "no server is named", "add uri: https://...")
+        yield Finding(Code.TRACKING, place, "no server is named", "add uri: https://..., or arn")
     else:
         yield from _address((*place, "uri"), mlflow.uri)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,9 @@ NAMES = ("wandb", "mlflow")
 
 def check_packages(names: Sequence[str]) -> Iterator[Finding]:
     """Yield trackers that a run is to write to, and whose package is not in its image."""
-    for name in names:
+    # MLflow reads it, and takes an ARN only with a plugin (sagemaker-mlflow, README).
+    is_arn = os.environ.get("MLFLOW_TRACKING_URI", "").startswith("arn:")
+    for name in (*names, *(["sagemaker_mlflow"] if is_arn and "mlflow" in names else [])):
         if importlib.util.find_spec(name) is None:
             remedy = "install it in an image of your own (images.own), or remove runtime.tracking"
             yield error("runtime.tracking", f"this image has no package {name}", remedy)

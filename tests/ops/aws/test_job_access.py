@@ -62,6 +62,19 @@ WRITES = {
 }
 
 
+def test_a_tracker_is_named_or_lacking(iam):
+    """By its whole ARN: the role names no others."""
+    access = DataAccess((), (), (), ("arn:aws:sagemaker:us-east-2:1:mlflow-app/app-A",))
+    assert lacking(ROLE, access, iam) == [*access.trackers]
+    document = iam.get_role_policy(RoleName=NAME, PolicyName="Permissions")["PolicyDocument"]
+    logs = {"Effect": "Allow", "Action": ["sagemaker-mlflow:LogBatch"]}
+    document["Statement"].append({**logs, "Resource": [*access.trackers]})
+    iam.put_role_policy(
+        RoleName=NAME, PolicyName="Permissions", PolicyDocument=json.dumps(document)
+    )
+    assert lacking(ROLE, access, iam) == []
+
+
 def test_who_may_not_look_is_told_and_held_up_by_nothing(aws):
     """A cluster may be reached without credentials for its account."""
     assert aws

@@ -198,7 +198,7 @@ CHECKS: tuple[Check[Subject], ...] = (
     Check(
         "S3 for jobs",
         deployed_checks.job_access,
-        lambda subject: bool(subject.outputs.job_role and subject.plan.data_access.buckets),
+        lambda subject: bool(subject.outputs.job_role and subject.plan.data_access.is_named),
     ),
     Check("EKS cluster", deployed_checks.cluster, _has_cluster),
     Check("API endpoint from here", deployed_checks.endpoint, _has_cluster),
