@@ -22,6 +22,7 @@ from megatron_eks.own_images import RENDERED, Images
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
 from megatron_eks.plan.cluster.cluster import ClusterPlan, check_cluster, plan_cluster
 from megatron_eks.plan.cluster.images import REPOSITORIES, check_arguments
+from megatron_eks.plan.cost import still_billed
 from megatron_eks.plan.jobs.claims import Neighbours, check_cluster_of
 from megatron_eks.plan.jobs.file_system import check_together
 from megatron_eks.plan.jobs.job import JobPlan
@@ -148,6 +149,7 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     loose = [] if preview else tag_warning(outputs, cluster.tagged_images, place)
     warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
     warnings += [] if outputs.bucket else files.without_bucket
+    warnings += [each.at(place, 1) for each in still_billed(cluster, outputs.watch)]
     return Project(
         file=cluster_file,
         cluster=cluster,

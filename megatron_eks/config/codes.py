@@ -292,6 +292,7 @@ class Code(StrEnum):
     NO_EVENT_FILES = "MEKS-0894"
     GRAFANA = "MEKS-0896"
     RULES_MISSING = "MEKS-0897"
+    STILL_BILLED = "MEKS-0898"
     # Commands in containers, nodes, and what is put together for others
     RANK_NOT_RUNNING = "MEKS-0863"
     COMMAND_NOT_STARTED = "MEKS-0864"

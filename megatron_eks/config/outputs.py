@@ -154,6 +154,8 @@ class Outputs:
     """The cluster's own, for data and large programs."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """ARNs of the roles of teams' pods, by their keys."""
+    watch: Mapping[str, str] = field(default_factory=dict)
+    """What the Observability stack says, by key; empty where there is none."""
 
     @property
     def lustre(self) -> Lustre:
@@ -261,7 +263,8 @@ def _outputs(
     digests = {uri.partition("@")[0]: uri for uri in values.values() if _DIGEST.fullmatch(uri)}
     role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
     roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}
-    return Outputs(file_systems, efs, images, digests, role, bucket, roles)
+    watch = {key: values[key] for key in ("AlarmTopicArn", "PrometheusUrl") if key in values}
+    return Outputs(file_systems, efs, images, digests, role, bucket, roles, watch)
 
 
 def team_key(team: str | None) -> str:

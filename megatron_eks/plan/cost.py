@@ -6,6 +6,8 @@ from datetime import datetime
 
 from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.observability import samples_per_hour
@@ -100,6 +102,19 @@ def stack_costs(plan: ClusterPlan) -> Mapping[str, tuple[Price, ...]]:
 
 def _has_scraper(plan: ClusterPlan) -> bool:
     return plan.observability is not None and plan.observability.prometheus_url is None
+
+
+def still_billed(plan: ClusterPlan, watch: Mapping[str, str]) -> list[Finding]:
+    """Report a stack that is switched off and still there, from what it says of itself."""
+    if plan.observability is not None or not watch:
+        return []
+    hourly = plan.prices.scraper if "PrometheusUrl" in watch else 0.0
+    month = pricing.KEY_USD_PER_MONTH + (hourly or 0) * pricing.HOURS_PER_MONTH
+    name = plan.stack("Observability")
+    found = f"{name} is still there, and observability is off: {month:,.0f} USD a month"
+    remedy = f"aws cloudformation delete-stack --region {plan.region} --stack-name {name}, then "
+    remedy += "meks outputs; or meks cleanup, with the cluster"
+    return [warning(Code.STILL_BILLED, ("observability", "enabled"), found, remedy)]
 
 
 def node_price(instance_type: str, capacity: CapacityKind, plan: ClusterPlan) -> float | None:

@@ -96,9 +96,11 @@ def run(
         jobs=None if holdings is None else tuple(_job(each, project) for each in holdings.jobs),
         notes=(*notes, *_notes(project, nodes)),
     )
-    console.write(formatted(output, _lines(found), lambda: as_json(found, idle(found))))
+    left = [each for each in project.warnings if each.code is Code.STILL_BILLED]
+    findings = [*left, *idle(found)]
+    console.write(formatted(output, _lines(found), lambda: as_json(found, findings)))
     # On stderr in any case: this is what nobody should have to look for.
-    console.report(idle(found))
+    console.report(findings)
     return DONE
 
 

@@ -18,7 +18,8 @@ from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.build_records import Records, digest_of, is_there
 from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.output import formatted, replace_file, table
-from megatron_eks.project import OUTPUTS, synth_command
+from megatron_eks.plan.cost import still_billed
+from megatron_eks.project import OUTPUTS, shown, synth_command
 
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
@@ -53,15 +54,17 @@ def record(tools: Tools, pushed: Mapping[str, str] | None = None) -> Path:
     refuse_folder_of_another(tools.project)
     path = tools.cluster_file.with_name(OUTPUTS)
     before = read(path)
-    stacks = tools.stacks
+    stacks, watch = tools.stacks, plan.stack("Observability")
     found = {
         plan.stack(part): stack.outputs
-        for part in plan.stacks
+        for part in dict.fromkeys((*plan.stacks, "Observability"))  # which may be off by now
         if (stack := stacks.find(plan.stack(part))) is not None and stack.made
     }
     if not found:
         missing = f"{plan.name} has no stack in {plan.region}"
         raise Failure(Code.NOT_DEPLOYED, missing, "run: meks deploy", exit_code=NOT_FOUND)
+    left = still_billed(plan, found.get(watch, {}))
+    tools.console.report(each.at(shown(path), 1) for each in left)
     ecr = tools.aws.client("ecr")
     values: Values = {}
     for name, outputs in found.items():

@@ -41,9 +41,12 @@ class Aws:
                 f"Stack with id techpulse-{part} does not exist",
             )
         self.stacks()
-        self.stubs["cloudformation"].add_client_error(
-            "describe_stacks", "ValidationError", "Stack with id techpulse-Cluster does not exist"
-        )
+        for part in ("Cluster", "Observability"):
+            self.stubs["cloudformation"].add_client_error(
+                "describe_stacks",
+                "ValidationError",
+                f"Stack with id techpulse-{part} does not exist",
+            )
 
     def none_recorded(self):
         """Expect the questions behind a build, of which nothing comes for either image."""

@@ -9,8 +9,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.cluster import build, deploy
 from megatron_eks.ops.failure import Failure
+from megatron_eks.project import load_project
 from tests.annex.aws.running import fail_next
-from tests.ops.aws.fakes import console, project_in, said, tools
+from tests.ops.aws.fakes import TODAY, console, project_in, said, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
 
 
@@ -102,6 +103,30 @@ def test_all_stacks_are_made_and_their_outputs_written(place):
     assert values["techpulse-Storage"]["LustreId"].startswith("fs-")
     assert not any(key.startswith("Exports") for key in values["techpulse-Network"])
     assert place.group()["scalingConfig"]["desiredSize"] == 0
+
+
+def test_a_stack_that_was_switched_off_is_told_until_it_is_gone(place):
+    """A scraper and a key are billed on; every command that reads the files says so."""
+    name, client = "techpulse-Observability", place.aws.client("cloudformation")
+    topic = {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": "off"}}
+    told = {key: {"Value": "https://x"} for key in ("AlarmTopicArn", "PrometheusUrl")}
+    body = json.dumps({"Resources": {"Topic": topic}, "Outputs": told})
+    client.create_stack(StackName=name, TemplateBody=body)
+    client.get_waiter("stack_create_complete").wait(StackName=name)
+    assert place.deploy("Cluster", yes=False) == 0
+    expected = f"{name} is still there, and observability is off: 30 USD a month"
+    assert f"outputs.json:1 observability.enabled: {expected}" in said(place.console)
+    (found,) = (
+        each
+        for each in load_project(place.file, TODAY.date(), makes=False).warnings
+        if each.code == "MEKS-0898"
+    )
+    assert expected in found.problem
+    assert f"--region us-east-2 --stack-name {name}" in found.remedy
+    client.delete_stack(StackName=name)
+    client.get_waiter("stack_delete_complete").wait(StackName=name)
+    assert place.deploy("Cluster", yes=False) == 0
+    assert "MEKS-0898" not in str(load_project(place.file, TODAY.date(), makes=False).warnings)
 
 
 def test_a_source_that_is_gone_fails_a_build(place):

@@ -121,7 +121,7 @@ def test_another_accounts_image_is_refused(tmp_path, aws):
 
 def test_nothing_deployed_is_not_found(tmp_path, aws):
     """3, and what to run."""
-    for _ in range(4):
+    for _ in range(5):
         aws.stubs["cloudformation"].add_client_error(
             "describe_stacks", "ValidationError", "Stack with id x does not exist"
         )
