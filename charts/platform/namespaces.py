@@ -7,8 +7,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from megatron_eks.catalog.pins import UID_LABEL
-from megatron_eks.charts.platform.teams import TEAM_LABEL
+from megatron_eks.catalog.pins import TEAM_LABEL, UID_LABEL
 from megatron_eks.charts.pods import CA_BUNDLE, count
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import CA_FILE

@@ -14,9 +14,6 @@ from megatron_eks.charts.platform.operator_access import READ, rule
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.teams import TeamPlan
 
-TEAM_LABEL = "megatron-eks/team"
-"""On the namespace of a team: its name."""
-
 _RBAC, _NAME = "rbac.authorization.k8s.io", "megatron-eks-team"
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 

@@ -215,6 +215,14 @@ NODE_DRIVER_VERSION = "580.159.03"
 POD_UID = 10001
 UID_LABEL = "megatron-eks/uid"
 """On the namespace of a team: another user, of its pods."""
+TEAM_LABEL = "megatron-eks/team"
+"""On the namespace of a team: its name."""
+
+
+def group_of(team: str) -> str:
+    """Return the Kubernetes group of a team's people; EKS keeps `system:` and `eks:` for itself."""
+    return f"megatron-eks:{team}"
+
 
 BUILD_ARGUMENTS: dict[str, Mapping[str, str]] = {
     "megatron": {

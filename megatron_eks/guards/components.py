@@ -196,20 +196,20 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
 }
 _CODES = {"DaemonSet": Rule.DEVICE_PLUGIN, HOOK: Rule.WEBHOOK}
-_DEFINITION = "CustomResourceDefinition"
+DEFINITION = "CustomResourceDefinition"
 TRAINERS_KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
 _NEEDED = (
     (OPERATOR, "Secret", CERTIFICATE),
-    (OPERATOR, _DEFINITION, "pytorchjobs.kubeflow.org"),
+    (OPERATOR, DEFINITION, "pytorchjobs.kubeflow.org"),
     (OPERATOR, HOOK, CONFIGURATION),
     (SET_CONTROLLER, "Secret", SET_CERTIFICATE),
-    (SET_CONTROLLER, _DEFINITION, f"{_SETS.plural}.{_SETS.group}"),
+    (SET_CONTROLLER, DEFINITION, f"{_SETS.plural}.{_SETS.group}"),
     (SET_CONTROLLER, HOOK, _SETS.webhook),
     (TRAINER, "Secret", TRAINER_CERTIFICATE),
-    *((TRAINER, _DEFINITION, f"{each}.{_TRAIN.group}") for each in TRAINERS_KINDS),
+    *((TRAINER, DEFINITION, f"{each}.{_TRAIN.group}") for each in TRAINERS_KINDS),
     (TRAINER, HOOK, _TRAIN.webhook),
     (QUEUER, "Secret", QUEUER_CERTIFICATE),
-    *((QUEUER, _DEFINITION, f"{each}.{kueue.GROUP}") for each in kueue.KINDS.values()),
+    *((QUEUER, DEFINITION, f"{each}.{kueue.GROUP}") for each in kueue.KINDS.values()),
     (QUEUER, HOOK, kueue.WORKLOAD.webhook),
     (_ETCD, "Service", "etcd"),
 )

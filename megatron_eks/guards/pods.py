@@ -17,7 +17,7 @@ GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi
 MIB = 1024**2
 _NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
-_POOL = "megatron-eks/pool"
+POOL = "megatron-eks/pool"
 _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
@@ -123,8 +123,8 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
 def placement(manifests: Manifests) -> Iterator[Finding]:
     """Go to one pool, which has a taint ("Taints and Tolerations"; "Assigning Pods to Nodes")."""
     for pod in manifests.pods:
-        listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][_POOL]
-        asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(_tolerates_pool, listed))
+        listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][POOL]
+        asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(tolerates_pool, listed))
         found = f"no toleration for {GPU}: the pod stays Pending on the pool's tainted nodes"
         lost, remedy = (asks or pool) and not tolerates, f"add one: key {GPU}, effect NoSchedule"
         yield from report(Rule.UNTOLERATED, (lost, listed, found, remedy))
@@ -136,7 +136,7 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
             row = (not right, listed, found, "add one: effect NoExecute, tolerationSeconds 30")
             yield from report(Rule.TOLERATION, row, level=_WEIGHT[bool(own)])
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
-        found = f"no node selector {_POOL}: the pod may start in any pool, on other types"
+        found = f"no node selector {POOL}: the pod may start in any pool, on other types"
         named, level = (lost, pool, found, "add the pool's name"), _WEIGHT[bool(asks)]
         yield from report(Rule.NODE_SELECTOR, named, level=level)
 
@@ -165,7 +165,8 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
             yield from pod.main.must_hold(Rule.IDLE, _MAIN, Level.WARNING)
 
 
-def _tolerates_pool(toleration: Value) -> bool:
+def tolerates_pool(toleration: Value) -> bool:
+    """Tell whether a toleration is one of the taint of GPU nodes."""
     key, operator = toleration["key"].text, toleration["operator"].text
     keyed = key == GPU and (operator == "Exists" or toleration["value"].text == "true")
     every = not toleration["key"] and operator == "Exists"

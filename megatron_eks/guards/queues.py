@@ -4,19 +4,22 @@ Where a name leads to nothing, Kueue lets jobs wait for ever, and says so in an 
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 from megatron_eks.catalog import kueue
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import Manifests, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
+from megatron_eks.guards.pods import EFA, GPU, POOL, tolerates_pool
 from megatron_eks.guards.values import Value, report
 
-_SPACE = "kubernetes.io/metadata.name"
+_SPACE, _GROUPS = "kubernetes.io/metadata.name", "resourceGroups"
 _QUEUE = (
     ("resourceGroups", (), "it has no nodes, and jobs wait for ever"),
     ("preemption withinClusterQueue", ("LowerPriority",), "no class of jobs comes before another"),
+    ("preemption reclaimWithinCohort", ("Any",), "a team waits for nodes that it has lent"),
 )
 
 
@@ -33,10 +36,8 @@ def queues(manifests: Manifests) -> Iterator[Finding]:
     for queue in manifests.of("ClusterQueue"):
         spec, uses = queue["spec"], manifests.of("LocalQueue")
         spaces = [e.namespace for e in uses if e["spec"]["clusterQueue"].text == queue.name]
-        labels = spec["namespaceSelector"]["matchLabels"]
-        if labels and spaces:
-            here: list[Json] = [{_SPACE: each} for each in spaces]
-            yield from labels.must_be(Rule.MISSING_OBJECT, *here, why="no job ever starts")
+        chosen, why = spec["namespaceSelector"]["matchLabels"][_SPACE], "no job of it ever starts"
+        yield from chosen.must_be(Rule.MISSING_OBJECT, *spaces, why=why) if spaces else ()
         yield from spec.must_hold(Rule.MISSING_OBJECT, _QUEUE)
     if any(manifests.of("LocalQueue")):
         # The pods of a TrainJob stand in the runtime of its name.
@@ -46,6 +47,83 @@ def queues(manifests: Manifests) -> Iterator[Finding]:
             lost = job.name in devices and not place["labels"][kueue.QUEUE_LABEL]
             found = "a job with GPUs in no queue takes the nodes of those that wait"
             yield from report(Rule.MISSING_OBJECT, (lost, place, found, "add its label"))
+
+
+@manifest_guard
+def shares(manifests: Manifests) -> Iterator[Finding]:
+    """Count what nodes have, for pods that may start there (Kueue, "Cluster Queue", "Flavors")."""
+    code, efa = Rule.QUEUE_SHARE, any("efa" in each.name for each in manifests.of("DaemonSet"))
+    for flavor in manifests.of("ResourceFlavor"):
+        pool, listed = flavor["spec"]["nodeLabels"][POOL], flavor["spec"]["tolerations"]
+        yield from pool.must_be(Rule.FLAVOR, flavor.name, why="its jobs start on other nodes")
+        refused, remedy = not any(map(tolerates_pool, listed)), f"tolerate {GPU} with NoSchedule"
+        found = "it does not tolerate the taint of its nodes: Kueue finds no room for any job"
+        yield from report(Rule.FLAVOR, (refused, listed, found, remedy))
+    for group in (g for e in manifests.of("ClusterQueue", "Cohort") for g in e["spec"][_GROUPS]):
+        covered = group["coveredResources"]
+        for name in (each for each in (GPU, *[EFA] * efa) if each not in covered.texts):
+            found = f"{name} is not counted: jobs start for which there is no node"
+            yield covered.finding(code, found, f"add {name}, and its quotas")
+        for share in (flavor["resources"] for flavor in group["flavors"]):
+            other = [each["name"].text for each in share] != covered.texts
+            found = "not the covered resources in their order: Kueue refuses the queue"
+            yield from report(code, (other, share, found, f"name {covered.texts}"))
+            gpus, cards = (share.at(f"name={each}")["nominalQuota"] for each in (GPU, EFA))
+            found = f"{gpus.raw} GPUs with {cards.raw} EFA devices are no share of any node"
+            wrong = efa and cards and not any(_fit(e, gpus, cards) for e in INSTANCES.values())
+            yield from report(code, (wrong, cards, found, "count both of the same nodes"))
+    for job in manifests.of(*WORKLOADS):
+        label, space = job["metadata"]["labels"][kueue.QUEUE_LABEL], job.namespace
+        local = manifests.named("LocalQueue", label.text, space)
+        queue = manifests.named("ClusterQueue", local["spec"]["clusterQueue"].text if local else "")
+        pods = [e for e in manifests.pods if (e.owner.name, e.owner.namespace) == (job.name, space)]
+        for pod, resource in product(pods[:1], (GPU, EFA)) if queue else ():
+            yield from _waiting(queue, label, pod, resource) if queue else ()
+
+
+def _waiting(queue: Object, label: Value, pod: Pod, resource: str) -> Iterator[Finding]:
+    wanted = pod.owner.wanted * (pod.main["resources"]["limits"][resource].quantity or 0)
+    flavors = [flavor for group in queue["spec"][_GROUPS] for flavor in group["flavors"]]
+    own = [each["resources"].at(f"name={resource}") for each in flavors]
+    most, lent = (
+        sum(e["nominalQuota"].quantity or 0 for e in own),
+        [e["borrowingLimit"] for e in own],
+    )
+    limited = own and all(each.quantity == 0 for each in lent)
+    found = f"{wanted} of {resource}, but queue {queue.name} has {most}: it waits for ever"
+    row = (limited and wanted > most, label, found, "use fewer nodes, or raise the quota")
+    yield from report(Rule.ABOVE_QUOTA, row)
+
+
+def _fit(instance: InstanceType, gpus: Value, cards: Value) -> bool:
+    return cards.quantity == -(-(gpus.quantity or 0) * instance.efa_interfaces // instance.gpus)
+
+
+@manifest_guard
+def asked(manifests: Manifests) -> Iterator[Finding]:
+    """Let Kueue hold back every kind of job that there is, or those pass all that wait."""
+    for each in manifests.of("ConfigMap"):
+        settings = each["data"]["configuration.json"].parsed
+        frameworks = settings["integrations"]["frameworks"]
+        hooks = [e for e in manifests.of("MutatingWebhookConfiguration") if "kueue" in e.name]
+        plurals = {p for e in hooks for h in e["webhooks"] for p in _plurals(h)}
+        for kind, known in WORKLOADS.items() if each.namespace == kueue.NAMESPACE else ():
+            there = known.controller is None or manifests.named(
+                "CustomResourceDefinition", f"{known.plural}.{known.group}"
+            )
+            unknown = there and kueue.FRAMEWORKS[kind] not in frameworks.texts
+            found = f"{kueue.FRAMEWORKS[kind]} is missing: a {kind} waits for no turn"
+            place = frameworks or each["data"]
+            rows = [(unknown, place, found, "add it to integrations.frameworks")]
+            if hooks:
+                found = f"Kueue is not asked about {known.plural}: they wait for no turn"
+                lost = there and known.plural not in plurals
+                rows.append((lost, hooks[0]["webhooks"], found, "add the webhook of them"))
+            yield from report(Rule.UNQUEUED, *rows)
+
+
+def _plurals(hook: Value) -> list[str]:
+    return [text for rule in hook["rules"] for text in rule["resources"].texts]
 
 
 def _names(manifests: Manifests) -> Iterator[tuple[str, Value, str]]:

@@ -233,9 +233,10 @@ def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
     row = (alone, pod.owner["metadata"]["name"], found, remedy)
     yield from report(Rule.RANKS_CUT_OFF, row)
     words = str(pod.main["args"].raw)
-    if own and ("--namespace" in words or "--enable-scheme" in words):
+    serves = "--enable-scheme" in words or pod.main.at("ports name=webhook")
+    if own and (serves or "--namespace" in words):
         yield from _blocked(own, "egress", [_TO_API])
-    if own and "--enable-scheme" in words:
+    if own and serves:
         yield from _blocked(own, "egress", _NAMES)
         yield from _blocked(own, "ingress", [_WEBHOOK])
     if own and pod.main.at("command 0").text == "etcd":

@@ -12,6 +12,7 @@ from megatron_eks.guards.components import (
     ARGS,
     CERTIFICATE,
     CONFIGURATION,
+    DEFINITION,
     HOOK,
     NO_RECORD,
     OPERATOR,
@@ -26,12 +27,13 @@ from megatron_eks.guards.components import (
     part_of,
 )
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.values import Value, report
+from megatron_eks.guards.values import Row, Value, report
 
 _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
 _ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
-_MUTATING = "mutatingwebhookconfigurations"
+_MUTATING, _COMPLETES = "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
+_STRICT: tuple[Row, ...] = (("failurePolicy", ("Fail",), "without an answer, jobs pass unseen"),)
 _OF_OPERATOR = (
     (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no jobs, and ends none"),
     (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
@@ -119,12 +121,10 @@ _LIMITED: Mapping[str, Mapping[str, str]] = {
 @manifest_guard
 def operator(manifests: Manifests) -> Iterator[Finding]:
     """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
-    alone = len(manifests.objects) == 1
-    pods = [each for each in manifests.pods if not alone and part_of(each.owner) in _RIGHTS]
     of_teams = (e for e in manifests.of("Namespace") if e["metadata"]["labels"][UID_LABEL])
     spaces = {each.namespace for each in manifests.of(*CONTROLLED)}
     spaces |= {each.name for each in of_teams}
-    for pod in pods:
+    for pod in _controllers(manifests):
         part, watched = part_of(pod.owner), pod.owner.body.at(f"{ARGS}--namespace")
         why = "it watches another namespace, or may not"
         if part == RECORDER or (part == OPERATOR and len(spaces) <= 1):
@@ -134,25 +134,48 @@ def operator(manifests: Manifests) -> Iterator[Finding]:
         elif part == OPERATOR:
             yield from watched.must_be(Rule.OPERATOR, None, why="it sees one team's jobs alone")
         yield from _lacking_rights(manifests, pod, sorted(spaces))
-    for hook in manifests.of(HOOK):
-        service = hook.body.at("webhooks 0 clientConfig service")
-        target = manifests.named("Service", service["name"].text, service["namespace"].text)
-        ports = target["spec"]["ports"] if target else service
-        right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
-        found = "no such Service with port 443: with failurePolicy Fail, no job is accepted"
-        wrong, remedy = pods and not right, "name the operator's Service; port 443"
-        yield from report(Rule.WEBHOOK, (wrong, ports, found, remedy))
+
+
+@manifest_guard
+def webhooks(manifests: Manifests) -> Iterator[Finding]:
+    """Lead what the API server asks to a controller, about kinds that there are."""
+    for each in manifests.of(HOOK, _COMPLETES, DEFINITION) if _controllers(manifests) else ():
+        converts = each.body.at("spec conversion webhook")
+        for hook in [*each["webhooks"], *[converts] * bool(converts)]:
+            service = hook["clientConfig"]["service"]
+            target = manifests.named("Service", service["name"].text, service["namespace"].text)
+            ports = target["spec"]["ports"] if target else service
+            right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
+            found = "no such Service with port 443: with failurePolicy Fail, no job is accepted"
+            remedy, selected = "name the operator's Service; port 443", hook["namespaceSelector"]
+            yield from report(Rule.WEBHOOK, (not right, ports, found, remedy))
+            yield from () if converts else hook.must_hold(Rule.WEBHOOK, _STRICT)
+            everywhere = selected.raw == {} or ("batch" in str(hook["rules"].raw) and not selected)
+            found = "it is asked in all namespaces: the platform's own Jobs wait for a controller"
+            named = (everywhere, selected, found, "name the namespaces of jobs")
+            yield from report(
+                Rule.WEBHOOK, named, *(e for r in hook["rules"] for e in _of(r, manifests))
+            )
+
+
+def _of(rule: Value, manifests: Manifests) -> Iterator[tuple[object, Value, str, str]]:
+    for resource in rule["resources"].texts:
+        name = f"{resource.partition('/')[0]}.{''.join(rule['apiGroups'].texts)}"
+        known = manifests.named(DEFINITION, name)
+        versions = [each["name"].text for each in known["spec"]["versions"]] if known else []
+        other = known and not {*rule["apiVersions"].texts} <= {*versions}
+        found, remedy = f"{name} has no such version: it is never asked", f"name {versions}"
+        yield other, rule["apiVersions"], found, remedy
+
+
+def _controllers(manifests: Manifests) -> list[Pod]:
+    alone = len(manifests.objects) == 1
+    return [each for each in manifests.pods if not alone and part_of(each.owner) in _RIGHTS]
 
 
 def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> Iterator[Finding]:
     name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
-    account: Json = {"kind": "ServiceAccount", "name": name, "namespace": space}
-    bound = []
-    for each in manifests.of("RoleBinding", "ClusterRoleBinding"):
-        kind, named = each["roleRef"]["kind"].text, each["roleRef"]["name"].text
-        role = manifests.named(kind, named, each.namespace)
-        if role and account in [e.raw for e in each["subjects"]]:
-            bound.append((each.namespace, role["rules"]))
+    bound = granted(manifests, {"kind": "ServiceAccount", "name": name, "namespace": space})
     part, told = part_of(pod.owner), pod.main.at("args --namespace").text.partition("=")[2]
     # The controllers of JobSets, TrainJobs and queues are told of no namespace.
     sets = sorted({each.namespace for each in manifests.of("JobSet", "TrainJob", "LocalQueue")})
@@ -165,20 +188,37 @@ def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> I
         )
     places = {_JOBS: watched, _OWN: [pod.owner.namespace], _CLUSTER: [""]}
     limits = _LIMITED[part]
-    for where, group, resource, verbs, why, place_of in (
-        (*row, each) for row in rows for each in places[row[0]]
+    for (where, group, resource, verbs, why), place_of in (
+        (row, each) for row in rows for each in places[row[0]]
     ):
         roles = [rules for space, rules in bound if space == place_of]
-        rules = [rule for role in roles for rule in role]
-        wanted = ((verb, (group, resource, verb)) for verb in verbs.split())
-        lacking = [
-            verb for verb, right in wanted if not any(_gives(e, right, limits) for e in rules)
-        ]
+        lacks = lacking(roles, (group, resource, verbs), limits)
         place = roles[0] if roles else pod.spec["serviceAccountName"]
         only = f" {limits[resource]} alone" if resource in limits else ""
-        found = f"no role lets {name} {', '.join(lacking)} {resource}{only}: {why}"
+        found = f"no role lets {name} {lacks} {resource}{only}: {why}"
         remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
-        yield from report(Rule.RIGHTS, (lacking, place, found, remedy))
+        yield from report(Rule.RIGHTS, (lacks, place, found, remedy))
+
+
+def granted(manifests: Manifests, subject: Mapping[str, Json]) -> list[tuple[str, Value]]:
+    """Return the rules that a subject has, each with its namespace, or none: in all of them."""
+    found = []
+    for each in manifests.of("RoleBinding", "ClusterRoleBinding"):
+        kind, named = each["roleRef"]["kind"].text, each["roleRef"]["name"].text
+        role = manifests.named(kind, named, each.namespace)
+        given = [e.raw for e in each["subjects"] if isinstance(e.raw, dict)]
+        if role and any(subject.items() <= each.items() for each in given):
+            found.append((each.namespace, role["rules"]))
+    return found
+
+
+def lacking(
+    roles: Sequence[Value], right: tuple[str, str, str], limits: Mapping[str, str] = {}
+) -> str:
+    """Return which verbs of a right, GROUP, RESOURCE and VERBS, no role gives."""
+    rules, (group, resource, verbs) = [rule for role in roles for rule in role], right
+    wanted = [(verb, (group, resource, verb)) for verb in verbs.split()]
+    return ", ".join(v for v, e in wanted if not any(_gives(rule, e, limits) for rule in rules))
 
 
 def _gives(rule: Value, right: tuple[str, str, str], limits: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from megatron_eks.catalog.workloads import CONTROLLED
 from tests import emitted
 from tests.slips import population
 from tests.slips.operators import Json
@@ -75,6 +76,6 @@ def _applied_with(cluster: str, file: str) -> tuple[str, ...]:
     training = [
         each
         for each in jobs
-        if any(item["kind"] == "PyTorchJob" for item in population.objects(cluster, each))
+        if any(item["kind"] in CONTROLLED for item in population.objects(cluster, each))
     ]
     return (*platform, *training[:1])

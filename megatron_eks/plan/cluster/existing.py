@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from megatron_eks.catalog.pins import group_of
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
@@ -12,7 +13,6 @@ from megatron_eks.plan.cluster.network import makes_vpc, node_addresses, nodes_b
 from megatron_eks.plan.cluster.platform import GPU_TAINT
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cluster.storage import plan_shared_directories
-from megatron_eks.plan.cluster.teams import group_of
 
 
 def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:

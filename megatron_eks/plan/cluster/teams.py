@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.catalog.pins import POD_UID, group_of
 from megatron_eks.config.cluster import ClusterConfig, Team
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
@@ -69,11 +69,6 @@ class TeamPlan:
     def prefix(self) -> str:
         """Where its own data is in the cluster's bucket."""
         return f"{TEAMS}/{self.name}"
-
-
-def group_of(team: str) -> str:
-    """Return the Kubernetes group of a team's people; EKS keeps `system:` and `eks:` for itself."""
-    return f"megatron-eks:{team}"
 
 
 def plan_teams(config: ClusterConfig, jobs: Iterable[AnyJob]) -> tuple[TeamPlan, ...]:

@@ -1,0 +1,117 @@
+"""Guards of teams: what their people may do, what they share, and as whom their pods run.
+
+Where a team is let into another's namespace, or its pods run as another's user, nothing tells.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from megatron_eks.catalog import kueue
+from megatron_eks.catalog.pins import TEAM_LABEL, UID_LABEL, group_of
+from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.config.errors import Finding
+from megatron_eks.guards.codes import Rule
+from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
+from megatron_eks.guards.rights import granted, lacking
+from megatron_eks.guards.values import Row, report
+
+_POLICY, _READ = "ValidatingAdmissionPolicy", "get list watch"
+_WRITE, _GPUS = f"{_READ} create delete patch", "requests.nvidia.com/gpu"
+_AT, _LOOSE = "matchConstraints ", "pods of a team can run as another's user, and read its files"
+_WHICH = f"{_AT}namespaceSelector matchExpressions 0 "
+_USERS: tuple[Row, ...] = (
+    ("failurePolicy", ("Fail", None), _LOOSE),
+    (f"{_WHICH}key", (UID_LABEL,), "it holds for other namespaces"),
+    (f"{_WHICH}operator", ("Exists",), "it holds for other namespaces"),
+    (f"{_AT}resourceRules 0 resources", (["pods"],), _LOOSE),
+    (f"{_AT}resourceRules 0 operations", (["CREATE"],), _LOOSE),
+    (f"{_AT}resourceRules 1 resources", (["pods/ephemeralcontainers"],), _LOOSE),
+    (f"{_AT}resourceRules 1 operations", (["UPDATE"],), _LOOSE),
+)
+_BOUND: tuple[Row, ...] = (
+    ("validationActions", (["Deny"],), _LOOSE),
+    ("matchResources", (None,), _LOOSE),
+)
+_HELD = ("runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "initContainers", "ephemeral")
+_IN_CLUSTER = (("", "nodes", _READ), ("scheduling.k8s.io", "priorityclasses", _READ))
+_QUEUES = tuple((kueue.GROUP, each, _READ) for each in ("localqueues", "workloads"))
+
+
+@manifest_guard
+def users(manifests: Manifests) -> Iterator[Finding]:
+    """Hold pods to the user of their team's namespace ("Validating Admission Policy")."""
+    code, bindings = Rule.TEAM_USER, manifests.of(f"{_POLICY}Binding")
+    policies = [e for e in manifests.of(_POLICY) if "runAsUser" in str(e["spec"].raw)]
+    for space in _teams(manifests) if bindings and not policies else ():
+        found, remedy = f"no policy holds its pods to its user: {_LOOSE}", "apply 13-teams too"
+        yield space["metadata"]["labels"][UID_LABEL].finding(code, found, remedy)
+    for policy in policies:
+        yield from policy["spec"].must_hold(code, _USERS)
+        tests = policy["spec"]["validations"][0]["expression"]
+        for word in (each for each in _HELD if each not in tests.text):
+            yield tests.finding(code, f"it does not look at {word}: {_LOOSE}", f"check {word} too")
+        own = [each for each in bindings if each["spec"]["policyName"].text == policy.name]
+        place = policy["metadata"]["name"]
+        found, remedy = f"no binding of {policy.name}: {_LOOSE}", "add one that denies"
+        yield from report(code, (not own, place, found, remedy))
+        yield from (found for each in own for found in each["spec"].must_hold(code, _BOUND))
+
+
+@manifest_guard
+def people(manifests: Manifests) -> Iterator[Finding]:
+    """Let a team do all with its jobs, and nothing elsewhere ("Using RBAC Authorization")."""
+    code, groups = Rule.TEAM_RIGHTS, {e.name: _group(e) for e in _teams(manifests)}
+    entering: dict[str, set[str]] = {}
+    for binding in manifests.of("RoleBinding", "ClusterRoleBinding"):
+        space, role = binding.namespace, binding["roleRef"]["name"]
+        names = [e["name"] for e in binding["subjects"] if e["name"].text.startswith(group_of(""))]
+        for name in (each for each in names if each.text != groups.get(space, each.text)):
+            found = f"{name.text} works in the namespace of {groups[space]}, with its files"
+            yield name.finding(code, found, f"name {groups[space]}")
+        own = manifests.named(binding["roleRef"]["kind"].text, role.text, space)
+        given = {verb for rule in own["rules"] for verb in rule["verbs"].texts} if own else set()
+        wide = space in groups and role.text in {"edit", "view"}
+        right = (own and "*" not in given) if space in groups else given <= {*_READ.split()}
+        found = f"{role.text} gives a team more than its jobs, or there is no such role"
+        wrong = names and not wide and not (own and right)
+        yield from report(code, (wrong, role, found, "name the role of the teams, or edit"))
+        entering.setdefault(space, set()).update(each.text for each in names if wide or space == "")
+    for team in _teams(manifests) if manifests.of(_POLICY, f"{_POLICY}Binding") else ():
+        yield from _what_a_team_has(manifests, team, entering)
+
+
+def _what_a_team_has(
+    manifests: Manifests, space: Object, entering: Mapping[str, set[str]]
+) -> Iterator[Finding]:
+    code, group, place = Rule.TEAM_RIGHTS, _group(space), space["metadata"]["labels"][TEAM_LABEL]
+    bound = granted(manifests, {"kind": "Group", "name": group})
+    inside = _rights(manifests) if space.name in entering else []
+    for where, kind, resource, verbs in (
+        *(("", *each) for each in _IN_CLUSTER),
+        *((space.name, *each) for each in inside),
+    ):
+        roles = [rules for at, rules in bound if at == where]
+        lost = lacking(roles, (kind, resource, verbs))
+        found = f"{group} may not {lost} {resource}: its people cannot work with their jobs"
+        remedy = f"bind a role with {verbs} for {resource} ({kind!r}) to it"
+        yield from report(code, (lost, roles[0] if roles else place, found, remedy))
+    no_edit = space.name in entering and group not in entering[space.name]
+    found = f"{group} lacks the role edit: its people see no pod, and no log"
+    yield from report(code, (no_edit, place, found, "bind ClusterRole edit to it"))
+    quotas = [e for e in manifests.of("ResourceQuota") if e.namespace == space.name]
+    free = quotas and not any(each["spec"]["hard"][_GPUS] for each in quotas)
+    found = "no quota of GPUs: this team can take those of all others"
+    yield from report(Rule.TEAM_SHARE, (free, place, found, f"add one of {_GPUS}"))
+
+
+def _rights(manifests: Manifests) -> list[tuple[str, str, str]]:
+    kinds = [(e.group, e.plural, _WRITE) for e in WORKLOADS.values()]
+    kinds += [(e.group, f"{e.runtime.lower()}s", _WRITE) for e in WORKLOADS.values() if e.runtime]
+    return [*kinds, *(_QUEUES if manifests.of("LocalQueue") else ())]
+
+
+def _teams(manifests: Manifests) -> list[Object]:
+    return [e for e in manifests.of("Namespace") if e["metadata"]["labels"][TEAM_LABEL]]
+
+
+def _group(space: Object) -> str:
+    return group_of(space["metadata"]["labels"][TEAM_LABEL].text)
