@@ -8,7 +8,7 @@ from typing import Any, Literal
 import cdk8s
 from constructs import Construct
 
-from megatron_eks.catalog.workloads import WorkloadKind
+from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WorkloadKind
 from megatron_eks.charts.pods import scraped_at
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.observability import METRICS_PORT
@@ -17,9 +17,6 @@ from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, MASTER_PORT,
 
 # The training operator looks for the container of this name.
 CONTAINER = "pytorch"
-
-# Exit codes of our programs that another try would not change: usage, not found, check failed.
-_FINAL_EXIT_CODES = [2, 3, 4]
 
 
 def metadata(
@@ -78,7 +75,7 @@ def indexed(job: JobPlan) -> dict[str, object]:
 
 def failures(*, lost_node: Literal["Ignore", "FailJob"]) -> dict[str, object]:
     """Give up where another try cannot help; `lost_node` is what pods do that lost theirs."""
-    codes = {"containerName": CONTAINER, "operator": "In", "values": _FINAL_EXIT_CODES}
+    codes = {"containerName": CONTAINER, "operator": "In", "values": [*FINAL_EXIT_CODES]}
     lost = {"type": "DisruptionTarget", "status": "True"}
     return {
         "rules": [

@@ -122,6 +122,9 @@ WORKLOADS = {
 
 JOB_LABELS = frozenset(each.job_label for each in WORKLOADS.values())
 
+FINAL_EXIT_CODES = (2, 3, 4)
+"""Of our programs, as another try ends the same: wrong usage, not found, a check failed."""
+
 CONTROLLED = tuple(kind for kind, each in WORKLOADS.items() if each.controller)
 """The kinds that Kubernetes itself knows nothing of."""
 

@@ -105,6 +105,7 @@ def _serving(secret: str) -> tuple[Row, ...]:
     return (
         *_ONE[:2],
         _MEMORY,
+        (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         (f"{_POD}volumes name=certificate secret secretName", (secret,), _NO_START),

@@ -128,6 +128,9 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
         found = f"no toleration for {GPU}: the pod stays Pending on the pool's tainted nodes"
         lost, remedy = (asks or pool) and not tolerates, f"add one: key {GPU}, effect NoSchedule"
         yield from report(Rule.UNTOLERATED, (lost, listed, found, remedy))
+        for each in (e for e in listed if pod.of_job and not e["key"]):
+            found = "no key: the pod also goes to nodes that are drained, or not ready"
+            yield each.finding(Rule.TOLERATION, found, f"name {GPU}", Level.WARNING)
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
             soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
@@ -209,6 +212,10 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         for mode, right in zip(_MODES, allowed, strict=True):
             why, code = "the namespace admits, or warns about, the wrong pods", Rule.NAMESPACE_LEVEL
             yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
+        versions = [labels[f"{_LEVEL}/{mode}-version"] for mode in _MODES]
+        differ = any(versions) and len({value.raw for value in versions}) > 1
+        found = "not one version for all modes: pods that run today are refused after an upgrade"
+        yield from report(Rule.NAMESPACE_LEVEL, (differ, labels, found, "write one for all three"))
     for pod in manifests.pods:
         namespace = manifests.named("Namespace", pod.owner.namespace)
         given = namespace["metadata"]["labels"][f"{_LEVEL}/enforce"].text if namespace else ""
@@ -271,6 +278,12 @@ def users(manifests: Manifests) -> Iterator[Finding]:
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"
             yield account.finding(Rule.ROLE_UNREAD, found, f"set it to {min(given)}")
+
+
+def is_share(gpus: Value, cards: Value) -> bool:
+    """Tell whether some type of nodes has so many EFA devices for so many GPUs."""
+    count = gpus.quantity or 0
+    return any(-(-count * e.efa_interfaces // e.gpus) == cards.quantity for e in INSTANCES.values())
 
 
 def type_values(daemon: Object) -> Iterator[Value]:

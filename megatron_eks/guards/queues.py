@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from itertools import product
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import EFA, GPU, POOL, tolerates_pool
+from megatron_eks.guards.pods import EFA, GPU, POOL, is_share, tolerates_pool
 from megatron_eks.guards.values import Value, report
 
 _SPACE, _GROUPS = "kubernetes.io/metadata.name", "resourceGroups"
@@ -42,8 +41,18 @@ def queues(manifests: Manifests) -> Iterator[Finding]:
     if any(manifests.of("LocalQueue")):
         # The pods of a TrainJob stand in the runtime of its name.
         devices = {each.owner.name for each in manifests.pods if each.asks("nvidia.com/gpu")}
+        levels = [
+            e["nodeLabel"].text for t in manifests.of("Topology") for e in t["spec"]["levels"]
+        ]
+        for pod in manifests.pods:
+            near = pod.metadata["annotations"][kueue.PREFERRED_ANNOTATION]
+            if pod.of_job and pod.owner.wanted > 1 and pod.asks(GPU) and levels:
+                yield from near.must_be(Rule.QUEUE_SHARE, *levels, why="ranks start far apart")
         for job in manifests.of(*WORKLOADS):
             place = job["metadata"]
+            if place["labels"][kueue.QUEUE_LABEL]:
+                rows = [(kueue.PRIORITY_LABEL, (), "it comes after all that name a class")]
+                yield from place["labels"].must_hold(Rule.QUEUE_SHARE, rows)
             lost = job.name in devices and not place["labels"][kueue.QUEUE_LABEL]
             found = "a job with GPUs in no queue takes the nodes of those that wait"
             yield from report(Rule.MISSING_OBJECT, (lost, place, found, "add its label"))
@@ -70,7 +79,7 @@ def shares(manifests: Manifests) -> Iterator[Finding]:
             yield from report(code, (other, share, found, f"name {covered.texts}"))
             gpus, cards = (share.at(f"name={each}")["nominalQuota"] for each in (GPU, EFA))
             found = f"{gpus.raw} GPUs with {cards.raw} EFA devices are no share of any node"
-            wrong = efa and cards and not any(_fit(e, gpus, cards) for e in INSTANCES.values())
+            wrong = efa and cards and not is_share(gpus, cards)
             yield from report(code, (wrong, cards, found, "count both of the same nodes"))
     for job in manifests.of(*WORKLOADS):
         label, space = job["metadata"]["labels"][kueue.QUEUE_LABEL], job.namespace
@@ -93,10 +102,6 @@ def _waiting(queue: Object, label: Value, pod: Pod, resource: str) -> Iterator[F
     found = f"{wanted} of {resource}, but queue {queue.name} has {most}: it waits for ever"
     row = (limited and wanted > most, label, found, "use fewer nodes, or raise the quota")
     yield from report(Rule.ABOVE_QUOTA, row)
-
-
-def _fit(instance: InstanceType, gpus: Value, cards: Value) -> bool:
-    return cards.quantity == -(-(gpus.quantity or 0) * instance.efa_interfaces // instance.gpus)
 
 
 @manifest_guard

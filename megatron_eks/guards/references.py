@@ -169,6 +169,12 @@ def forms(manifests: Manifests) -> Iterator[Finding]:
                 yield from report(code, *_too_wide(rule, rule[_PEERS[key]]))
     shared = [each for each in policies if _everyone(each)]
     closed = {e.namespace for e in shared if _closes(e, "Egress") and _closes(e, "Ingress")}
+    for rule in (rule for each in shared for rule in each["spec"]["ingress"]):
+        yield rule.finding(code, "everybody in the namespace is reached so", "name the pods")
+    for peer in (p for e in shared for rule in e["spec"]["egress"] for p in rule["to"]):
+        wide = peer["ipBlock"]["cidr"].text not in {"", f"{_IDENTITY}/32", "0.0.0.0/0"}
+        found = "every pod of the namespace gets there, not those that need it alone"
+        yield from report(code, (wide, peer, found, "name the pods in podSelector"))
     spaces = {each.namespace: each["metadata"]["namespace"] for each in shared}
     spaces |= {e.name: e["metadata"]["name"] for e in manifests.of("Namespace") if shared}
     for space, place in spaces.items():

@@ -153,6 +153,18 @@ def webhooks(manifests: Manifests) -> Iterator[Finding]:
             everywhere = selected.raw == {} or ("batch" in str(hook["rules"].raw) and not selected)
             found = "it is asked in all namespaces: the platform's own Jobs wait for a controller"
             named = (everywhere, selected, found, "name the namespaces of jobs")
+            path, first = service["path"], hook["rules"][0]
+            group, version = (
+                first[k][0].text.replace(".", "-") for k in ("apiGroups", "apiVersions")
+            )
+            plural = first["resources"][0].text
+            kind = path.text.rpartition("-")[2]
+            other = path.text != f"/{path.text[1:].partition('-')[0]}-{group}-{version}-{kind}"
+            other = not converts and (other or not kind or not plural.startswith(kind[:-1]))
+            found = (
+                "its rules are about another kind than its path: it is never asked, or answers no"
+            )
+            yield from report(Rule.WEBHOOK, (other, path, found, "name the kind of the path"))
             yield from report(
                 Rule.WEBHOOK, named, *(e for r in hook["rules"] for e in _of(r, manifests))
             )

@@ -11,6 +11,7 @@ from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
+from megatron_eks.guards.pods import is_share
 from megatron_eks.guards.rights import granted, lacking
 from megatron_eks.guards.values import Row, report
 
@@ -32,6 +33,15 @@ _BOUND: tuple[Row, ...] = (
     ("matchResources", (None,), _LOOSE),
 )
 _HELD = ("runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "initContainers", "ephemeral")
+_CARDS = "requests.vpc.amazonaws.com/efa"
+_OTHERS = ("pods", "services.loadbalancers", "services.nodeports")
+_SYSTEM: tuple[Row, ...] = (
+    (
+        "scopeSelector matchExpressions 0 values",
+        (["system-cluster-critical", "system-node-critical"],),
+        "the team's pods take the place of the platform's, or none is created",
+    ),
+)
 _IN_CLUSTER = (("", "nodes", _READ), ("scheduling.k8s.io", "priorityclasses", _READ))
 _QUEUES = tuple((kueue.GROUP, each, _READ) for each in ("localqueues", "workloads"))
 
@@ -75,6 +85,8 @@ def people(manifests: Manifests) -> Iterator[Finding]:
         wrong = names and not wide and not (own and right)
         yield from report(code, (wrong, role, found, "name the role of the teams, or edit"))
         entering.setdefault(space, set()).update(each.text for each in names if wide or space == "")
+    for quota in (e for e in manifests.of("ResourceQuota") if e["spec"]["hard"]["pods"].raw == 0):
+        yield from quota["spec"].must_hold(Rule.TEAM_SHARE, _SYSTEM)
     for team in _teams(manifests) if manifests.of(_POLICY, f"{_POLICY}Binding") else ():
         yield from _what_a_team_has(manifests, team, entering)
 
@@ -97,10 +109,17 @@ def _what_a_team_has(
     no_edit = space.name in entering and group not in entering[space.name]
     found = f"{group} lacks the role edit: its people see no pod, and no log"
     yield from report(code, (no_edit, place, found, "bind ClusterRole edit to it"))
-    quotas = [e for e in manifests.of("ResourceQuota") if e.namespace == space.name]
-    free = quotas and not any(each["spec"]["hard"][_GPUS] for each in quotas)
-    found = "no quota of GPUs: this team can take those of all others"
-    yield from report(Rule.TEAM_SHARE, (free, place, found, f"add one of {_GPUS}"))
+    quotas = [each for each in manifests.of("ResourceQuota") if each.namespace == space.name]
+    hard = {key: value for each in quotas for key, value in each["spec"]["hard"].items()}
+    efa = any("efa" in each.name for each in manifests.of("DaemonSet"))
+    for name in (e for e in (_GPUS, *[_CARDS] * efa, *_OTHERS) if quotas and e not in hard):
+        found = f"no quota of {name}: this team can take those of all others"
+        yield place.finding(Rule.TEAM_SHARE, found, f"add one of {name}")
+    if efa and {_GPUS, _CARDS} <= hard.keys():
+        gpus, cards = hard[_GPUS], hard[_CARDS]
+        found = f"{gpus.raw} GPUs with {cards.raw} EFA devices are no share of any node"
+        wrong = not is_share(gpus, cards)
+        yield from report(Rule.TEAM_SHARE, (wrong, cards, found, "count both of the same nodes"))
 
 
 def _rights(manifests: Manifests) -> list[tuple[str, str, str]]:

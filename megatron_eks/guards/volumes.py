@@ -14,7 +14,7 @@ from megatron_eks.guards.values import Row, Value, report
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Rule.CLAIM_AND_VOLUME, Rule.DIRECTORY_OWNER
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
-_HANDLE = re.compile(r"(fs-(?:[0-9a-f]{8,17}|preview))(::?.+)?")
+_HANDLE = re.compile(r"(fs-(?:[0-9a-f]{8,17}|preview[a-z0-9-]*))(::?.+)?")
 # FSx API, LustreFileSystemConfiguration, MountName; a folder may follow (its driver, issue 247).
 _MOUNT_NAME = r"([a-z0-9]{8}|preview)(/[^/]+)*"
 _OF_THE_IMAGE = re.compile(r"/(opt|usr|bin|sbin|lib|lib64|proc|sys|dev|home|root|workspace)(/|$)")

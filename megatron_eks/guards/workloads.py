@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
-from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS
+from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WITH_PODS, WORKLOADS
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
@@ -26,20 +26,37 @@ _RULES: dict[str, tuple[Row, ...]] = {
         ("action", ("FailJob", "FailIndex"), _RETRIED),
         ("onExitCodes operator", ("In",), _RETRIED),
     ),
-    "onPodConditions": (("onPodConditions 0 type", ("DisruptionTarget",), _LOST_NODE),),
+    "onPodConditions": (
+        ("onPodConditions 0 type", ("DisruptionTarget",), _LOST_NODE),
+        ("onPodConditions 0 status", ("True", None), _LOST_NODE),
+    ),
 }
 _RESTARTS = "a container that fails is not started again, or always is"
 _INDEXED = (("completionMode", ("Indexed",), "ranks and shards need an index"),)
 _ALL_AGAIN, _ONE_JOB = "ranks that are left never meet those that start", "each has ranks 0 to N"
-_SET = (
+_FINAL = "failurePolicy rules action=FailJobSet "
+_LOST = "failurePolicy rules action=RestartJobSetAndIgnoreMaxRestarts "
+_SET: tuple[Row, ...] = (
     ("failurePolicy restartStrategy", ("BlockingRecreate",), "old ranks hold the GPUs"),
     ("network publishNotReadyAddresses", (None, YES), "rank 0 has no name yet"),
+    ("network enableDNSHostnames", (None, YES), "ranks have no names"),
+    ("failurePolicy maxRestarts", (), "the first failure ends it"),
+    (f"{_FINAL}onJobFailureReasons", (["PodFailurePolicy"],), _RETRIED),
+    (f"{_FINAL}onJobFailureMessagePatterns", (["failed with exit code"],), _RETRIED),
+)
+_SPARED: tuple[Row, ...] = (
+    (f"{_LOST}onJobFailureReasons", (["PodFailurePolicy"],), _LOST_NODE),
+    (f"{_LOST}onJobFailureMessagePatterns", (["has condition DisruptionTarget"],), _LOST_NODE),
 )
 _SETS = ("JobSet", "TrainingRuntime")
 _NO_RUNTIME, _OTHER = "nobody knows its pods", "the controller knows no other"
 _ENDS_AT_ONCE = (
     ("backoffLimit", (0,), _ALL_AGAIN),
     ("template spec restartPolicy", ("Never",), _ALL_AGAIN),
+)
+_SCRAPED: tuple[Row, ...] = (
+    ("prometheus.io/scrape", ("true",), "nobody sees its metrics"),
+    ("prometheus.io/path", ("/metrics",), "nobody sees its metrics"),
 )
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 _OWN = ("replicas", "role")
@@ -113,7 +130,8 @@ def jobsets(manifests: Manifests) -> Iterator[Finding]:
     for job in manifests.of(*_SETS):
         known = ("apiVersion", (WITH_PODS[job.kind].api_version,), "no API server knows another")
         yield from job.body.must_hold(Rule.JOB_FIELDS, [known])
-        yield from job.run.must_hold(Rule.JOB_FIELDS, _SET)
+        spared = _SPARED if job.run["failurePolicy"]["maxRestarts"].number else ()
+        yield from job.run.must_hold(Rule.JOB_FIELDS, (*_SET, *spared))
         for part in job.run["replicatedJobs"]:
             yield from part.must_hold(Rule.JOB_FIELDS, [("replicas", (None, 1), _ONE_JOB)])
             spec, pod = part["template"]["spec"], job.pods[0]
@@ -187,6 +205,9 @@ def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterato
             if own[kind] is not rules or "pytorch" in names:
                 yield from own[kind].must_hold(Rule.JOB_FIELDS, rows, Level.WARNING)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
+        other = "pytorch" in names and codes and [e.raw for e in codes] != [*FINAL_EXIT_CODES]
+        found, usual = f"not the codes of mistakes: {_RETRIED}", f"name {[*FINAL_EXIT_CODES]}"
+        yield from warn(Rule.JOB_FIELDS, (other, codes, found, usual))
         lost, found = codes and place.text not in names, f"no such container: {_RETRIED}"
         yield from report(Rule.JOB_FIELDS, (lost, place, found, f"name one of {names}"))
 
@@ -207,6 +228,11 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each["metadata"]["labels"].must_hold(Rule.POD_LABEL, rows)
+        notes = pod.metadata["annotations"]
+        if any(key.startswith("prometheus.io/") for key, _ in notes.items()):
+            ports = [str(e["containerPort"].raw) for e in pod.main["ports"]]
+            at = ("prometheus.io/port", (*ports,), "nothing listens there")
+            yield from notes.must_hold(Rule.MONITOR, (*_SCRAPED, at))
         words, logs = pod.main["command"], f"/[^ ]+/logs/{job.name} [1-9][0-9]*"
         zipped = ["python3", f"/etc/megatron-eks/{ZIP}", "record"]
         kept = words.texts[:3] in (_RECORD, zipped) and re.fullmatch(

@@ -12,7 +12,13 @@ from tests.guards.slips import ABSENT, change
 
 _QUEUE, _NAME = "megatron-workshop", "kueue-controller-manager"
 _JOB, _LABEL = "TrainJob/megatron-cpt-techpulse", "metadata labels kueue.x-k8s.io/"
-_ARGS = "spec template spec containers 0 args 0"
+_RUNTIME = "TrainingRuntime/megatron-cpt-techpulse"
+_PODS = "spec template spec replicatedJobs 0 template spec template"
+_GROUP, _MUTATES = (
+    "spec resourceGroups 0",
+    "MutatingWebhookConfiguration/kueue-mutating-webhook-configuration",
+)
+_SHARE = f"{_GROUP} flavors 0 resources"
 _DEFINED = "CustomResourceDefinition/workloads.kueue.x-k8s.io"
 
 
@@ -34,18 +40,31 @@ def test_ours_have_no_finding(objects):
     [
         (_JOB, f"{_LABEL}queue-name", "x", 0),
         (_JOB, f"{_LABEL}queue-name", ABSENT, 0),
-        (
-            "TrainJob/megatron-cpt-techpulse",
-            "metadata labels kueue.x-k8s.io/priority-class",
-            "x",
-            0,
-        ),
+        (_JOB, f"{_LABEL}priority-class", "x", 0),
+        (_JOB, f"{_LABEL}priority-class", ABSENT, Rule.QUEUE_SHARE),
+        (_RUNTIME, f"{_PODS} metadata annotations", {}, Rule.QUEUE_SHARE),
         (f"LocalQueue/{_QUEUE}", "spec clusterQueue", "x", 0),
         (f"ClusterQueue/{_QUEUE}", "spec resourceGroups 0 flavors 0 name", "x", 0),
         ("ResourceFlavor/p4d", "spec topologyName", "x", 0),
         (f"ClusterQueue/{_QUEUE}", "spec resourceGroups", ABSENT, 0),
         (f"ClusterQueue/{_QUEUE}", "spec preemption withinClusterQueue", ABSENT, 0),
+        (f"ClusterQueue/{_QUEUE}", "spec preemption reclaimWithinCohort", "Never", 0),
         (f"ClusterQueue/{_QUEUE}", "spec namespaceSelector matchLabels", {"x": _QUEUE}, 0),
+        ("ResourceFlavor/p4d", "spec nodeLabels", {"megatron-eks/pool": "p5"}, Rule.FLAVOR),
+        ("ResourceFlavor/p4d", "spec tolerations", ABSENT, Rule.FLAVOR),
+        (f"ClusterQueue/{_QUEUE}", f"{_GROUP} coveredResources 1", ABSENT, Rule.QUEUE_SHARE),
+        (f"ClusterQueue/{_QUEUE}", f"{_SHARE} 0 nominalQuota", 17, Rule.QUEUE_SHARE),
+        (f"ClusterQueue/{_QUEUE}", f"{_SHARE} 0 nominalQuota", 8, Rule.ABOVE_QUOTA),
+        (f"ConfigMap/{_NAME}", "data configuration.json", "{}", Rule.UNQUEUED),
+        (_MUTATES, "webhooks", ABSENT, Rule.UNQUEUED),
+        (_MUTATES, "webhooks 0 failurePolicy", ABSENT, Rule.WEBHOOK),
+        (_MUTATES, "webhooks 0 clientConfig service name", "x", Rule.WEBHOOK),
+        (_MUTATES, "webhooks 0 clientConfig service path", "/mutate", Rule.WEBHOOK),
+        (_MUTATES, "webhooks 0 rules 0 apiVersions", ["v1"], Rule.WEBHOOK),
+        (_MUTATES, "webhooks 6 namespaceSelector", {}, Rule.WEBHOOK),
+        (_DEFINED, "spec conversion webhook clientConfig service name", "x", Rule.WEBHOOK),
+        (f"NetworkPolicy/{_NAME}", "spec ingress 0 ports 0 port", 9444, Rule.RANKS_CUT_OFF),
+        (f"NetworkPolicy/{_NAME}", "spec podSelector", {}, Rule.POLICY_MEANING),
         (f"ClusterRole/{_NAME}", "rules 0 resources", ["nodes"], Rule.RIGHTS),
         (f"Role/{_NAME}", "rules 0 verbs", ["get"], Rule.RIGHTS),
         (f"Deployment/{_NAME}", "spec replicas", 2, Rule.OPERATOR),
