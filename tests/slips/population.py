@@ -52,9 +52,14 @@ class Slip:
         """What was done there."""
         return self.mutant.operator
 
+    @property
+    def kind(self) -> str:
+        """The same slip in whatever stack or chart."""
+        return f"{self.operator}: {self.pattern}"
+
     def __str__(self) -> str:
         """Return the line that stands for it in lists."""
-        return f"{self.row} {self.operator}: {self.pattern}"
+        return f"{self.row} {self.kind}"
 
     def is_in_part(self, part: int) -> bool:
         """Tell whether it is one of those that are tried when one of so many is."""

@@ -57,7 +57,7 @@ class Results:
         """Return what nobody notices, unless survivors.yaml says why that may be."""
         groups = yaml.safe_load(SURVIVORS.read_text())
         known = {slip for group in groups for slip in group["slips"]}
-        return [str(each) for each in self.survivors if str(each) not in known]
+        return [str(e) for e in self.survivors if not known & {str(e), e.kind}]
 
     def _cells(self, row: str, count: Counter[Noticed]) -> list[str]:
         slips = count.total()
