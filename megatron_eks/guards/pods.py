@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.catalog.workloads import CONTROLLED, WITH_PODS
+from megatron_eks.catalog.workloads import CONTROLLED
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
@@ -174,29 +174,6 @@ def tolerates_pool(toleration: Value) -> bool:
     keyed = key == GPU and (operator == "Exists" or toleration["value"].text == "true")
     every = not toleration["key"] and operator == "Exists"
     return (keyed or every) and toleration["effect"].raw in (None, "NoSchedule")
-
-
-@manifest_guard
-def quotas(manifests: Manifests) -> Iterator[Finding]:
-    """Have room for each job (Kubernetes, "Resource Quotas")."""
-    for quota in manifests.of("ResourceQuota"):
-        for job in manifests.of(*WITH_PODS):
-            if job.namespace == quota.namespace and job.main_pod:
-                yield from _room(quota, job, job.main_pod)
-
-
-def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
-    scope = quota["spec"]["scopeSelector"]["matchExpressions"][0]
-    own = pod.spec["priorityClassName"].text
-    if scope and (own in scope["values"].texts) != (scope["operator"].text == "In"):
-        return
-    for name, limit in quota["spec"]["hard"].items():
-        asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
-        amount = job.wanted * (1 if name == "pods" else asked)
-        found = f"{amount} of {name}, but quota {quota.name} allows {limit.raw}: no pod is created"
-        wrong = limit.quantity is not None and amount > limit.quantity
-        row = (wrong, job["spec"], found, f"use fewer nodes, or raise {name} to {amount}")
-        yield from report(Rule.ABOVE_QUOTA, row)
 
 
 @manifest_guard

@@ -10,6 +10,7 @@ from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
+from megatron_eks.guards.components import DEFINITION
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import EFA, GPU, POOL, is_share, tolerates_pool
 from megatron_eks.guards.values import Value, report
@@ -41,9 +42,8 @@ def queues(manifests: Manifests) -> Iterator[Finding]:
     if any(manifests.of("LocalQueue")):
         # The pods of a TrainJob stand in the runtime of its name.
         devices = {each.owner.name for each in manifests.pods if each.asks("nvidia.com/gpu")}
-        levels = [
-            e["nodeLabel"].text for t in manifests.of("Topology") for e in t["spec"]["levels"]
-        ]
+        networks = [e for each in manifests.of("Topology") for e in each["spec"]["levels"]]
+        levels = [each["nodeLabel"].text for each in networks]
         for pod in manifests.pods:
             near = pod.metadata["annotations"][kueue.PREFERRED_ANNOTATION]
             if pod.of_job and pod.owner.wanted > 1 and pod.asks(GPU) and levels:
@@ -94,11 +94,8 @@ def _waiting(queue: Object, label: Value, pod: Pod, resource: str) -> Iterator[F
     wanted = pod.owner.wanted * (pod.main["resources"]["limits"][resource].quantity or 0)
     flavors = [flavor for group in queue["spec"][_GROUPS] for flavor in group["flavors"]]
     own = [each["resources"].at(f"name={resource}") for each in flavors]
-    most, lent = (
-        sum(e["nominalQuota"].quantity or 0 for e in own),
-        [e["borrowingLimit"] for e in own],
-    )
-    limited = own and all(each.quantity == 0 for each in lent)
+    most = sum(each["nominalQuota"].quantity or 0 for each in own)
+    limited = own and all(each["borrowingLimit"].quantity == 0 for each in own)
     found = f"{wanted} of {resource}, but queue {queue.name} has {most}: it waits for ever"
     row = (limited and wanted > most, label, found, "use fewer nodes, or raise the quota")
     yield from report(Rule.ABOVE_QUOTA, row)
@@ -111,11 +108,11 @@ def asked(manifests: Manifests) -> Iterator[Finding]:
         settings = each["data"]["configuration.json"].parsed
         frameworks = settings["integrations"]["frameworks"]
         hooks = [e for e in manifests.of("MutatingWebhookConfiguration") if "kueue" in e.name]
-        plurals = {p for e in hooks for h in e["webhooks"] for p in _plurals(h)}
+        rules = [rule for hook in hooks for part in hook["webhooks"] for rule in part["rules"]]
+        plurals = {text for rule in rules for text in rule["resources"].texts}
         for kind, known in WORKLOADS.items() if each.namespace == kueue.NAMESPACE else ():
-            there = known.controller is None or manifests.named(
-                "CustomResourceDefinition", f"{known.plural}.{known.group}"
-            )
+            defined = manifests.named(DEFINITION, f"{known.plural}.{known.group}")
+            there = defined or known.controller is None
             unknown = there and kueue.FRAMEWORKS[kind] not in frameworks.texts
             found = f"{kueue.FRAMEWORKS[kind]} is missing: a {kind} waits for no turn"
             place = frameworks or each["data"]
@@ -125,10 +122,6 @@ def asked(manifests: Manifests) -> Iterator[Finding]:
                 lost = there and known.plural not in plurals
                 rows.append((lost, hooks[0]["webhooks"], found, "add the webhook of them"))
             yield from report(Rule.UNQUEUED, *rows)
-
-
-def _plurals(hook: Value) -> list[str]:
-    return [text for rule in hook["rules"] for text in rule["resources"].texts]
 
 
 def _names(manifests: Manifests) -> Iterator[tuple[str, Value, str]]:

@@ -153,21 +153,20 @@ def webhooks(manifests: Manifests) -> Iterator[Finding]:
             everywhere = selected.raw == {} or ("batch" in str(hook["rules"].raw) and not selected)
             found = "it is asked in all namespaces: the platform's own Jobs wait for a controller"
             named = (everywhere, selected, found, "name the namespaces of jobs")
-            path, first = service["path"], hook["rules"][0]
-            group, version = (
-                first[k][0].text.replace(".", "-") for k in ("apiGroups", "apiVersions")
-            )
-            plural = first["resources"][0].text
-            kind = path.text.rpartition("-")[2]
-            other = path.text != f"/{path.text[1:].partition('-')[0]}-{group}-{version}-{kind}"
-            other = not converts and (other or not kind or not plural.startswith(kind[:-1]))
-            found = (
-                "its rules are about another kind than its path: it is never asked, or answers no"
-            )
-            yield from report(Rule.WEBHOOK, (other, path, found, "name the kind of the path"))
-            yield from report(
-                Rule.WEBHOOK, named, *(e for r in hook["rules"] for e in _of(r, manifests))
-            )
+            kinds = [e for rule in hook["rules"] for e in _of(rule, manifests)]
+            rows = [] if converts else [named, _path(hook), *kinds]
+            yield from report(Rule.WEBHOOK, *rows)
+
+
+def _path(hook: Value) -> tuple[object, Value, str, str]:
+    """Compare a path with what is asked: /VERB-GROUP-VERSION-KIND (controller-runtime)."""
+    path, rule = hook["clientConfig"]["service"]["path"], hook["rules"][0]
+    verb, _, rest = path.text.strip("/").partition("-")
+    group, version, plural = (rule[e][0].text for e in ("apiGroups", "apiVersions", "resources"))
+    asked, _, kind = rest.rpartition("-")
+    same = asked == f"{group.replace('.', '-')}-{version}" and verb and kind
+    found = "its rules are about another kind than its path: it is never asked, or answers no"
+    return not same or not plural.startswith(kind[:-1]), path, found, "name the kind of the path"
 
 
 def _of(rule: Value, manifests: Manifests) -> Iterator[tuple[object, Value, str, str]]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.pins import TEAM_LABEL, UID_LABEL, group_of
-from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
+from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import is_share
 from megatron_eks.guards.rights import granted, lacking
 from megatron_eks.guards.values import Row, report
@@ -134,3 +134,26 @@ def _teams(manifests: Manifests) -> list[Object]:
 
 def _group(space: Object) -> str:
     return group_of(space["metadata"]["labels"][TEAM_LABEL].text)
+
+
+@manifest_guard
+def quotas(manifests: Manifests) -> Iterator[Finding]:
+    """Have room for each job (Kubernetes, "Resource Quotas")."""
+    for quota in manifests.of("ResourceQuota"):
+        for job in manifests.of(*WITH_PODS):
+            if job.namespace == quota.namespace and job.main_pod:
+                yield from _room(quota, job, job.main_pod)
+
+
+def _room(quota: Object, job: Object, pod: Pod) -> Iterator[Finding]:
+    scope = quota["spec"]["scopeSelector"]["matchExpressions"][0]
+    own = pod.spec["priorityClassName"].text
+    if scope and (own in scope["values"].texts) != (scope["operator"].text == "In"):
+        return
+    for name, limit in quota["spec"]["hard"].items():
+        asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
+        amount = job.wanted * (1 if name == "pods" else asked)
+        found = f"{amount} of {name}, but quota {quota.name} allows {limit.raw}: no pod is created"
+        wrong = limit.quantity is not None and amount > limit.quantity
+        row = (wrong, job["spec"], found, f"use fewer nodes, or raise {name} to {amount}")
+        yield from report(Rule.ABOVE_QUOTA, row)
