@@ -45,6 +45,8 @@ TRAINER, TRAINER_CERTIFICATE = (
 QUEUER, QUEUER_CERTIFICATE = "Deployment kueue-controller-manager", "kueue-webhook-server-cert"
 NO_RECORD = "nothing records how pods end"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
+_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_AWAY = "with its node, jobs wait five minutes for it"
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
 
@@ -106,6 +108,8 @@ def _serving(secret: str) -> tuple[Row, ...]:
         *_ONE[:2],
         _MEMORY,
         (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
+        (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook is not reached"),
+        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY) for each in _LOST),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         (f"{_POD}volumes name=certificate secret secretName", (secret,), _NO_START),
@@ -181,6 +185,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_serving(QUEUER_CERTIFICATE),
         (f"{_POD}volumes name=template configMap name", (QUEUER.split()[1],), _NO_START),
         (f"{_BOX}volumeMounts name=template mountPath", ("/etc/kueue",), _NO_START),
+        _ONE[2],
         (f"{ARGS}--config", ("--config=/etc/kueue/configuration.json",), "it lets no job wait"),
     ),
     SET_CONTROLLER: (

@@ -71,6 +71,8 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         found = f"no namespace {place.text}: the object is refused, or goes to another"
         yield from report(Rule.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
         text = str(each.body.raw) if each.kind in {"PersistentVolume", *WORKLOADS} else ""
+        runtime = manifests.named("TrainingRuntime", each.name, each.namespace)
+        text += str(runtime.body.raw) if runtime and each.kind == "TrainJob" else ""
         if PLACEHOLDER_HOST in text or "fs-preview" in text:  # decision 0005
             mark, why = each["metadata"]["annotations"][PREVIEW_ANNOTATION], _PREVIEW
             yield from mark.must_be(Code.PREVIEW_REFUSED, "true", why=why)

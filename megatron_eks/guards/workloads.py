@@ -195,7 +195,8 @@ def ends(manifests: Manifests) -> Iterator[Finding]:
 
 def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterator[Finding]:
     rules, names = spec["podFailurePolicy"]["rules"], [e["name"].text for e in pod.containers]
-    again = _restarts(spec) if spec["completions"] and not rules else ("Never",)
+    indexed = spec["completions"] and not rules and lost_node == "Ignore"
+    again = _restarts(spec) if indexed else ("Never",)
     yield from pod.spec["restartPolicy"].must_be(Rule.RESTART_POLICY, *again, why=_RESTARTS)
     if again == ("Never",):
         own = {kind: next((e for e in rules if e[kind].raw), rules) for kind in _RULES}
@@ -244,6 +245,9 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
         yield from warn(Rule.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
+        other = ours and waits and first["image"].raw != pod.main["image"].raw
+        found = "another image than the job's: each node pulls both, or one of them is not there"
+        yield from warn(Rule.JOB_FIELDS, (other, first["image"], found, "use the job's"))
 
 
 def _restarts(policy: Value) -> tuple[str, ...]:
