@@ -206,8 +206,10 @@ def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterato
             if own[kind] is not rules or "pytorch" in names:
                 yield from own[kind].must_hold(Rule.JOB_FIELDS, rows, Level.WARNING)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
-        other = "pytorch" in names and codes and [e.raw for e in codes] != [*FINAL_EXIT_CODES]
-        found, usual = f"not the codes of mistakes: {_RETRIED}", f"name {[*FINAL_EXIT_CODES]}"
+        other = (
+            "pytorch" in names and codes and any(each.raw not in FINAL_EXIT_CODES for each in codes)
+        )
+        found, usual = "it ends what another try may mend", f"name none but {[*FINAL_EXIT_CODES]}"
         yield from warn(Rule.JOB_FIELDS, (other, codes, found, usual))
         lost, found = codes and place.text not in names, f"no such container: {_RETRIED}"
         yield from report(Rule.JOB_FIELDS, (lost, place, found, f"name one of {names}"))

@@ -11,6 +11,7 @@ _AT, _TEAM, _EDIT = "spec matchConstraints", f"RoleBinding/{_NAME}", f"RoleBindi
 _OTHER = [{"kind": "Group", "name": "megatron-eks:vision"}]
 _SHARE, _NO_WAY_IN = "ResourceQuota/share", "ResourceQuota/no-way-in"
 _CARDS = "spec hard requests.vpc.amazonaws.com/efa"
+_LEVEL = "metadata labels pod-security.kubernetes.io"
 _SYSTEM, _SCOPE = "ResourceQuota/no-system-priority", "spec scopeSelector matchExpressions 0"
 
 
@@ -37,6 +38,8 @@ _SYSTEM, _SCOPE = "ResourceQuota/no-system-priority", "spec scopeSelector matchE
         (_SHARE, "spec hard requests.nvidia.com/gpu", ABSENT, "TEAM_SHARE"),
         (_SHARE, _CARDS, 9, "TEAM_SHARE"),
         (_NO_WAY_IN, "spec hard services.nodeports", ABSENT, "TEAM_SHARE"),
+        ("Namespace/nlp", f"{_LEVEL}/warn-version", ABSENT, "NAMESPACE_LEVEL"),
+        ("NetworkPolicy/job-records", "spec podSelector", {}, "POLICY_MEANING"),
         (_SYSTEM, f"{_SCOPE} values", ["system-node-critical"], "TEAM_SHARE"),
     ],
 )

@@ -52,6 +52,7 @@ def test_a_wrong_job_is_reported(name, path, value, code):
 
 
 _SET = "TrainingRuntime/megatron-gpt-7b"
+_FAILS = "spec template spec failurePolicy"
 _OF_SET = "spec template spec replicatedJobs 0 template spec"
 _TRAIN, _TRAINER = "TrainJob/megatron-gpt-7b", "kubeflow-trainer-controller-manager"
 _RULES = f"ClusterRole/{_TRAINER}"
@@ -61,6 +62,9 @@ _RULES = f"ClusterRole/{_TRAINER}"
     ("name", "path", "value", "code"),
     [
         (_SET, "spec template spec failurePolicy restartStrategy", "Recreate", Rule.JOB_FIELDS),
+        (_SET, f"{_FAILS} maxRestarts", ABSENT, Rule.JOB_FIELDS),
+        (_SET, f"{_FAILS} rules 0 onJobFailureReasons", ["PodFailed"], Rule.JOB_FIELDS),
+        (_SET, f"{_FAILS} rules 1 onJobFailureMessagePatterns", ABSENT, Rule.JOB_FIELDS),
         (_SET, f"{_OF_SET} backoffLimit", 3, Rule.JOB_FIELDS),
         (_SET, f"{_OF_SET} completions", 1, Rule.JOB_FIELDS),
         (_SET, f"{_OF_SET} template metadata labels megatron-eks/trainjob", "x", Rule.POD_LABEL),
