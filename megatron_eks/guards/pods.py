@@ -131,10 +131,6 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
         for each in (e for e in listed if pod.of_job and not e["key"]):
             found = "no key: the pod also goes to nodes that are drained, or not ready"
             yield each.finding(Rule.TOLERATION, found, f"name {GPU}", Level.WARNING)
-        seconds = {e["tolerationSeconds"].raw for e in listed if e["key"].text in _LOST}
-        found = "ranks wait longer for one kind of lost node than for the other"
-        row = (pod.of_job and len(seconds) > 1, listed, found, "write the same seconds for both")
-        yield from warn(Rule.TOLERATION, row)
         for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
             soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
@@ -142,6 +138,10 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
             found = f"no short toleration for {name}: ranks wait long for a pod on a lost node"
             row = (not right, listed, found, "add one: effect NoExecute, tolerationSeconds 30")
             yield from report(Rule.TOLERATION, row, level=_WEIGHT[bool(own)])
+        seconds = {e["tolerationSeconds"].raw for e in listed if e["key"].text in _LOST}
+        found = "ranks wait longer for one kind of lost node than for the other"
+        row = (pod.of_job and len(seconds) > 1, listed, found, "write the same seconds for both")
+        yield from warn(Rule.TOLERATION, row)
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {POOL}: the pod may start in any pool, on other types"
         named, level = (lost, pool, found, "add the pool's name"), _WEIGHT[bool(asks)]

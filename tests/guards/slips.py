@@ -70,12 +70,15 @@ def in_manifest(name: str, path: str, value: object, cluster: str = emitted.DEFA
     The path's keys stand between spaces: `spec nodeSelector megatron-eks/pool`. Of several objects
     of that name the first one counts.
     """
-    objects = list(manifests(cluster))
+    return in_objects(manifests(cluster), name, path, value)
+
+
+def in_objects(objects: list[Json], name: str, path: str, value: object) -> set[str]:
+    """Change a place of one of some objects, and return the names of the codes that are found."""
     titles = [f"{each['kind']}/{each['metadata']['name']}" for each in objects]
-    index = titles.index(name)
-    objects[index] = deepcopy(objects[index])
-    change(objects[index], path, value)
-    return _codes(check_manifests(objects))
+    changed = deepcopy(objects[index := titles.index(name)])
+    change(changed, path, value)
+    return _codes(check_manifests([*objects[:index], changed, *objects[index + 1 :]]))
 
 
 def in_ranks(job: str, path: str, value: object, cluster: str = emitted.DEFAULT) -> set[str]:

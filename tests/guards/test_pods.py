@@ -42,7 +42,6 @@ _ABOVE, _NEEDLESS = "POD_ABOVE_NAMESPACE", "NEEDLESS_PRIVILEGE"
         (f"{_POD} tolerations 2", ABSENT, "TOLERATION"),
         (f"{_POD} tolerations 1 tolerationSeconds", 31, "TOLERATION"),
         (f"{_POD} tolerations 0 key", ABSENT, "TOLERATION"),
-        (f"{_POD} initContainers 0 image", "example.com/other:1", "JOB_FIELDS"),
         (f"{_POD} nodeSelector", ABSENT, "NODE_SELECTOR"),
         (f"{_MAIN} image", "example.com:5000/team/megatron", "UNPINNED_IMAGE"),
         (f"{_MAIN} image", "example.com/megatron@sha256:12", "UNPINNED_IMAGE"),

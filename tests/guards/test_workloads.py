@@ -52,6 +52,7 @@ def test_a_wrong_job_is_reported(name, path, value, code):
 
 
 _SET = "TrainingRuntime/megatron-gpt-7b"
+_QUEUER = "NetworkPolicy/kueue-controller-manager"
 _FAILS = "spec template spec failurePolicy"
 _OF_SET = "spec template spec replicatedJobs 0 template spec"
 _TRAIN, _TRAINER = "TrainJob/megatron-gpt-7b", "kubeflow-trainer-controller-manager"
@@ -71,6 +72,9 @@ _RULES = f"ClusterRole/{_TRAINER}"
         (_SET, f"{_OF_SET} template spec containers 0 command 7", "x", Rule.RENDEZVOUS_FLAG),
         (_SET, "spec template spec ttlSecondsAfterFinished", 1, Rule.JOB_FIELDS),
         (_TRAIN, "spec runtimeRef name", "other", Rule.JOB_FIELDS),
+        (_SET, f"{_OF_SET} template spec initContainers 0 image", "a/b:1", Rule.JOB_FIELDS),
+        (_QUEUER, "spec ingress 0 ports 0 port", 9444, Rule.RANKS_CUT_OFF),
+        (_QUEUER, "spec podSelector", {}, Rule.POLICY_MEANING),
         (_TRAIN, "spec runtimeRef kind", ABSENT, Rule.JOB_FIELDS),
         (_TRAIN, "metadata labels megatron-eks/job", ABSENT, Rule.POD_LABEL),
         (_RULES, "rules 2 resources", ["configmaps"], Rule.RIGHTS),
