@@ -11,6 +11,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import DONE
+from megatron_eks.ops.jobs import pace
 from megatron_eks.ops.jobs.holdings import Holdings, JobHoldings
 from megatron_eks.ops.output import count, formatted, picked, table, usd
 from megatron_eks.plan.cost import (
@@ -197,11 +198,7 @@ def _job(held: JobHoldings, project: Project) -> JobCostNow:
     seconds, measured = None, False
     if (newest := held.newest) is not None:
         job = next((each for each in project.jobs if each.name == held.name), None)
-        speed = job.training.speed if job and job.training else None
-        measured = newest.seconds is not None
-        predicted = speed.step_seconds if speed else None
-        pace = newest.seconds if measured else predicted
-        seconds = None if pace is None else pace * max(0, newest.steps - newest.step)
+        seconds, measured = pace.left(newest, job)
     return JobCostNow(held, job_spending(held.ranks), seconds, measured)
 
 

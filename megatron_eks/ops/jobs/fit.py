@@ -10,11 +10,12 @@ from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.live import SET_UP
-from megatron_eks.ops.jobs import queues, room
+from megatron_eks.ops.jobs import expected, queues, room
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.jobs.job import JobPlan
 
 _APPLY = "run: meks apply"
 
@@ -33,8 +34,10 @@ class Obstacle:
         return f"{self.found} - {self.remedy}"
 
 
-def obstacles(client: Client, plan: ClusterPlan, workload: Object) -> list[Obstacle]:
-    """Return everything that keeps a job from running now."""
+def obstacles(
+    client: Client, plan: ClusterPlan, workload: Object, plans: Sequence[JobPlan] = ()
+) -> list[Obstacle]:
+    """Return everything that keeps a job from running now; `plans` tell for how long."""
     namespace = workload["metadata"]["namespace"]
     if client.find("v1", "Namespace", namespace) is None:
         return [Obstacle(f"there is no namespace {namespace}", _APPLY, is_final=True)]
@@ -45,7 +48,7 @@ def obstacles(client: Client, plan: ClusterPlan, workload: Object) -> list[Obsta
         *_controller(client, plan, workload),
         *_needed(client, plan, namespace, specs[0][1]),
         *_quotas(client, namespace, specs),
-        *_queue(client, workload),
+        *_queue(client, workload, plans),
         *_nodes(client, plan, specs),
     ]
 
@@ -134,7 +137,7 @@ def _quotas(
                 yield Obstacle(found, "it waits for other jobs to end", is_final=False)
 
 
-def _queue(client: Client, workload: Object) -> Iterator[Obstacle]:
+def _queue(client: Client, workload: Object, plans: Sequence[JobPlan]) -> Iterator[Obstacle]:
     metadata = workload["metadata"]
     name = (metadata.get("labels") or {}).get(kueue.QUEUE_LABEL)
     if name is None:
@@ -143,7 +146,7 @@ def _queue(client: Client, workload: Object) -> Iterator[Obstacle]:
         yield Obstacle(f"there is no queue {name}", _APPLY, is_final=True)
         return
     found = queues.read(client, metadata["namespace"])
-    if why := found.why(queues.expected(workload, name)):
+    if why := expected.of_entry(client, plans, found, queues.expected(workload, name)):
         yield Obstacle(f"in the queue, {why}", "meks queue", is_final=False)
 
 

@@ -101,6 +101,18 @@ def pace(look: Look, plan: JobPlan | None) -> Pace:
     )
 
 
+def left(newest: Step, plan: JobPlan | None) -> tuple[float | None, bool]:
+    """Return how many seconds are left after a step, and whether it says itself how long one takes.
+
+    The plan predicts it otherwise.
+    """
+    speed = planned(plan)
+    each = speed.step_seconds if speed else None
+    if measured := newest.seconds is not None:
+        each = newest.seconds
+    return None if each is None else each * max(0, newest.steps - newest.step), measured
+
+
 def stands_still(look: Look, found: Pace, plan: JobPlan | None) -> str:
     """Say that no step comes any more, or nothing; a run may wait for longer than a step."""
     if look.job.phase(look.ranks) != "Running" or found.silent_seconds is None:

@@ -1,13 +1,14 @@
 """`meks queue`: who waits, why, since when, and who comes next."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, Failure
-from megatron_eks.ops.jobs import queues
+from megatron_eks.ops.jobs import expected, queues
+from megatron_eks.ops.jobs.expected import Start
 from megatron_eks.ops.jobs.queues import Queues
 from megatron_eks.ops.jobs.status_view import time_text
 from megatron_eks.ops.kube import teams
@@ -29,14 +30,17 @@ def run(on: Opened, output: str) -> int:
         )
     seen = teams.narrowed(on.client, on.project, on.console, None, None).cluster.platform
     found, now = queues.read(on.client, *seen.namespaces), on.client.now()
+    starts = expected.starts(on.client, on.project.jobs, found)
     on.console.write(
-        formatted(output, lines(found, now), lambda: as_json(on.plan.name, found, now))
+        formatted(
+            output, lines(found, starts, now), lambda: as_json(on.plan.name, found, starts, now)
+        )
     )
     return DONE
 
 
-def lines(found: Queues, now: datetime) -> Iterator[str]:
-    """Yield the shares, the jobs that wait, and why."""
+def lines(found: Queues, starts: Mapping[str, Start], now: datetime) -> Iterator[str]:
+    """Yield the shares, the jobs that wait, why, and until when."""
     rows = [
         (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
         for each in found.shares
@@ -60,10 +64,11 @@ def lines(found: Queues, now: datetime) -> Iterator[str]:
     ]
     yield from table(("JOB", "TEAM", "POOL", "GPUS", "WAITS", ""), rows, right=(3,))
     for each in waiting:
-        yield plain(f"{each.job}: {found.why(each)}")
+        start = starts.get(each.uid)
+        yield plain(f"{each.job}: {found.why(each)}{'; ' if start else ''}{start or ''}")
 
 
-def as_json(cluster: str, found: Queues, now: datetime) -> Json:
+def as_json(cluster: str, found: Queues, starts: Mapping[str, Start], now: datetime) -> Json:
     """Return it as plain values; docs/schemas/queue.json says which."""
     first = found.next_ones
     return {
@@ -77,8 +82,17 @@ def as_json(cluster: str, found: Queues, now: datetime) -> Json:
                 "since": time_text(each.since) if each.since else None,
                 "next": each.uid in first,
                 "why": found.why(each),
+                **_start(starts.get(each.uid)),
             }
             for each in found.waiting
         ],
         "running": [picked(each, *_SHOWN) for each in found.entries if each.has_place],
+    }
+
+
+def _start(start: Start | None) -> dict[str, Json]:
+    seconds = start.seconds if start else None
+    return {
+        "starts_in_seconds": None if seconds is None else round(seconds),
+        "starts": str(start) if start else None,
     }

@@ -12,7 +12,7 @@ from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
-_GPU = "nvidia.com/gpu"
+GPU = "nvidia.com/gpu"
 # Releases before 0.18 serve the first alone, from 0.20 on the second.
 _VERSIONS = (kueue.API_VERSION, f"{kueue.GROUP}/v1beta1")
 
@@ -34,6 +34,8 @@ class Entry:
     uid: str
     told: str
     """Kueue's own words on why it waits."""
+    leaves_in: int | None = None
+    """Seconds within which its pods save and go, where its place is taken from it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Queues:
         """Return the entry of a job."""
         return next((each for each in self.entries if each.uid == uid), None)
 
+    def total(self, pool: str) -> int:
+        """Return how many GPUs all teams have of a pool, and may lend."""
+        shares = (each.gpus for each in self.shares if each.pool == pool)
+        return sum(shares) + self.spare.get(pool, 0)
+
     def why(self, entry: Entry) -> str:
         """Say in words why a job waits: for its own team, for others, or for nodes."""
         share = self._share(entry)
@@ -84,7 +91,7 @@ class Queues:
             return entry.told
         mine, pool = f"team {share.team}", f"pool {entry.pool}"
         pooled = [each for each in self.shares if each.pool == entry.pool]
-        total = sum(each.gpus for each in pooled) + self.spare.get(entry.pool, 0)
+        total = self.total(entry.pool)
         idle = total - sum(each.used for each in pooled)
         after = share.used + entry.gpus
         if after > share.gpus and not share.may_borrow:
@@ -148,14 +155,20 @@ def read(client: Client, *namespaces: str) -> Queues:
     return Queues(entries, tuple(shares), spare)
 
 
-def why(client: Client, job: RunningJob) -> str:
-    """Say why a job waits in its queue; empty where it does not."""
+def waiting(client: Client, job: RunningJob) -> tuple[Queues, Entry] | None:
+    """Return the queues and a job's place in them; None where it waits in none."""
     labels = job.manifest["metadata"].get("labels") or {}
     if kueue.QUEUE_LABEL not in labels or job.phase([]) != "Suspended":
-        return ""
+        return None
     found = read(client, job.namespace)
     entry = found.of(job.uid)
-    return found.why(entry) if entry and not entry.has_place else ""
+    return (found, entry) if entry and not entry.has_place else None
+
+
+def why(client: Client, job: RunningJob) -> str:
+    """Say why a job waits in its queue; empty where it does not."""
+    found = waiting(client, job)
+    return found[0].why(found[1]) if found else ""
 
 
 def _list(client: Client, kind: str, namespace: str | None = None) -> list[Object] | None:
@@ -175,7 +188,7 @@ def _reserved(queue: Object, pool: str) -> int:
     """Return how many GPUs of a pool the jobs of a queue have, those that are ending included."""
     flavors = queue.get("status", {}).get("flavorsReservation") or ()
     resources = [each["resources"] for each in flavors if each["name"] == pool]
-    return sum(int(e["total"]) for each in resources for e in each if e["name"] == _GPU)
+    return sum(int(e["total"]) for each in resources for e in each if e["name"] == GPU)
 
 
 def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
@@ -183,7 +196,7 @@ def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
     for group in queue["spec"].get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for each in flavor["resources"]:
-                if each["name"] == _GPU:
+                if each["name"] == GPU:
                     limit = each.get("borrowingLimit")
                     yield flavor["name"], int(each["nominalQuota"]), limit and int(limit)
 
@@ -200,7 +213,7 @@ def _asked(specs: Iterable[tuple[int, Object]]) -> tuple[int, str]:
     """Return how many GPUs pods ask for, and of which pool."""
     gpus, pool = 0, ""
     for number, pod in specs:
-        gpus += int(room.requests(pod).get(_GPU, 0)) * number
+        gpus += int(room.requests(pod).get(GPU, 0)) * number
         pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, pool)
     return gpus, pool
 
@@ -213,6 +226,9 @@ def _entry(workload: Object) -> Entry:
     gpus, pool = _asked((each.get("count", 1), each["template"]["spec"]) for each in sets)
     left = _condition(workload, "Evicted", "True")
     waits = _condition(workload, "QuotaReserved", "False")
+    has_place = _holds(workload, "QuotaReserved")
+    # The default of Kubernetes, where a template does not say.
+    graces = [each["template"]["spec"].get("terminationGracePeriodSeconds", 30) for each in sets]
     return Entry(
         job=owner.get("name", metadata["name"]),
         namespace=metadata["namespace"],
@@ -221,9 +237,10 @@ def _entry(workload: Object) -> Entry:
         gpus=gpus,
         priority=int(spec.get("priority") or 0),
         since=pods.moment(left.get("lastTransitionTime") or metadata.get("creationTimestamp")),
-        has_place=_holds(workload, "QuotaReserved"),
+        has_place=has_place,
         uid=(metadata.get("labels") or {}).get(kueue.UID_LABEL, ""),
         told=pods.one_line(waits.get("message", "")),
+        leaves_in=max(graces) if left and has_place and graces else None,
     )
 
 

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NoJob
-from megatron_eks.ops.jobs import account, ended, node_view, pace
+from megatron_eks.ops.jobs import account, ended, expected, node_view, pace
 from megatron_eks.ops.jobs.account import Checkpoint, Goodput, Restarts
 from megatron_eks.ops.jobs.alarms import alarms
 from megatron_eks.ops.jobs.look import Look, look
@@ -59,6 +59,8 @@ def read(
     `record` returns what its ranks have printed, where their pods are gone.
     """
     found = _look(client, project, name, record)
+    if found.queue:
+        found = replace(found, queue=expected.why(client, project.jobs, found.job))
     job, used = found.job, None
     if nodes:
         own = [(job, found.ranks)]

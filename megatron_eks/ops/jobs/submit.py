@@ -133,7 +133,7 @@ def _refuse_out_of_reach(rendered: Rendered, project: Project, options: Options)
 
 def look_ahead(client: Client, project: Project, workload: Object, console: Console) -> None:
     """Say what the job will wait for; refuse it where waiting does not help."""
-    found = fit.obstacles(client, project.cluster, workload)
+    found = fit.obstacles(client, project.cluster, workload, project.jobs)
     final = [each for each in found if each.is_final]
     if final:
         message = "; ".join(each.found for each in final)

@@ -14,7 +14,7 @@ from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
-from megatron_eks.ops.jobs import fit, queue, queues
+from megatron_eks.ops.jobs import expected, fit, queue, queues
 from megatron_eks.ops.kube import jobs as live
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
@@ -90,9 +90,11 @@ def _waits(client, name: str) -> str:
 
 
 def _queue(client, plan) -> Object:
-    found = json.loads(json.dumps(queue.as_json(plan.name, queues.read(client), client.now())))
-    jsonschema.validate(found, json.loads((ROOT / "docs/schemas/queue.json").read_text()))
-    return dict(found)
+    found = queues.read(client)
+    starts = expected.starts(client, (), found)
+    shown = json.loads(json.dumps(queue.as_json(plan.name, found, starts, client.now())))
+    jsonschema.validate(shown, json.loads((ROOT / "docs/schemas/queue.json").read_text()))
+    return dict(shown)
 
 
 def test_a_job_waits_as_a_whole_for_nodes(client, plan, start):
@@ -157,7 +159,7 @@ def test_the_table_names_shares_and_jobs(client, start):
     start("waiting")
     _waits(client, "waiting")
     out = io.StringIO()
-    out.writelines(f"{line}\n" for line in queue.lines(queues.read(client), client.now()))
+    out.writelines(f"{line}\n" for line in queue.lines(queues.read(client), {}, client.now()))
     shown = out.getvalue()
     assert f"{_SPACE}  p4d      16    16         0" in shown
     assert "waiting: team megatron-workshop uses 16 of its 16 GPUs" in shown

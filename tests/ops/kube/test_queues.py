@@ -8,6 +8,7 @@ import pytest
 
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.jobs import queue, queues
+from megatron_eks.ops.jobs.expected import in_turn
 from megatron_eks.ops.jobs.queues import Entry, Queues, Share
 from tests import hostile
 from tests.ops.kube.looks import NOW, stamp
@@ -72,6 +73,60 @@ def test_who_comes_next():
     assert found.next_ones == {"higher"}
 
 
+@pytest.mark.parametrize(
+    ("found", "ends", "nodes", "expected"),
+    [
+        (
+            _queues(_LARGE, _WAITS),
+            {"llama": 5400},
+            32,
+            "it starts in about 90 min, when llama ends",
+        ),
+        (
+            _queues(replace(_LARGE, leaves_in=90), _WAITS),
+            {"llama": 90},
+            32,
+            "it starts in about 90 s, when llama has given its place back",
+        ),
+        (
+            _queues(_LARGE, _WAITS),
+            {},
+            32,
+            "when it starts is not known: nothing predicts the end of llama",
+        ),
+        # The job before it takes what becomes free first.
+        (
+            _queues(_OWN, _entry("old", "vision", 16, age=9), _WAITS, lender_borrows=False),
+            {"vit": 60, "old": 7200},
+            32,
+            "it starts in about 2 h 01 min, when old ends",
+        ),
+        # Of the pool's nodes only some are there.
+        (
+            _queues(_OWN, _WAITS),
+            {"vit": 60},
+            8,
+            "when it starts is not known: it takes 16 GPUs, and the nodes of pool p5 have 8",
+        ),
+        (
+            _queues(_WAITS),
+            {},
+            32,
+            "when it starts is not known: GPUs enough are free, and Kueue has not let it in yet",
+        ),
+        (
+            replace(_queues(_LARGE, _WAITS), entries=(_WAITS,)),
+            {},
+            32,
+            "when it starts is not known: jobs that you may not see have the rest",
+        ),
+    ],
+)
+def test_when_a_job_starts(found, ends, nodes, expected):
+    """By the ends of what runs, in the order in which those that wait are tried."""
+    assert str(dict(in_turn(found, "p5", ends, nodes))["wait"]) == expected
+
+
 def test_words_of_others_stay_on_one_line():
     """What a cluster says reaches no terminal as it is."""
 
@@ -85,6 +140,6 @@ def test_words_of_others_stay_on_one_line():
             workload = {"metadata": metadata, "status": {"conditions": [condition]}}
             return [workload] if kind == "Workload" else []
 
-    shown = list(queue.lines(queues.read(cast("Client", Fake())), NOW))
+    shown = list(queue.lines(queues.read(cast("Client", Fake())), {}, NOW))
     assert "w: " in shown[-1]
     assert [hostile.acting(line) for line in shown if hostile.acting(line)] == []
