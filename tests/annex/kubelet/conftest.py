@@ -19,7 +19,7 @@ from megatron_eks.localcloud.aws.keys import Keys
 from megatron_eks.localcloud.aws.server import LocalAws
 from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
+from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS, Kueue
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
@@ -212,6 +212,14 @@ def other_kinds(cluster: Cluster) -> None:
             controller(cluster.plane, files[controller.name]).install()
     for each in files["job-records"]:
         cluster.client.apply(each)
+
+
+@pytest.fixture(scope="session")
+def kueue(cluster: Cluster) -> Client:
+    """Run Kueue beside the training operator; jobs without its label it leaves alone."""
+    files = rendered.platform_files("pytorchjob", kueue=True)
+    Kueue(cluster.plane, files["kueue-controller"]).install()
+    return cluster.client
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.kubernetes.client import Object, wait_for
-from megatron_eks.localcloud.kubernetes.controllers import Kueue
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
 from megatron_eks.plan.cluster.queues import queue_labels
 from tests.annex import jobs
@@ -230,12 +229,10 @@ def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
 
 
 @pytest.fixture(scope="module")
-def queues(cluster) -> None:
-    """Run Kueue beside the training operator; jobs without its label it leaves alone."""
-    files = rendered.platform_files("pytorchjob", kueue=True)
-    Kueue(cluster.plane, files["kueue-controller"]).install()
-    for each in files["kueue-queues"]:
-        cluster.client.apply(each)
+def queues(kueue) -> None:
+    """Share out the nodes."""
+    for each in rendered.platform_files("pytorchjob", kueue=True)["kueue-queues"]:
+        kueue.apply(each)
 
 
 def _in_queue(job: Object, priority: str) -> Object:
