@@ -12,10 +12,13 @@ _BUILT = ROOT / "megatron_eks" / "assets" / "dashboards"
 
 
 def write_dashboards(plan: ClusterPlan, folder: Path) -> None:
-    """Write the dashboards of a cluster that is watched, and remove those of one that is not."""
+    """Write the dashboards of a cluster that is watched, and remove those of one that is not.
+
+    That of the teams shows what their queues tell.
+    """
     for built in sorted(_BUILT.glob("*.json")):
         file = folder / built.name
-        if plan.observability is None:
+        if plan.observability is None or (built.stem == "teams" and not plan.platform.kueue):
             file.unlink(missing_ok=True)
             continue
         folder.mkdir(parents=True, exist_ok=True)
@@ -32,7 +35,8 @@ def write_rules(plan: ClusterPlan, folder: Path) -> None:
 
         from megatron_eks.plan.cluster.alerts import rule_groups  # noqa: PLC0415 -- as above
 
-        scraped = scrape_configuration(plan.platform.namespaces, in_cluster=True)
+        platform = plan.platform
+        scraped = scrape_configuration(platform.namespaces, queues=platform.kueue, in_cluster=True)
         contents = {"scrape": scraped, "rules": rule_groups()}
         texts = {name: yaml.safe_dump(each, sort_keys=False) for name, each in contents.items()}
         folder.mkdir(parents=True, exist_ok=True)

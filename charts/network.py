@@ -52,3 +52,23 @@ def ports(number: int, *protocols: str) -> list[k8s.NetworkPolicyPort]:
     """Return one port number, for each of the protocols."""
     port = k8s.IntOrString.from_number(number)
     return [k8s.NetworkPolicyPort(port=port, protocol=protocol) for protocol in protocols]
+
+
+def scrapers(cidrs: Sequence[str], *, in_pods: bool) -> list[k8s.NetworkPolicyPeer]:
+    """Return who reads metrics: AWS's scraper has interfaces in the VPC; another may be a pod."""
+    peers = [addresses(cidr) for cidr in cidrs]
+    if in_pods:
+        # Whether a range of addresses means pods too differs by network plugin. Of the charts
+        # prometheus and kube-prometheus-stack, pods have this label.
+        anywhere = k8s.LabelSelectorRequirement(
+            key="kubernetes.io/metadata.name", operator="Exists"
+        )
+        peers.append(
+            k8s.NetworkPolicyPeer(
+                namespace_selector=k8s.LabelSelector(match_expressions=[anywhere]),
+                pod_selector=k8s.LabelSelector(
+                    match_labels={"app.kubernetes.io/name": "prometheus"}
+                ),
+            )
+        )
+    return peers

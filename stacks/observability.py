@@ -141,7 +141,8 @@ class ObservabilityStack(BaseStack):
             workspace=workspace.attr_arn,
             data=yaml.safe_dump(rule_groups(), sort_keys=False),
         )
-        written = yaml.safe_dump(scrape_configuration(plan.platform.namespaces), sort_keys=False)
+        scraped = scrape_configuration(plan.platform.namespaces, queues=plan.platform.kueue)
+        written = yaml.safe_dump(scraped, sort_keys=False)
         cluster = f"arn:{partition()}:eks:{plan.region}:{account()}:cluster/{plan.eks_name}"
         # Its rights in the cluster are an access entry that the service makes itself.
         aps.CfnScraper(

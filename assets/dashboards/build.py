@@ -264,6 +264,43 @@ _MONEY = (
     ),
 )
 
+_GPUS_OF = '{resource="nvidia.com/gpu"}'
+_QUEUES = (
+    curves(
+        "Jobs that wait, by team",
+        units.Number,
+        "Not falling: meks queue says why each waits and when it is likely to start.",
+        ("{{cluster_queue}}", "sum by (cluster_queue) (kueue_pending_workloads)"),
+    ),
+    curves(
+        "Jobs that started in an hour, by team",
+        units.Number,
+        "None while jobs wait: meks queue; a large job may need a higher class or its own pool.",
+        (
+            "{{cluster_queue}}",
+            "sum by (cluster_queue) (increase(kueue_admitted_workloads_total[1h]))",
+        ),
+    ),
+    curves(
+        "GPUs in use beside the share, by team",
+        units.Number,
+        "Above its share a team borrows, and gives back when the owner submits: meks queue.",
+        *(
+            (
+                f"{{{{cluster_queue}}}} {legend}",
+                f"sum by (cluster_queue) (kueue_cluster_queue_{series}{_GPUS_OF})",
+            )
+            for legend, series in (("uses", "resource_usage"), ("share", "nominal_quota"))
+        ),
+    ),
+    curves(
+        "GPUs with a job, by namespace",
+        units.Number,
+        "Each team has a namespace; busy without progress: meks status --team NAME.",
+        ("{{namespace}}", f'count by (namespace) ({_GPUS}{{pod!=""}})'),
+    ),
+)
+
 
 def dashboards() -> Mapping[str, str]:
     """Return each dashboard by the name of its file."""
@@ -272,6 +309,7 @@ def dashboards() -> Mapping[str, str]:
         "job": board("job", _TRAINING, variable=("job", "meks_start_timestamp_seconds")),
         "node": board("node", _HARDWARE, variable=("node", _GPUS)),
         "money": board("money", _MONEY),
+        "teams": board("teams", _QUEUES),
     }
 
 

@@ -24,6 +24,7 @@ from megatron_eks.charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
+from megatron_eks.plan.cluster.observability import METRICS_PORT_NAME
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _CERTIFICATE_DIRECTORY = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
@@ -72,6 +73,8 @@ class Settings:
     """What its pod mounts besides, by name."""
     directory: str = ""
     """Where the pod has them."""
+    scraped: Sequence[int] = ()
+    """Ports at which it tells its metrics."""
 
 
 class JobController(cdk8s.Chart):
@@ -105,7 +108,7 @@ class JobController(cdk8s.Chart):
         }
         add_rights(self, self._name, self._namespace, granted)
         here = self._metadata(self._name, self._namespace)
-        add_policies(self, here, _WEBHOOK_PORT, platform)
+        add_policies(self, here, [_WEBHOOK_PORT], platform, settings.scraped)
         # Without data, so that applying it again does not take the certificate away.
         metadata = self._metadata(secret, self._namespace)
         k8s.KubeSecret(self, "certificate", metadata=metadata)
@@ -230,6 +233,10 @@ class JobController(cdk8s.Chart):
             ports=[
                 k8s.ContainerPort(name="webhook", container_port=_WEBHOOK_PORT),
                 k8s.ContainerPort(name="health", container_port=_HEALTH_PORT),
+                *(
+                    k8s.ContainerPort(name=METRICS_PORT_NAME, container_port=each)
+                    for each in self._settings.scraped
+                ),
             ],
             liveness_probe=_probe("/healthz", period_seconds=20),
             # Ready once the certificate is mounted, a minute or two after the first start.

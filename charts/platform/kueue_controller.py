@@ -18,6 +18,8 @@ from megatron_eks.plan.cluster.queues import READY_SECONDS
 SETTINGS_FILE = "configuration.json"
 
 _DIRECTORY = "/etc/kueue"
+_METRICS_PORT = 8443
+_REVIEWS = (("authentication", "tokenreviews"), ("authorization", "subjectaccessreviews"))
 _WRITTEN = ["CREATE", "UPDATE"]
 _FINALIZERS, _STATUS = "finalizers", "status"
 # They would need rights and kinds that nothing here uses: other clusters, a server for `kubectl`
@@ -60,6 +62,7 @@ class KueueController(JobController):
             args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
             files={SETTINGS_FILE: json.dumps(_settings(platform), indent=1) + "\n"},
             directory=_DIRECTORY,
+            scraped=[_METRICS_PORT] if platform.observed else [],
             in_cluster=[
                 # It sees what it watches, and counts on each node what runs there.
                 rule("", ["limitranges", "namespaces", "nodes", "pods"], *READ),
@@ -74,6 +77,12 @@ class KueueController(JobController):
                     rule(e.group, [f"{e.runtime.lower()}s", f"cluster{e.runtime.lower()}s"], *READ)
                     for e in kinds
                     if e.runtime
+                ),
+                # Of who asks for its metrics it asks whether they may.
+                *(
+                    rule(f"{group}.k8s.io", [kind], "create")
+                    for group, kind in _REVIEWS
+                    if platform.observed
                 ),
                 rule("apiextensions.k8s.io", ["customresourcedefinitions"], *READ),
                 rule(
@@ -129,7 +138,9 @@ def _settings(platform: PlatformPlan) -> dict[str, object]:
         "kind": "Configuration",
         "namespace": kueue.NAMESPACE,
         "health": {"healthProbeBindAddress": ":8081"},
-        "metrics": {"bindAddress": "0"},
+        "metrics": {"bindAddress": f":{_METRICS_PORT}", "enableClusterQueueResources": True}
+        if platform.observed
+        else {"bindAddress": "0"},
         "webhook": {"port": 9443},
         # One pod has no need of it.
         "leaderElection": {"leaderElect": False},

@@ -12,18 +12,12 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from megatron_eks.charts.network import addresses, dns, policy, ports
+from megatron_eks.charts.network import addresses, dns, policy, ports, scrapers
 from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import TRAINING_APP
 
 _EVERY_POD = k8s.LabelSelector()
-_ANY_NAMESPACE = k8s.LabelSelector(
-    match_expressions=[
-        k8s.LabelSelectorRequirement(key="kubernetes.io/metadata.name", operator="Exists")
-    ]
-)
-
 # Where pods fetch their credentials (EKS User Guide, "Understand how EKS Pod Identity works").
 _POD_IDENTITY_AGENT = "169.254.170.23/32"
 
@@ -59,19 +53,7 @@ class NetworkPolicies(cdk8s.Chart):
             self._allow(platform.namespace, "allow-proxy", to=web, ports=reached)
 
     def _let_in_scrapers(self, platform: PlatformPlan) -> None:
-        """AWS's has network interfaces in subnets of the VPC, and no pod; another may have one."""
-        peers = [addresses(cidr) for cidr in platform.vpc_cidrs]
-        if platform.observed_by_pods:
-            # Whether a range of addresses means pods too differs by network plugin. Of the
-            # charts prometheus and kube-prometheus-stack, pods have this label.
-            peers.append(
-                k8s.NetworkPolicyPeer(
-                    namespace_selector=_ANY_NAMESPACE,
-                    pod_selector=k8s.LabelSelector(
-                        match_labels={"app.kubernetes.io/name": "prometheus"}
-                    ),
-                )
-            )
+        peers = scrapers(platform.vpc_cidrs, in_pods=platform.observed_by_pods)
         rule = k8s.NetworkPolicyIngressRule(from_=peers, ports=ports(METRICS_PORT, "TCP"))
         training = k8s.LabelSelector(match_labels={"app": TRAINING_APP})
         name = "allow-metrics"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from megatron_eks.charts.network import addresses, dns, policy, ports
+from megatron_eks.charts.network import addresses, dns, policy, ports, scrapers
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -61,7 +61,13 @@ def rule(
     )
 
 
-def add_policies(scope: Construct, pods: k8s.ObjectMeta, port: int, platform: PlatformPlan) -> None:
+def add_policies(
+    scope: Construct,
+    pods: k8s.ObjectMeta,
+    asked: Sequence[int],
+    platform: PlatformPlan,
+    scraped: Sequence[int] = (),
+) -> None:
     """Let a controller reach the API server both ways, name resolution, and nothing else."""
     space, name = str(pods.namespace), str(pods.name)
     policy(scope, "default-deny", namespace=space, pods=k8s.LabelSelector())
@@ -69,12 +75,17 @@ def add_policies(scope: Construct, pods: k8s.ObjectMeta, port: int, platform: Pl
     # network interfaces in the VPC (EKS User Guide, "Amazon EKS networking requirements").
     vpc = [addresses(cidr) for cidr in platform.vpc_cidrs]
     services = [addresses(cidr) for cidr in platform.service_cidrs]
+    readers = scrapers(platform.vpc_cidrs, in_pods=platform.observed_by_pods)
     policy(
         scope,
         name,
         namespace=space,
         pods=k8s.LabelSelector(match_labels=pods.labels),
-        ingress=[k8s.NetworkPolicyIngressRule(from_=vpc, ports=ports(port, "TCP"))],
+        ingress=[
+            k8s.NetworkPolicyIngressRule(from_=peers, ports=ports(each, "TCP"))
+            for peers, numbers in ((vpc, asked), (readers, scraped))
+            for each in numbers
+        ],
         egress=[
             k8s.NetworkPolicyEgressRule(to=[*services, *vpc], ports=ports(443, "TCP")),
             k8s.NetworkPolicyEgressRule(to=[dns()], ports=ports(53, "UDP", "TCP")),

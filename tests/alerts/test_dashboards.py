@@ -78,6 +78,14 @@ def recorded(folder):
         kubelet = f'{{job="kubelet",node="{node}"}}'
         yield f"node_cpu_usage_seconds_total{kubelet}", [(at, 90 * at) for at in minutes]
         yield f"node_memory_working_set_bytes{kubelet}", [(at, 10**10) for at in minutes]
+    for team, used in (("nlp", 24), ("vision", 8)):
+        queue = f'job="kueue",cluster_queue="{team}"'
+        yield f'kueue_pending_workloads{{{queue},status="active"}}', [(at, 1) for at in minutes]
+        yield f"kueue_admitted_workloads_total{{{queue}}}", [(at, at // 30) for at in minutes]
+        for name, gpus in (("resource_usage", used), ("nominal_quota", 16)):
+            for resource, number in (("nvidia.com/gpu", gpus), ("vpc.amazonaws.com/efa", 4)):
+                of = f'{queue},flavor="p4d",resource="{resource}"'
+                yield f"kueue_cluster_queue_{name}{{{of}}}", [(at, number) for at in minutes]
     pending = 'scheduler_pending_pods{job="kube-scheduler",queue="unschedulable"}'
     yield pending, [(at, 2) for at in minutes]
 
@@ -150,6 +158,7 @@ def test_a_query_returns_data(ask, target):
     [
         ("cluster", "Nodes of $cluster", [2, 2]),
         ("cluster", "GPUs", [2, 2]),
+        ("teams", "GPUs in use beside the share, by team", [24, 16]),
         ("money", "GPU nodes, in USD an hour", [5, 5]),
         ("money", "Pods with GPUs, in USD an hour", [5]),
         ("money", "GPU hours idle", [4]),

@@ -88,6 +88,32 @@ def test_what_the_scraper_itself_knows(promtool, tmp_path):
     firing(promtool, tmp_path, recorded, {40: [], 42: [(pending, waiting)], 80: late})
 
 
+def test_a_queue_of_which_nobody_starts(promtool, tmp_path):
+    """For four hours, though jobs wait; where some start, those that wait are in their turn."""
+    recorded = [
+        {"series": named(f"kueue_{name}", {"cluster_queue": team, **more}), "values": values}
+        for team, admitted in (("nlp", "0x400"), ("vision", "0+1x400"))
+        for name, more, values in (
+            ("pending_workloads", {"status": "active"}, "0x10 1x400"),
+            ("pending_workloads", {"status": "inadmissible"}, "0x10 2x400"),
+            ("admitted_workloads_total", {}, admitted),
+        )
+    ]
+    alert = ALERTS["QueueStands"]
+    stands = (alert, {"cluster_queue": "nlp"})
+    firing(promtool, tmp_path, recorded, {245: [], 255: [stands]})
+    summary = (
+        "3 jobs wait in the queue of team nlp, and none of them has started for 4 hours",
+        "meks queue says why each waits and when it is likely to start; meks scale brings nodes",
+    )
+    expected = {
+        "exp_labels": {"cluster_queue": "nlp", "severity": "ticket"},
+        "exp_annotations": dict(zip(("summary", "next"), summary, strict=True)),
+    }
+    tests = [{"eval_time": "255m", "alertname": alert.name, "exp_alerts": [expected]}]
+    run(promtool, tmp_path, recorded, tests)
+
+
 def test_a_message_says_which_job_for_how_long_and_what_to_do(promtool, tmp_path):
     """In words of people, with the command."""
     alert = ALERTS["NoStep"]

@@ -45,7 +45,8 @@ def written(folder, plan):
 
 def test_they_get_the_clusters_name_and_price(tmp_path):
     """A p4d.24xlarge at 21.957642 USD has eight GPUs; no placeholder is left."""
-    found = written(tmp_path, WATCHED)
+    queued = replace(WATCHED, platform=replace(WATCHED.platform, kueue=True))
+    found = written(tmp_path, queued)
     assert found.keys() == BOARDS.keys()
     for name, board in found.items():
         assert (board["title"], board["uid"]) == (f"techpulse: {name}", f"meks-techpulse-{name}")
@@ -65,6 +66,6 @@ def test_gpus_of_unknown_price_cost_nothing_yet(tmp_path):
 
 
 def test_a_cluster_that_is_not_watched_has_none(tmp_path):
-    """What an earlier run left goes."""
-    written(tmp_path, WATCHED)
+    """What an earlier run left goes; without queues there is nothing to tell of teams."""
+    assert written(tmp_path, WATCHED).keys() == BOARDS.keys() - {"teams"}
     assert written(tmp_path, replace(WATCHED, observability=None)) == {}

@@ -108,6 +108,28 @@ def test_a_prometheus_of_ones_own_may_be_a_pod():
     assert Rule.POLICY_MEANING not in {each.code for each in findings}
 
 
+@pytest.mark.parametrize("observed", [True, False])
+def test_queues_tell_a_scraper_how_they_go(observed):
+    """At a port of their own, which is found by its name; closed where nobody watches."""
+    found = platform(other_platform(observed=observed, kueue=True))
+    policies = [each for each in found if each["kind"] == "NetworkPolicy"]
+    controller = Peer("kueue-system", {"app.kubernetes.io/name": "kueue-controller-manager"})
+    assert reaches(policies, outside("10.0.0.99"), controller, (8443, "TCP")) is observed
+    (pod,) = (each for each in pods(found) if each.namespace == "kueue-system")
+    named = {each["name"]: each["containerPort"] for each in pod.container["ports"]}
+    assert named.get(METRICS_PORT_NAME) == (8443 if observed else None)
+
+
+def test_a_prometheus_of_ones_own_reads_queues_too():
+    """From its pod, and the webhook's port stays closed to it."""
+    own = other_platform(observed=True, observed_by_pods=True, kueue=True)
+    policies = [each for each in platform(own) if each["kind"] == "NetworkPolicy"]
+    controller = Peer("kueue-system", {"app.kubernetes.io/name": "kueue-controller-manager"})
+    prometheus = Peer("monitoring", {"app.kubernetes.io/name": "prometheus"}, "100.64.0.9")
+    assert reaches(policies, prometheus, controller, (8443, "TCP"))
+    assert not reaches(policies, prometheus, controller, (9443, "TCP"))
+
+
 def test_pods_are_found_by_the_name_of_their_port():
     """In the namespace of jobs alone, with the labels that rules speak of."""
     found = scrape_training("jobs")

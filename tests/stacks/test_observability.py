@@ -144,9 +144,28 @@ def test_the_address_of_a_webhook_is_in_no_template(changed):
 
 def test_jobs_of_all_teams_are_scraped():
     """Their pods are in namespaces of their own."""
-    scraped: Any = scrape_configuration(["platform", "nlp"])
+    scraped: Any = scrape_configuration(["platform", "nlp"], queues=False)
     (found,) = scraped["scrape_configs"][1]["kubernetes_sd_configs"]
     assert found["namespaces"] == {"names": ["platform", "nlp"]}
+
+
+def test_the_scraper_asks_the_jobs_of_all_teams_and_their_queues(changed):
+    """A team without metrics would not know that it has none."""
+
+    def edit(cluster):
+        cluster["observability"] = {"enabled": True}
+        cluster["platform"] = {"kueue": True}
+        role = "arn:aws:iam::111122223333:role/"
+        cluster["teams"] = [
+            {"name": name, "role_arns": [f"{role}{name}"], "gpus": 8} for name in ("nlp", "vision")
+        ]
+
+    _, scraper = changed(edit).template("Observability").only("AWS::APS::Scraper")
+    blob = base64.b64decode(scraper["ScrapeConfiguration"]["ConfigurationBlob"])
+    found = {each["job_name"]: each for each in yaml.safe_load(blob)["scrape_configs"]}
+    (spaces,) = found["training"]["kubernetes_sd_configs"]
+    assert {"nlp", "vision"} <= set(spaces["namespaces"]["names"])
+    assert found["kueue"]["scheme"] == "https"
 
 
 def test_each_alert_is_in_the_docs():

@@ -60,6 +60,8 @@ class Kueue(Operator):
         ((name, text),) = self._plan.files.items()
         settings = json.loads(text)
         settings["health"]["healthProbeBindAddress"] = self._health
+        if settings["metrics"]["bindAddress"] != "0":
+            settings["metrics"]["bindAddress"] = f"127.0.0.1:{self._cluster.port('kueue-metrics')}"
         settings["webhook"] = {
             "host": "127.0.0.1",
             "port": self._webhook_port,

@@ -169,7 +169,9 @@ def _lacking(url: str, plan: ClusterPlan, manifests: Path) -> Iterator[Finding]:
         remedy = f"see that it reads {folder}/rules.yaml and scrape.yaml, and who is told"
         yield warning(Code.RULES_MISSING, _PLACE, found, remedy)
         return
-    wanted: _Json = scrape_configuration(plan.platform.namespaces)["scrape_configs"]
+    platform = plan.platform
+    scrape = scrape_configuration(platform.namespaces, queues=platform.kueue)
+    wanted: _Json = scrape["scrape_configs"]
     rows: Sequence[tuple[str, list[str], str]] = (
         ("alerts", [each.name for each in ALERTS if each.name not in has], "rules"),
         ("scrape jobs", sorted({each["job_name"] for each in wanted} - scraped), "scrape"),

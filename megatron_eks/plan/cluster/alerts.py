@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from megatron_eks.plan.cluster.observability import DCGM_EXPORTER, TRAINING
+from megatron_eks.plan.cluster.observability import DCGM_EXPORTER, QUEUES, TRAINING
 
 
 @dataclass(frozen=True)
@@ -203,12 +203,24 @@ JOB_ALERTS = (
         "meks status says whose they are and what they wait for; meks scale brings nodes",
     ),
     Alert(
+        "QueueStands",
+        # Kueue tells how many wait, and not how long each: so long nobody of theirs was let in.
+        "sum by (cluster_queue) (kueue_pending_workloads) > 0 unless "
+        "sum by (cluster_queue) (increase(kueue_admitted_workloads_total[10m])) > 0",
+        240,
+        "ticket",
+        "{{ $value }} jobs wait in the queue of team {{ $labels.cluster_queue }}, and none of "
+        "them has started for 4 hours",
+        "meks queue says why each waits and when it is likely to start; meks scale brings nodes",
+    ),
+    Alert(
         "JobMetricsMissing",
-        f'up{{job="{TRAINING}"}} == 0',
+        f'up{{job=~"{TRAINING}|{QUEUES}"}} == 0',
         15,
         "ticket",
-        "pod {{ $labels.pod }} answers no scraper, so nobody watches its job",
-        "meks logs JOB | grep metrics, and see that the policy allow-metrics is there",
+        "pod {{ $labels.pod }} answers no scraper, so nobody watches its job, or the queues",
+        "meks logs JOB | grep metrics, and see that the policy allow-metrics is there; "
+        "of Kueue: kubectl -n kueue-system get pods",
     ),
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from megatron_eks.catalog import kueue
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
@@ -64,11 +65,12 @@ METRICS_PORT = 9401
 METRICS_PORT_NAME = "metrics"
 """The name of that port, by which a scraper finds the pods."""
 
-TRAINING, SCHEDULER, NODES = "training", "kube-scheduler", "kubelet"
+TRAINING, SCHEDULER, NODES, QUEUES = "training", "kube-scheduler", "kubelet", "kueue"
 """The other scrape jobs."""
 
 _OF_THE_SCHEDULER = "scheduler_pending_pods"
 _OF_NODES = "node_cpu_usage_seconds_total|node_memory_working_set_bytes"
+_OF_QUEUES = "kueue_(pending_workloads|admitted_workloads_total|cluster_queue_(resource_usage|nominal_quota))"
 # Seen from a pod; what else its service account may read is not asked for.
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _CA_FILE = f"{_ACCOUNT}/ca.crt"
@@ -79,7 +81,7 @@ _API_SERVER: dict[str, object] = {
 
 
 def scrape_configuration(
-    namespaces: Sequence[str], *, in_cluster: bool = False
+    namespaces: Sequence[str], *, queues: bool, in_cluster: bool = False
 ) -> dict[str, object]:
     """Return what a scraper reads twice a minute, of jobs in these namespaces.
 
@@ -127,9 +129,23 @@ def scrape_configuration(
         ],
         "metric_relabel_configs": [_only(_OF_NODES)],
     }
+    # By queue, which is a team: kubernetes-sigs/kueue v0.19.2, pkg/metrics.
+    waiting = {
+        "job_name": QUEUES,
+        **_API_SERVER,
+        # It makes its certificate itself, and answers who may read /metrics.
+        "tls_config": {"insecure_skip_verify": True},
+        "kubernetes_sd_configs": [_discovery("pod", kueue.NAMESPACE)],
+        "relabel_configs": [
+            _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
+            _relabel("pod_name", target_label="pod"),
+        ],
+        "metric_relabel_configs": [_only(_OF_QUEUES)],
+    }
+    jobs = [gpus, scrape_training(*namespaces), scheduler, nodes]
     return {
         "global": {"scrape_interval": "30s"},
-        "scrape_configs": [gpus, scrape_training(*namespaces), scheduler, nodes],
+        "scrape_configs": [*jobs, waiting] if queues else jobs,
     }
 
 

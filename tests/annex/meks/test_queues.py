@@ -2,6 +2,10 @@
 
 import io
 import json
+import re
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import cast
@@ -13,6 +17,7 @@ from megatron_eks.catalog.workloads import AnyWorkload, whole
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.kubernetes import nodes
+from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
 from megatron_eks.ops.jobs import expected, fit, queue, queues
 from megatron_eks.ops.kube import jobs as live
@@ -31,14 +36,20 @@ _KINDS = (*jobs.KINDS, "Job")
 @pytest.fixture(scope="module")
 def plan() -> ClusterPlan:
     """Plan two nodes whose jobs wait in a queue."""
-    return rendered.other_platform(workload="trainjob", kueue=True)
+    return rendered.other_platform(workload="trainjob", kueue=True, observed=True)
 
 
 @pytest.fixture(scope="module")
-def client(start_plane, plan, tmp_path_factory) -> Client:
+def plane(start_plane, tmp_path_factory) -> ControlPlane:
+    """Start a control plane."""
+    found: ControlPlane = start_plane(tmp_path_factory.mktemp("queues"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(plane, plan) -> Client:
     """Return an administrator of a cluster with every controller, its queues, and one node."""
-    plane = start_plane(tmp_path_factory.mktemp("queues"))
-    files = rendered.platform_files("trainjob", kueue=True)
+    files = rendered.platform_files("trainjob", kueue=True, observed=True)
     for each in CONTROLLERS:
         each(plane, files.pop(each.name)).install()
     for manifest in (each for objects in files.values() for each in objects):
@@ -150,6 +161,54 @@ def test_a_queue_that_is_not_there_is_told_before(client, plan):
     job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "none"
     found = [each for each in fit.obstacles(client, plan, job) if each.is_final]
     assert [each.found for each in found] == ["there is no queue none"]
+
+
+def _metrics(plane, account: str) -> str:
+    """Ask Kueue for its metrics, with the token of a service account."""
+    path = f"/api/v1/namespaces/default/serviceaccounts/{account}/token"
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = plane.client.request("POST", path, review)["status"]["token"]
+    url = f"https://127.0.0.1:{plane.ports['kueue-metrics']}/metrics"
+    asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    unchecked = ssl._create_unverified_context()  # noqa: S323, SLF001 -- as the scraper's tls_config
+    with urllib.request.urlopen(asked, context=unchecked) as found:  # noqa: S310 -- as above
+        return str(found.read().decode())
+
+
+def test_its_metrics_are_those_that_rules_and_dashboards_ask_for(plane, client, start):
+    """Told to whom may read /metrics, as AWS's scraper may (AMP User Guide, "Collectors")."""
+    for name in ("scraper", "anybody"):
+        metadata = {"name": name, "namespace": "default"}
+        client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    rbac, named = "rbac.authorization.k8s.io", {"metadata": {"name": "scraper"}}
+    role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", **named}
+    client.apply({**role, "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]})
+    subject = {"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}
+    client.apply(
+        {
+            **role,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "scraper"},
+            "subjects": [subject],
+        }
+    )
+    jobs.wait_for_pods(client, start("counted", count=1), 1, "Running")
+    start("counted-too")
+    _waits(client, "counted-too")
+    found = {
+        (name, *(each for each in labels.split(",") if each.startswith(("cluster_q", "resource="))))
+        for name, labels in re.findall(
+            r"^(kueue_\w+)\{(.*)\} [^0]", _metrics(plane, "scraper"), re.MULTILINE
+        )
+    }
+    team, gpus = f'cluster_queue="{_SPACE}"', 'resource="nvidia.com/gpu"'
+    of_gpus = {
+        (f"kueue_cluster_queue_{name}", team, gpus) for name in ("resource_usage", "nominal_quota")
+    }
+    counts = {(f"kueue_{name}", team) for name in ("pending_workloads", "admitted_workloads_total")}
+    assert of_gpus | counts <= found
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        _metrics(plane, "anybody")
 
 
 def test_the_table_names_shares_and_jobs(client, start):
