@@ -14,6 +14,7 @@ from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JOB_LABEL, MASTER_PORT, JobPlan
+from megatron_eks.plan.jobs.placement import placement
 
 # The training operator looks for the container of this name.
 CONTAINER = "pytorch"
@@ -53,7 +54,9 @@ def job_object(
 
 def template_metadata(job: JobPlan, **labels: str) -> dict[str, object]:
     """Return the metadata of a job's pods, with what Kueue and a Prometheus read of them."""
-    annotations = {**job.placement, **(scraped_at(METRICS_PORT) if job.metrics else {})}
+    place = placement(job)
+    annotations = dict(place.annotations) if place else {}
+    annotations |= scraped_at(METRICS_PORT) if job.metrics else {}
     found: dict[str, object] = {"labels": {"app": job.app, **labels}}
     return {**found, "annotations": annotations} if annotations else found
 

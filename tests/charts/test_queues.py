@@ -6,10 +6,13 @@ from typing import cast
 import pytest
 
 from megatron_eks.catalog.workloads import WITH_PODS, AnyWorkload, templates
+from megatron_eks.plan.jobs.placement import placement
 from tests.charts import rendered
 
 _PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 _GROUP = "kueue.x-k8s.io/podset-group-name"
+_SLICE = "kueue.x-k8s.io/podset-slice-required-topology"
+_SIZE = "kueue.x-k8s.io/podset-slice-size"
 _LAYER = "topology.k8s.aws/network-node-layer-3"
 
 
@@ -32,6 +35,31 @@ def test_ranks_are_wanted_close_to_each_other(kind):
     assert labels["kueue.x-k8s.io/priority-class"] == "vision.megatron-training"
     group = {_GROUP: "megatron-cpt-techpulse"} if kind == "PyTorchJob" else {}
     assert found == [{_PREFERRED: _LAYER, **group}] * (1 + (kind == "PyTorchJob"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "args", "size"),
+    [
+        # Within a node, whatever the pipeline: its stages are far from each other.
+        ({"tensor": 8, "pipeline": 4, "data": 1}, (), 1),
+        ({"tensor": 8, "context": 2, "pipeline": 2, "data": 1}, (), 2),
+        ({"tensor": 4, "data": 8, "expert": 16, "expert_tensor": 1}, (), 2),
+        ({"tensor": 8, "context": 4, "data": 1}, (), 4),
+        ({"tensor": 8, "pipeline": 2, "data": 2}, ("--use-tp-pp-dp-mapping",), 2),
+    ],
+)
+def test_groups_that_wait_for_each_other_in_each_layer_stay_together(changes, args, size):
+    """Nodes in a row, as Megatron numbers ranks; a PyTorchJob says that it cannot do it."""
+    job = rendered.training_job()
+    plain = {"tensor": 1, "context": 1, "pipeline": 1, "expert": 1, "expert_tensor": 1}
+    layout = replace(job.training.layout, **{**plain, **changes})
+    training = replace(job.training, layout=layout)
+    more = {"nodes": 4, "training": training, "args": (*job.args, *args)}
+    slices = {_SLICE: _LAYER, _SIZE: str(size)} if size > 1 else {}
+    assert _annotations("JobSet", **more)[1] == [{_PREFERRED: _LAYER, **slices}]
+    assert not any(_SLICE in each for each in _annotations("PyTorchJob", **more)[1])
+    told = placement(replace(job, **more, queue="vision")).why
+    assert ("a PyTorchJob cannot" in told) is (size > 1)
 
 
 def test_one_node_lies_anywhere_and_a_class_of_ones_own_counts_as_it_is():

@@ -17,7 +17,7 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, INTERRUPTED, Failure
-from megatron_eks.ops.jobs import account, fit, logs, resume
+from megatron_eks.ops.jobs import account, fit, logs, placing, resume
 from megatron_eks.ops.jobs.look import look
 from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.jobs.status import ranks_of, summary, watched
@@ -79,6 +79,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         _refuse_out_of_reach(rendered, project, options)
         resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
         look_ahead(client, project, rendered.planned, console)
+        placing.ease(client, created, console)
         options.send(rendered.shipped)
         found = create(client, rendered.beside, rendered.workload)
         resume.remember(client, project.cluster, rendered.job)

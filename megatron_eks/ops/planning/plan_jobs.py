@@ -9,6 +9,7 @@ from megatron_eks.ops.planning.plan_json import SIZES
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import JobCost, job_cost
 from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan, Training
+from megatron_eks.plan.jobs.placement import placement
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.goodput import Goodput
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate, StageMemory
@@ -60,6 +61,10 @@ def job_details(job: JobPlan, plan: ClusterPlan) -> Iterator[str]:
     yield ""
     yield from labelled("Image", job.image.uri)
     yield from labelled("Each pod", _pod(job.resources))
+    if job.queue_labels:
+        yield from labelled("Queue", f"{job.queue}, where it waits until all of its pods fit")
+    if place := placement(job):
+        yield from labelled("Placed", place.why)
     if size := len(job.files.get(ARCHIVE, "")):
         yield from labelled("Code", f"{-(-size // 1024)} KiB, packed, in the job's own file")
     elif uri := job.files.get(f"{ARCHIVE}.s3"):

@@ -70,7 +70,10 @@ TRAINING, SCHEDULER, NODES, QUEUES = "training", "kube-scheduler", "kubelet", "k
 
 _OF_THE_SCHEDULER = "scheduler_pending_pods"
 _OF_NODES = "node_cpu_usage_seconds_total|node_memory_working_set_bytes"
-_OF_QUEUES = "kueue_(pending_workloads|admitted_workloads_total|cluster_queue_(resource_usage|nominal_quota))"
+_OF_QUEUES = (
+    "kueue_pending_workloads|kueue_admitted_workloads_total"
+    "|kueue_cluster_queue_resource_usage|kueue_cluster_queue_nominal_quota"
+)
 # Seen from a pod; what else its service account may read is not asked for.
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _CA_FILE = f"{_ACCOUNT}/ca.crt"

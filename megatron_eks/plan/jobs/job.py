@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from megatron_eks.catalog import kueue
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.catalog.workloads import AnyWorkload, Workload
 from megatron_eks.config.job import GpuJob, SecretKey
 from megatron_eks.config.outputs import Image
 from megatron_eks.plan.cluster.pools import PoolPlan
-from megatron_eks.plan.cluster.queues import queue_labels, topology_levels
+from megatron_eks.plan.cluster.queues import queue_labels
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.conversion import Conversion
 from megatron_eks.predict.goodput import Goodput
@@ -180,22 +179,6 @@ class JobPlan:
         """Labels of its object; queues count devices, and a job without any needs no place."""
         counted = self.resources.gpus or self.resources.efa
         return queue_labels(self.queue, self.priority_class) if counted else {}
-
-    @property
-    def placement(self) -> Mapping[str, str]:
-        """Annotations of its pods: ranks that talk are wanted below one part of the network.
-
-        Wanted, not required: a job across two of them is slower, and one that waits for ever stands
-        still. Tensor parallel ranks share a node; ranks are placed in order, so those of a pipeline
-        come to lie side by side.
-        """
-        if not (self.gang and self.nodes > 1 and self.pool and self.queue_labels):
-            return {}
-        *layers, _ = topology_levels(self.pool)
-        master = self.workload == "pytorchjob" and not self.rendezvous
-        # A master is counted apart from its workers; a group has one place.
-        group = {kueue.GROUP_ANNOTATION: self.name} if master else {}
-        return {kueue.PREFERRED_ANNOTATION: layers[-1], **group} if layers else {}
 
     @property
     def gpus(self) -> int:
