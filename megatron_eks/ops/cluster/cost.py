@@ -1,7 +1,7 @@
 """`meks cost`: what runs now and costs, since when, for which job, and what runs for none."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,8 @@ from megatron_eks.catalog.pricing import AS_OF, Price
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.ops.cluster import team_cost
+from megatron_eks.ops.cluster.team_cost import TeamCost, by_team
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.jobs import pace
@@ -61,6 +63,19 @@ class CostNow:
     jobs: tuple[JobCostNow, ...] | None
     """None where the API server could not be asked."""
     notes: tuple[str, ...]
+
+    @property
+    def owners(self) -> Mapping[str, str]:
+        """The teams of a cluster that some share, by namespace."""
+        plan = self.project.cluster
+        seen = plan.platform.namespaces if plan.is_shared else ()
+        return {each.namespace: each.name for each in plan.teams if each.namespace in seen}
+
+    @property
+    def teams(self) -> tuple[TeamCost, ...]:
+        """What each team costs."""
+        pairs = [(each.holdings, each.spending) for each in self.jobs or ()]
+        return () if self.jobs is None else tuple(by_team(self.owners, pairs, self.nodes, self.at))
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -124,13 +139,16 @@ def as_json(found: CostNow, findings: Iterable[Finding]) -> Json:
             for each in found.nodes
         ],
         "standing": [picked(each, *price) for each in found.standing],
-        "jobs": None if found.jobs is None else [_job_json(each) for each in found.jobs],
+        "jobs": None
+        if found.jobs is None
+        else [_job_json(each, found.owners) for each in found.jobs],
+        **({"teams": [asdict(each) for each in found.teams]} if found.owners else {}),
         "findings": [dict(finding.as_json()) for finding in findings],
         "notes": [*found.notes],
     }
 
 
-def _job_json(each: JobCostNow) -> Json:
+def _job_json(each: JobCostNow, owners: Mapping[str, str]) -> Json:
     held, basis = each.holdings, "measured" if each.measured else "predicted"
     return {
         **picked(held, "name", "phase", "pool"),
@@ -140,6 +158,7 @@ def _job_json(each: JobCostNow) -> Json:
         **picked(each.spending, "node_hours", "usd_per_hour", "usd_so_far"),
         **picked(each, "seconds_left", "usd_left"),
         "left_is": basis if each.seconds_left is not None else None,
+        **({"team": owners.get(held.namespace)} if owners else {}),
     }
 
 
@@ -250,6 +269,7 @@ def _lines(found: CostNow) -> Iterator[str]:
     elif found.jobs is not None:
         yield ""
         yield "No jobs."
+    yield from team_cost.lines(found.teams, found.at)
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     yield from (f"note: {note}" for note in found.notes)
 

@@ -36,6 +36,7 @@ class JobHoldings:
     ended: datetime | None
     newest: Step | None
     """That its log tells of, while it runs."""
+    namespace: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class _Reader:
             started=min(filter(None, starts), default=None) or _began(job),
             ended=_ended(job),
             newest=newest_step(self._client, job.namespace, ranks) if phase == "Running" else None,
+            namespace=job.namespace,
         )
 
     def _rank(self, job: RunningJob, rank: Rank, pool: str) -> RankTime:
