@@ -27,6 +27,7 @@ from megatron_eks.ops.jobs import expected, fit, placing, queue, queues
 from megatron_eks.ops.kube import jobs as live
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cluster.queues import topology_levels
 from megatron_eks.project import ROOT
 from tests.annex import jobs
@@ -186,6 +187,7 @@ def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind)
     """
     name = kind.lower()
     pool = replace(plan.pools[0], name=f"blocks-{name}", max_nodes=6)
+    pool = replace(pool, labels={**pool.labels, POOL_LABEL: pool.name})
     team = replace(plan.teams[0], name=pool.name, gpus=48)
     blocks = replace(plan, name=pool.name, pools=(pool,), teams=(team,))
     for each in cdk8s.Testing.synth(KueueQueues(cdk8s.App(), "queues", plan=blocks)):
