@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import cdk8s
@@ -169,14 +170,15 @@ def test_a_queue_that_is_not_there_is_told_before(client, plan):
     assert [each.found for each in found] == ["there is no queue none"]
 
 
-def _below(client, pods) -> list[str]:
-    """Return the part of the network in which each rank is, in their order."""
+def _below(client, job) -> list[str]:
+    """Return the part of the network in which each of four ranks is, in their order."""
     places = {}
-    for pod in pods:
+    pods = jobs.pods_of(client, job)
+    for pod in (each for each in pods if each["spec"].get("nodeName")):
         node = client.get("v1", "Node", pod["spec"]["nodeName"])
         rank = int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
         places[rank] = node["metadata"]["labels"][topology_levels(rendered.cluster().pools[0])[-2]]
-    return [places[rank] for rank in sorted(places)]
+    return [places[rank] for rank in sorted(places)] if places.keys() == {0, 1, 2, 3} else []
 
 
 @pytest.mark.parametrize("kind", ["JobSet", "Job"])
@@ -212,8 +214,7 @@ def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind)
         for each in objects:
             client.apply(each)
         found = whole(rendered.only(objects, kind), objects)
-        jobs.wait_for_pods(client, found, 4, "Running")
-        below = _below(client, jobs.pods_of(client, found))
+        below = wait_for("four places", partial(_below, client, found), 120)
         jobs.delete(client, found)
         apart = [below[rank] != below[rank + 1] for rank in (0, 2)]
         assert apart.count(True) == (1 if lost else 0)
