@@ -1,7 +1,7 @@
 """What queues are told of a job: whose it is, its class, and where its ranks are wanted."""
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -52,14 +52,16 @@ def test_groups_that_wait_for_each_other_in_each_layer_stay_together(changes, ar
     """Nodes in a row, as Megatron numbers ranks; a PyTorchJob says that it cannot do it."""
     job = rendered.training_job()
     plain = {"tensor": 1, "context": 1, "pipeline": 1, "expert": 1, "expert_tensor": 1}
+    assert job.training
     layout = replace(job.training.layout, **{**plain, **changes})
     training = replace(job.training, layout=layout)
-    more = {"nodes": 4, "training": training, "args": (*job.args, *args)}
+    more: dict[str, Any] = {"nodes": 4, "training": training, "args": (*job.args, *args)}
     slices = {_SLICE: _LAYER, _SIZE: str(size)} if size > 1 else {}
     assert _annotations("JobSet", **more)[1] == [{_PREFERRED: _LAYER, **slices}]
     assert not any(_SLICE in each for each in _annotations("PyTorchJob", **more)[1])
-    told = placement(replace(job, **more, queue="vision")).why
-    assert ("a PyTorchJob cannot" in told) is (size > 1)
+    told = placement(replace(job, **more, queue="vision"))
+    assert told
+    assert ("a PyTorchJob cannot" in told.why) is (size > 1)
 
 
 def test_one_node_lies_anywhere_and_a_class_of_ones_own_counts_as_it_is():

@@ -201,6 +201,7 @@ def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind)
     job = replace(rendered.training_job(), pool=pool, nodes=4, queue=team.name)
     # The namespace has a quota of two nodes; CPU and memory still fill each.
     job = replace(job, resources=replace(job.resources, gpus=4, efa=2))
+    assert job.training
     layout = replace(job.training.layout, tensor=4, context=2, pipeline=1, data=2)
     job = replace(job, training=replace(job.training, layout=layout), workload=name)
     said = []
@@ -208,9 +209,9 @@ def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind)
         for number in lost:
             client.delete("v1", "Node", f"{pool.name}-{number}")
         objects = rendered.jobs(replace(job, name=f"{name}-{run}"))
-        console = Console(sys.stdin, io.StringIO(), io.StringIO(), SystemClock())
-        placing.ease(client, objects, console)
-        said.append(console.stderr.getvalue())
+        err = io.StringIO()
+        placing.ease(client, objects, Console(sys.stdin, io.StringIO(), err, SystemClock()))
+        said.append(err.getvalue())
         for each in objects:
             client.apply(each)
         found = whole(rendered.only(objects, kind), objects)

@@ -19,7 +19,9 @@ NOW = datetime(2026, 11, 3, tzinfo=UTC)
 OWNERS = {"ns-nlp": "nlp", "vision": "vision"}
 
 
-def _job(space, hours, per_hour, *, ended=0):
+def _job(
+    space: str, hours: float, per_hour: float, *, ended: float = 0
+) -> tuple[JobHoldings, JobSpending]:
     """Return a job that began some hours ago, and what it has cost."""
     end = NOW - timedelta(hours=ended) if ended else None
     begun = NOW - timedelta(hours=hours)
@@ -59,14 +61,16 @@ def test_its_json_is_as_the_schema_has_it(tmp_path):
     """Of the example with two teams; where only one is seen, the other costs nothing to tell."""
     project = load_project(examples.copy("two-teams", tmp_path), NOW.date())
     jobs = tuple(
-        cost.JobCostNow(*_job(each.namespace, 1, 2), None, measured=False)
-        for each in project.cluster.teams
+        cost.JobCostNow(held, spent, None, measured=False)
+        for held, spent in (_job(each.namespace, 1, 2) for each in project.cluster.teams)
     )
     for seen, teams in (
         (project, ["nlp", "vision", None]),
         (of_team(project, "nlp"), ["nlp", None]),
     ):
-        shown = cost.as_json(cost.CostNow(seen, NOW, (_nodes(1),), (), jobs, ()), [])
+        shown = json.loads(
+            json.dumps(cost.as_json(cost.CostNow(seen, NOW, (_nodes(1),), (), jobs, ()), []))
+        )
         jsonschema.validate(shown, _SCHEMA)
         assert [each["team"] for each in shown["teams"]] == teams
     assert shown["teams"][0] == {"team": "nlp", "usd_per_hour": 2, "usd_this_month": 2}
