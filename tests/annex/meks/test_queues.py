@@ -281,5 +281,5 @@ def test_the_table_names_shares_and_jobs(client, start):
     out = io.StringIO()
     out.writelines(f"{line}\n" for line in queue.lines(queues.read(client), {}, client.now()))
     shown = out.getvalue()
-    assert f"{_SPACE}  p4d      16    16         0" in shown
+    assert [_SPACE, "p4d", "16", "16", "0"] in [line.split() for line in shown.splitlines()]
     assert "waiting: team megatron-workshop uses 16 of its 16 GPUs" in shown
