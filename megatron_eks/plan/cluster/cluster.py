@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.config.cluster import Access, ClusterConfig
@@ -173,8 +174,15 @@ class ClusterPlan:
 
     @property
     def queues(self) -> tuple[QueuePlan, ...]:
-        """What each team has of each pool; nothing where no jobs are queued."""
-        return plan_queues(self.pools, self.teams) if self.platform.kueue else ()
+        """What each team has of each pool; nothing where no jobs are queued.
+
+        Where the platform's namespace is no team's, its checks of pools use what teams leave idle.
+        """
+        own = self.platform.namespace
+        checks = TeamPlan(own, own, (), 0, True, 0, POD_UID, "", (), self.data_access)  # noqa: FBT003 -- a field
+        known = any(own in {each.name, each.namespace} for each in self.teams)
+        teams = self.teams if known else (*self.teams, checks)
+        return plan_queues(self.pools, teams) if self.platform.kueue else ()
 
     def queue_in(self, namespace: str) -> str:
         """Return the queue of a namespace's jobs; empty where they wait for nothing."""

@@ -30,26 +30,34 @@ def _changes(*gpus, more=""):
     ("gpus", "shares"),
     [
         ((), [(128, 16)]),
-        ((72, 72), [(64, 8), (64, 8)]),
+        # The last is the platform's namespace, whose checks borrow.
+        ((72, 72), [(64, 8), (64, 8), (0, 0)]),
         # Whole nodes of each pool, then what is missing from the first that has it.
-        ((60, 84), [(60, 0), (68, 16)]),
-        ((8,), [(8, 0), (120, 16)]),
-        ((0, 144), [(0, 0), (128, 16)]),
+        ((60, 84), [(60, 0), (68, 16), (0, 0)]),
+        ((8,), [(8, 0), (0, 0), (120, 16)]),
+        ((0, 144), [(0, 0), (128, 16), (0, 0)]),
     ],
 )
 def test_shares_are_split_over_the_pools(cluster, gpus, shares):
     """Nothing is given twice, and what is nobody's comes last."""
     queues = cluster(_changes(*gpus)).queues
     assert [tuple(each.gpus for each in queue.shares) for queue in queues] == shares
-    assert [queue.team is None for queue in queues] == [False] * max(1, len(gpus)) + [True] * (
-        len(shares) - max(1, len(gpus))
-    )
+    owned = len(gpus) + 1
+    nobodys = [queue.team is None for queue in queues]
+    assert nobodys == [False] * owned + [True] * (len(shares) - owned)
     for queue in queues:
         # 32 and 4 interfaces for 8 GPUs.
         assert [each.efa for each in queue.shares] == [
             4 * queue.shares[0].gpus,
             -(-queue.shares[1].gpus // 2),
         ]
+
+
+@pytest.mark.parametrize("own", ["", ", namespace: megatron-workshop"])
+def test_checks_of_pools_have_a_queue_whoever_has_their_namespace(cluster, own):
+    """A job with GPUs in none would take the nodes of those that wait."""
+    plan = cluster(_changes(72, more=own))
+    assert plan.queue_in("megatron-workshop") == ("a" if own else "megatron-workshop")
 
 
 def test_the_network_above_a_node_is_known_by_its_type(cluster):
