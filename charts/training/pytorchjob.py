@@ -5,6 +5,7 @@ from functools import cache
 import cdk8s
 from constructs import Construct
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.training.objects import (
     backoff_limit,
@@ -27,7 +28,8 @@ def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> N
     """Add the object, with a master where ranks are known beforehand."""
     rank_policy(scope, job, platform, _KIND)
     resource = job_object(scope, job, platform, _KIND)
-    workers = _worker(job.workers) if job.workers and not job.rendezvous else ()
+    grouped = kueue.GROUP_ANNOTATION in job.placement
+    workers = _worker(job.workers, grouped) if job.workers and not job.rendezvous else ()
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
 
 
@@ -73,11 +75,15 @@ def _elastic(name: str, rendezvous: Rendezvous) -> dict[str, object]:
 
 
 @cache
-def _worker(replicas: int) -> tuple[cdk8s.JsonPatch, ...]:
+def _worker(replicas: int, grouped: bool) -> tuple[cdk8s.JsonPatch, ...]:  # noqa: FBT001 -- cached
     """Make the workers the master's copy: they cannot differ, and 10 kB go to jsii but once."""
     worker = f"{_REPLICAS}/Worker"
+    metadata = f"{worker}/template/metadata"
+    offset = f"{metadata}/annotations/{kueue.OFFSET_ANNOTATION.replace('/', '~1')}"
     return (
         cdk8s.JsonPatch.copy(f"{_REPLICAS}/Master", worker),
         cdk8s.JsonPatch.replace(f"{worker}/replicas", replicas),
-        cdk8s.JsonPatch.replace(f"{worker}/template/metadata/labels/role", "worker"),
+        cdk8s.JsonPatch.replace(f"{metadata}/labels/role", "worker"),
+        # In a group Kueue numbers workers from 1, as behind a leader; the operator does from 0.
+        *((cdk8s.JsonPatch.add(offset, "-1"),) if grouped else ()),
     )

@@ -14,6 +14,8 @@ GROUP_ANNOTATION = f"{GROUP}/podset-group-name"
 SLICE_ANNOTATION = f"{GROUP}/podset-slice-required-topology"
 SLICE_SIZE_ANNOTATION = f"{GROUP}/podset-slice-size"
 """On templates of pods: below which part each so many of them must be, in their order."""
+OFFSET_ANNOTATION = f"{GROUP}/pod-index-offset"
+"""On them too: what is added to the number that Kueue expects their first to have."""
 UID_LABEL = f"{GROUP}/job-uid"
 """On a Workload: the uid of its job."""
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from megatron_eks.catalog import kueue
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WITH_PODS, WORKLOADS
 from megatron_eks.config.errors import Finding, Level
@@ -59,7 +60,8 @@ _SCRAPED: tuple[Row, ...] = (
     ("prometheus.io/path", ("/metrics",), "nobody sees its metrics"),
 )
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
-_OWN = ("replicas", "role")
+# The last says from which number Kueue counts those of a role.
+_OWN = ("replicas", "role", kueue.OFFSET_ANNOTATION)
 _RECORD = ["python3", "-m", f"{PACKAGE}.record"]
 _OPERATOR, _KEPT = "the operator knows no other", "failed pods keep their GPUs"
 _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETION_INDEX)"

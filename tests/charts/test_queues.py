@@ -13,6 +13,7 @@ _PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 _GROUP = "kueue.x-k8s.io/podset-group-name"
 _SLICE = "kueue.x-k8s.io/podset-slice-required-topology"
 _SIZE = "kueue.x-k8s.io/podset-slice-size"
+_OFFSET = "kueue.x-k8s.io/pod-index-offset"
 _LAYER = "topology.k8s.aws/network-node-layer-3"
 
 
@@ -33,8 +34,11 @@ def test_ranks_are_wanted_close_to_each_other(kind):
     labels, found = _annotations(kind)
     assert labels["kueue.x-k8s.io/queue-name"] == "vision"
     assert labels["kueue.x-k8s.io/priority-class"] == "vision.megatron-training"
+    first, *others = found
     group = {_GROUP: "megatron-cpt-techpulse"} if kind == "PyTorchJob" else {}
-    assert found == [{_PREFERRED: _LAYER, **group}] * (1 + (kind == "PyTorchJob"))
+    assert first == {_PREFERRED: _LAYER, **group}
+    # Kueue counts workers from 1 (pkg/controller/tas/topology_ungater.go), the operator from 0.
+    assert others == [{**first, _OFFSET: "-1"}] * (kind == "PyTorchJob")
 
 
 @pytest.mark.parametrize(
