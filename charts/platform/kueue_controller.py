@@ -108,6 +108,10 @@ class KueueController(JobController):
         super().__init__(scope, chart_id, settings=settings, platform=platform)
 
 
+_WORKERS = {"Pod": 5} | {
+    f"{kind}.{kueue.GROUP}": number
+    for kind, number in (("Workload", 10), ("LocalQueue", 5), ("ClusterQueue", 5))
+}
 _CLUSTERS_OWN = ("clusterqueues", "resourceflavors", "topologies", "admissionchecks")
 _WITH_STATUS = ("clusterqueues", "cohorts", "admissionchecks")
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "workloads")
@@ -133,6 +137,7 @@ def _own(kind: str, verb: str, operations: list[str]) -> Review:
 def _settings(platform: PlatformPlan) -> dict[str, object]:
     """Return the file of settings."""
     seconds = f"{READY_SECONDS}s"
+    kinds = [f"{each.kind}.{each.group}" for each in platform.queued]
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -153,5 +158,7 @@ def _settings(platform: PlatformPlan) -> dict[str, object]:
         # Queues count GPUs and network cards; CPU and memory come in proportion.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
         "clientConnection": {"qps": 300, "burst": 500},
+        # One worker of a kind, the default, would have two hundred jobs wait for each other.
+        "controller": {"groupKindConcurrency": _WORKERS | dict.fromkeys(kinds, 5)},
         "featureGates": dict.fromkeys(_OFF, False),
     }
