@@ -1,7 +1,9 @@
 """`meks submit`: starts a job once, whatever happens to the command, and says what it waits for."""
 
 import json
+import re
 import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -30,6 +32,10 @@ from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.project import Project
 from megatron_eks.shipping import Shipped
+
+# Kueue v0.19.2, trainjob_controller.go, and Trainer v2.3.0, pkg/runtime.
+_UNSEEN = re.compile(r"runtime '[^']*' not found|must be created before the TrainJob")
+_UNSEEN_SECONDS = (0.1, 0.2, 0.5, 1, 2, 4)
 
 
 @dataclass(frozen=True)
@@ -150,13 +156,25 @@ def create(client: Client, beside: Iterable[Object], workload: Object) -> Runnin
     for each in beside:
         client.apply(each)
     try:
-        return RunningJob(whole(client.create(workload), beside))
+        return RunningJob(whole(_created(client, workload), beside))
     except ApiError as error:
         if error.status != HTTPStatus.CONFLICT:
             raise
         # Somebody else was quicker: whether it is the same job, the caller compares.
         metadata = workload["metadata"]
         return jobs.get(client, metadata["namespace"], metadata["name"])
+
+
+def _created(client: Client, workload: Object) -> Object:
+    """Create a job whose runtime the controllers may not know of yet: their webhooks ask caches."""
+    for pause in _UNSEEN_SECONDS:
+        try:
+            return client.create(workload)
+        except ApiError as error:
+            if not _UNSEEN.search(str(error)):
+                raise
+        time.sleep(pause)
+    return client.create(workload)
 
 
 def _differs(found: RunningJob, rendered: Rendered, options: Options) -> Failure:

@@ -15,6 +15,7 @@ from megatron_eks.ops.failure import INTERRUPTED, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import fit, verdicts
 from megatron_eks.ops.jobs.pool_checks import CHECKS
 from megatron_eks.ops.jobs.status import ranks_of, watched
+from megatron_eks.ops.jobs.submit import create
 from megatron_eks.ops.kube import jobs, objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import Project, synth_command
@@ -138,9 +139,7 @@ def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob
         if not gone:
             remedy = f"wait for its pods to end: meks cancel {name}"
             raise Failure(Code.PODS_REMAIN, f"the last {name} is still being deleted", remedy)
-    for each in check.beside:
-        client.apply(each)
-    return jobs.RunningJob(whole(client.create(check.workload), check.beside))
+    return create(client, check.beside, check.workload)
 
 
 def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:
