@@ -67,7 +67,8 @@ class Scale:
         project = load_project(file, datetime.now(tz=UTC).date())
         self._plan = project.cluster
         (self._job,) = (each for each in project.jobs if each.name == _JOB)
-        self._pods = f"/api/v1/namespaces/{self._plan.platform.namespace}/pods"
+        self.namespace = self._plan.platform.namespace
+        self._pods = f"/api/v1/namespaces/{self.namespace}/pods"
         self.plane.start()
         try:
             self._fill()
@@ -87,8 +88,8 @@ class Scale:
             for each, file in zip(CONTROLLERS, files, strict=True)
             if file
         )
-        for each in (self.operator, *others):
-            each.install()
+        for controller in (self.operator, *others):
+            controller.install()
         self.operator.stop()
         (pool,) = self._plan.pools
         for each in manifests.read(self._platform):

@@ -48,8 +48,8 @@ def rows() -> list[Row]:
 
 def _start(scale: Scale) -> None:
     scale.operator.start()
-    job = scale.job(_NAME)
-    scale.client.apply(job)
+    for each in scale.objects(_NAME, "pytorchjob"):
+        scale.client.apply(each)
     wait_for("the pods", scale.all_run, _SECONDS)
 
 

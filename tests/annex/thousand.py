@@ -160,7 +160,7 @@ class Crowd:
                 nodes=each.nodes,
                 priority_class=each.priority,
                 resources=replace(plans[each.team].resources, gpus=GPUS, efa=4),
-                **({} if each.queued else {"queue": ""}),
+                queue=each.team if each.queued else "",
             )
             for each in wanted.values()
         ]

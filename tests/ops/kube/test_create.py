@@ -1,10 +1,11 @@
 """A job is created although controllers hear of what stands beside it a moment later."""
 
 from http import HTTPStatus
+from typing import cast
 
 import pytest
 
-from megatron_eks.kubernetes.client import ApiError
+from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.ops.jobs import submit
 
 _JOB = {"kind": "TrainJob", "metadata": {"name": "a", "namespace": "b"}, "spec": {}}
@@ -32,10 +33,10 @@ class _Refusing:
 )
 def test_a_runtime_that_is_not_known_yet_is_waited_for(words):
     """It was applied an instant ago."""
-    assert submit.create(_Refusing(words), [], _JOB).name == "a"
+    assert submit.create(cast("Client", _Refusing(words)), [], _JOB).name == "a"
 
 
 def test_any_other_refusal_is_told():
     """Trying again would not help."""
     with pytest.raises(ApiError, match="quota"):
-        submit.create(_Refusing("exceeded quota"), [], _JOB)
+        submit.create(cast("Client", _Refusing("exceeded quota")), [], _JOB)
