@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from megatron_eks.catalog import kueue
 from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.quantity import quantity
 from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
@@ -188,7 +189,12 @@ def _reserved(queue: Object, pool: str) -> int:
     """Return how many GPUs of a pool the jobs of a queue have, those that are ending included."""
     flavors = queue.get("status", {}).get("flavorsReservation") or ()
     resources = [each["resources"] for each in flavors if each["name"] == pool]
-    return sum(int(e["total"]) for each in resources for e in each if e["name"] == GPU)
+    return sum(_number(e["total"]) for each in resources for e in each if e["name"] == GPU)
+
+
+def _number(value: object) -> int:
+    """Read how many GPUs a quantity is: 1,000 come as `1k`."""
+    return int(quantity(value) or 0)
 
 
 def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
@@ -198,7 +204,8 @@ def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
             for each in flavor["resources"]:
                 if each["name"] == GPU:
                     limit = each.get("borrowingLimit")
-                    yield flavor["name"], int(each["nominalQuota"]), limit and int(limit)
+                    most = None if limit is None else _number(limit)
+                    yield flavor["name"], _number(each["nominalQuota"]), most
 
 
 def expected(job: Object, queue: str) -> Entry:

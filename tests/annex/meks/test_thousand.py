@@ -198,7 +198,7 @@ def _wishes(seed: int, count: int) -> list[Wish]:
             chance.choice(KINDS),
             chance.choices(range(len(SIZES)), SIZES)[0],
             chance.randint(2, most),
-            chance.randint(60, 120),
+            chance.randint(40, 80),
             chance.choice((TRAINING_PRIORITY, VALIDATION_PRIORITY)),
         )
         for number in range(count)
@@ -258,7 +258,7 @@ def _evicted(crowd: Crowd) -> set[str]:
     return {
         each["metadata"]["ownerReferences"][0]["name"]
         for each in crowd.client.list(kueue.API_VERSION, "Workload")
-        if each["status"].get("schedulingStats", {}).get("evictions")
+        if each.get("status", {}).get("schedulingStats", {}).get("evictions")
     }
 
 

@@ -143,3 +143,26 @@ def test_words_of_others_stay_on_one_line():
     shown = list(queue.lines(queues.read(cast("Client", Fake())), {}, NOW))
     assert "w: " in shown[-1]
     assert [hostile.acting(line) for line in shown if hostile.acting(line)] == []
+
+
+def test_a_thousand_gpus_are_read_as_kubernetes_writes_them():
+    """As `1k`, which is no number of Python's."""
+    of_gpu = {"name": "nvidia.com/gpu"}
+    quotas = [{**of_gpu, "nominalQuota": "2k", "borrowingLimit": "0"}]
+    queue_of = {
+        "metadata": {"name": "vision"},
+        "spec": {"resourceGroups": [{"flavors": [{"name": "p5", "resources": quotas}]}]},
+        "status": {
+            "flavorsReservation": [{"name": "p5", "resources": [{**of_gpu, "total": "1k"}]}]
+        },
+    }
+
+    class Fake:
+        """Answers with one queue."""
+
+        def list(self, _version, kind, _namespace=None, **_more):
+            """Return it."""
+            return [queue_of] if kind == "ClusterQueue" else []
+
+    found = queues.read(cast("Client", Fake()))
+    assert found.shares == (Share("vision", "p5", 2000, 1000, may_borrow=False),)
