@@ -47,7 +47,7 @@ _OF_JOBS = (
 def write(folder: Path, sizes: Sequence[int], scripts: Mapping[str, str], count: int) -> Path:
     """Write a cluster with simulated pools of these sizes and a pool of two real nodes.
 
-    Each team has a job, and those that own no real node have `count` of two real ranks.
+    Each team has a job, and one that owns no real node has `count` of two real ranks.
     """
     cluster = yaml.safe_load((ROOT / "examples/two-teams/cluster.yaml").read_text())
     (pool,) = cluster["gpu_pools"]
@@ -69,7 +69,8 @@ def write(folder: Path, sizes: Sequence[int], scripts: Mapping[str, str], count:
     for name, text in scripts.items():
         (folder / "jobs" / name).write_text(text)
     names = {each: each for each in TEAMS}
-    names |= {f"real-{number}": TEAMS[number % 2] for number in range(count)}
+    # Two teams would take what they borrow from each other whenever their other jobs end.
+    names |= {f"real-{number}": TEAMS[0] for number in range(count)}
     for number, (name, team) in enumerate(names.items()):
         saved = f"/shared/checkpoints/{name}"
         job = {
