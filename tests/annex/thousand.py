@@ -69,7 +69,7 @@ def write(folder: Path, sizes: Sequence[int], scripts: Mapping[str, str], count:
     for name, text in scripts.items():
         (folder / "jobs" / name).write_text(text)
     names = {each: each for each in TEAMS}
-    # Two teams would take what they borrow from each other whenever their other jobs end.
+    # Jobs of two teams that borrowed these nodes lost them in turns before they had started.
     names |= {f"real-{number}": TEAMS[0] for number in range(count)}
     for number, (name, team) in enumerate(names.items()):
         saved = f"/shared/checkpoints/{name}"
