@@ -1,6 +1,7 @@
 """Puts our operations in the place of moto's, and lets nobody judge bucket policies."""
 
 from moto.amp import urls as amp_urls
+from moto.autoscaling import urls as scaling_urls
 from moto.cloudformation import urls as cloudformation_urls
 from moto.codebuild import urls as codebuild_urls
 from moto.core.responses import BaseResponse
@@ -25,6 +26,7 @@ from megatron_eks.localcloud.aws.services.fsx import FsxApi
 from megatron_eks.localcloud.aws.services.iam import IamApi
 from megatron_eks.localcloud.aws.services.prometheus import PrometheusApi
 from megatron_eks.localcloud.aws.services.quotas import QuotasApi
+from megatron_eks.localcloud.aws.services.scaling import ScalingApi
 from megatron_eks.localcloud.aws.services.shapes import check_requests
 from megatron_eks.localcloud.aws.values import Value
 
@@ -38,10 +40,12 @@ def install(regions: Regions, api_server: ApiServer | None) -> None:
     Clusters.regions = regions
     Clusters.api_server = api_server
     CloudFormationApi.regions = regions
+    ScalingApi.regions = regions
     FsxApi.regions = regions
     CodeBuildApi.regions = regions
     _route(cloudformation_urls.url_paths, "{0}/$", CloudFormationApi)
     _route(codebuild_urls.url_paths, "{0}/$", CodeBuildApi)
+    _route(scaling_urls.url_paths, "{0}/$", ScalingApi)
     _route(ec2_urls.url_paths, "{0}/", Ec2Api)
     _route(fsx_urls.url_paths, "{0}/$", FsxApi)
     _route(iam_urls.url_paths, "{0}/$", IamApi)

@@ -15,7 +15,7 @@ _FALLBACK_VOLUME_GIB = 20
 
 def adjust(ec2: Value, group: Nodegroup) -> None:
     """Start or end instances until there are as many as wanted, the oldest ended first."""
-    found = _running(ec2, group)
+    found = running(ec2, group)
     wanted: int = group.scaling_config["desiredSize"]
     if len(found) > wanted:
         ec2.terminate_instances(InstanceIds=found[: len(found) - wanted])
@@ -25,7 +25,7 @@ def adjust(ec2: Value, group: Nodegroup) -> None:
 
 def replace(ec2: Value, group: Nodegroup) -> None:
     """End every instance and start as many new ones."""
-    found = _running(ec2, group)
+    found = running(ec2, group)
     if found:
         ec2.terminate_instances(InstanceIds=found)
         _start(ec2, group, len(found))
@@ -33,12 +33,13 @@ def replace(ec2: Value, group: Nodegroup) -> None:
 
 def end(ec2: Value, group: Nodegroup) -> None:
     """End every instance."""
-    found = _running(ec2, group)
+    found = running(ec2, group)
     if found:
         ec2.terminate_instances(InstanceIds=found)
 
 
-def _running(ec2: Value, group: Nodegroup) -> list[str]:
+def running(ec2: Value, group: Nodegroup) -> list[str]:
+    """Return the instances that it has, the oldest first."""
     found = ec2.describe_instances(
         Filters=[
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [group.cluster_name]},
