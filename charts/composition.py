@@ -13,6 +13,7 @@ from megatron_eks.charts.platform.kueue_controller import KueueController
 from megatron_eks.charts.platform.kueue_queues import KueueQueues
 from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
 from megatron_eks.charts.platform.network_policies import NetworkPolicies
+from megatron_eks.charts.platform.pool_scaler import PoolScaler
 from megatron_eks.charts.platform.storage import Storage
 from megatron_eks.charts.platform.teams import TeamAccess, Teams
 from megatron_eks.charts.platform.trainer_controller import Trainer
@@ -51,6 +52,8 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     if platform.kueue:
         makers["44-kueue-controller"] = lambda name: KueueController(app, name, platform=platform)
         makers["60-kueue-queues"] = lambda name: KueueQueues(app, name, plan=plan)
+    if plan.scaled_pools:
+        makers["61-pool-scaler"] = lambda name: PoolScaler(app, name, plan=plan)
     if plan.is_shared:
         makers["13-teams"] = lambda name: Teams(app, name, plan=plan)
     for each in plan.teams if plan.is_shared else ():

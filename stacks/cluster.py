@@ -17,6 +17,7 @@ from megatron_eks.stacks.gpu_nodegroup import PlannedNodegroup
 from megatron_eks.stacks.job_role import associate
 from megatron_eks.stacks.launch_template import instance_tags, metadata_options, root_volume
 from megatron_eks.stacks.policies import acknowledge, partition, role_of_managed_policies
+from megatron_eks.stacks.pool_scaler import pool_scaler
 from megatron_eks.stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -63,6 +64,8 @@ class ClusterStack(BaseStack):
                 setup=plan.node_setup,
             )
             addons.precede(gpu.nodegroup)
+        if plan.scaled_pools:
+            pool_scaler(self, plan, cluster=self._cluster)
         if plan.access.bastion:
             bastion = Bastion(self, "Bastion", cluster=plan.name, place=place)
             cdk.CfnOutput(self, "BastionId", value=bastion.instance_id)

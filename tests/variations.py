@@ -83,11 +83,15 @@ def without_a_way_out(cluster: Json) -> None:
     """Use endpoints, a mirror and a bastion instead of NAT and a public endpoint."""
     cluster["network"] = {
         "nat_gateways": 0,
-        "interface_endpoints": ["ec2", "ecr.api", "ecr.dkr", "eks-auth", "ssm", "ssmmessages"],
+        "interface_endpoints": [
+            *("autoscaling", "ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth"),
+            *("ssm", "ssmmessages"),
+        ],
     }
     cluster["access"].update(public_cidrs=[], private_route="ssm_bastion")
     cluster["images"] = {"mirror": f"{ACCOUNT}.dkr.ecr.us-east-2.amazonaws.com/mirror"}
     cluster["platform"] = {"etcd": True, "workload": "trainjob", "kueue": True}
+    cluster["gpu_pools"][0].update(scale="queue", idle_minutes=30)
 
 
 def scratch(cluster: Json) -> None:

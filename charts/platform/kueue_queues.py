@@ -30,10 +30,14 @@ class KueueQueues(cdk8s.Chart):
         resources = ["nvidia.com/gpu"]
         if any(pool.instance.efa_interfaces for pool in plan.pools):
             resources.append(_EFA)
+        scaled = [pool.name for pool in plan.scaled_pools]
+        if scaled:
+            check = {"spec": {"controllerName": kueue.CHECK_CONTROLLER}}
+            self._add("AdmissionCheck", kueue.NODES_CHECK, check)
         for queue in plan.queues:
-            self._queue(queue, resources)
+            self._queue(queue, resources, scaled)
 
-    def _queue(self, queue: QueuePlan, resources: Sequence[str]) -> None:
+    def _queue(self, queue: QueuePlan, resources: Sequence[str], scaled: Sequence[str]) -> None:
         may_borrow = queue.team is None or queue.team.may_borrow
         # Without a limit a team may borrow all that others leave idle.
         limits = {} if may_borrow else {"borrowingLimit": 0}
@@ -54,7 +58,7 @@ class KueueQueues(cdk8s.Chart):
             return
         team = queue.team
         space = {"matchLabels": {"kubernetes.io/metadata.name": team.namespace}}
-        spec = {
+        spec: dict[str, object] = {
             "cohortName": self._cohort,
             "namespaceSelector": space,
             "resourceGroups": groups,
@@ -65,6 +69,9 @@ class KueueQueues(cdk8s.Chart):
             },
             "fairSharing": {"weight": team.gpus},
         }
+        if scaled:
+            checks = [{"name": kueue.NODES_CHECK, "onFlavors": [*scaled]}]
+            spec["admissionChecksStrategy"] = {"admissionChecks": checks}
         self._add("ClusterQueue", team.name, {"spec": spec})
         self._add("LocalQueue", team.name, {"spec": {"clusterQueue": team.name}}, team.namespace)
         for name, value in queue.priorities:

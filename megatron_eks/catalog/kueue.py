@@ -16,6 +16,11 @@ SLICE_SIZE_ANNOTATION = f"{GROUP}/podset-slice-size"
 """On templates of pods: below which part each so many of them must be, in their order."""
 OFFSET_ANNOTATION = f"{GROUP}/pod-index-offset"
 """On them too: what is added to the number that Kueue expects their first to have."""
+NODES_CHECK = "megatron-eks-nodes"
+"""The AdmissionCheck that holds a job with a place in its queue until its nodes are there."""
+CHECK_CONTROLLER = f"{GROUP}/provisioning-request"
+"""Whose it says that it is. Kueue's own needs the cluster autoscaler's kinds, and does not start
+without them; for checks of this name alone it chooses places in the network behind them."""
 UID_LABEL = f"{GROUP}/job-uid"
 """On a Workload: the uid of its job."""
 

@@ -47,7 +47,8 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|-m|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|hold|\d{1,3}"
-    r"|/etc/dcgm-exporter/[\w./-]+|/opt/job-records/\w+\.py|megatron_eks\.programs\.\w+"
+    r"|/etc/dcgm-exporter/[\w./-]+|/opt/(job-records|scaling)(/\w+\.\w+)?"
+    r"|megatron_eks\.programs\.[\w.]+"
     r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)|record"
 )
 """Programs that are started, and what stands between their arguments."""

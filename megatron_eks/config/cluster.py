@@ -149,7 +149,7 @@ class GpuPool(Model):
     scale: Literal["manual", "queue"] = "manual"
     """What starts and removes nodes: `meks scale`, or jobs in a queue."""
     idle_minutes: int = Field(default=15, ge=1, le=1440)
-    """With `scale: queue`, how long a node stays idle."""
+    """With `scale: queue`, how long a node stays without a job before it goes."""
 
 
 class Platform(Model):

@@ -7,21 +7,19 @@ from pydantic import BaseModel
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import TorchRun
 
 # By key, the value that is rendered today, or those that are.
 _CLUSTER: dict[str, object] = {
     "observability.metrics": ("amp", "own"),
 }
-_POOL: dict[str, object] = {"scale": "manual", "idle_minutes": 15}
 _TORCH: dict[str, object] = {"training.precision": "bf16"}
 
 
 def rendered_values() -> Iterator[tuple[str, str, str]]:
     """Yield file, key and the value that is rendered today, for the reference page."""
-    pool = {f"gpu_pools[].{key}": value for key, value in _POOL.items()}
-    tables = {"cluster file": _CLUSTER | pool, "job file, fsdp or ddp": _TORCH}
+    tables = {"cluster file": _CLUSTER, "job file, fsdp or ddp": _TORCH}
     for file, table in tables.items():
         for key, value in table.items():
             yield file, key, _yaml(value)
@@ -30,8 +28,6 @@ def rendered_values() -> Iterator[tuple[str, str, str]]:
 def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
     """Refuse cluster settings that would silently do nothing."""
     yield from _unsupported(config, _CLUSTER)
-    for index, pool in enumerate(config.gpu_pools):
-        yield from _unsupported(pool, _POOL, ("gpu_pools", index))
 
 
 def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
@@ -39,9 +35,7 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
     yield from _unsupported(job, _TORCH)
 
 
-def _unsupported(
-    model: BaseModel, table: Mapping[str, object], path: Path = ()
-) -> Iterator[Finding]:
+def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Finding]:
     for key, rendered in table.items():
         value = attrgetter(key)(model)
         several = rendered if isinstance(rendered, tuple) and rendered else (rendered,)
@@ -49,7 +43,7 @@ def _unsupported(
             plain = value is None or isinstance(value, (bool, int, float, str))
             found = f"{_yaml(value) if plain else 'this key'} is not supported yet"
             remedy = f"use {_yaml(rendered)} for now"
-            yield Finding(Code.NOT_SUPPORTED_YET, (*path, *key.split(".")), found, remedy)
+            yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
 
 
 def _yaml(value: object) -> str:

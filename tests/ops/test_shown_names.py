@@ -28,6 +28,9 @@ _NO_NAMES = re.compile(
     r"|(complete|train\.py|trainer_state\.json|WANDB_API_KEY)$"
     # Kueue's settings, the same in every cluster.
     r"|\{\s*\"apiVersion\": \"config\.kueue"
+    # The program of `pool-scaler`, and its settings, which say what the plan says.
+    r"|\"\"\"(Nodes of pools|How many nodes|Sizes of node|Keeps the pools|What Kubernetes says)"
+    r"|\{\s*\"cluster\": |/opt/scaling$"
     r"|(\.metadata|torchtitan\.train|small|2048)$"
 )
 

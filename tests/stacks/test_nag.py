@@ -42,7 +42,8 @@ def larger(cluster):
     cluster["network"] = {"nat_gateways": "per_zone", "interface_endpoints": ["ecr.api", "sts"]}
     cluster["storage"].update(retain=False)
     cluster["observability"] = {"enabled": True, "webhook_secret": "prod/alarms"}
-    cluster["gpu_pools"].append(dict(cluster["gpu_pools"][0], name="second"))
+    cluster["gpu_pools"].append(dict(cluster["gpu_pools"][0], name="second", scale="queue"))
+    cluster["platform"] = {"kueue": True}
 
 
 @pytest.mark.parametrize("edit", [as_it_is, private, larger])

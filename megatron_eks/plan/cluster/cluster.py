@@ -47,7 +47,7 @@ from megatron_eks.plan.cluster.pools import (
     plan_system_nodes,
 )
 from megatron_eks.plan.cluster.prices import check_prices
-from megatron_eks.plan.cluster.queues import QueuePlan, plan_queues
+from megatron_eks.plan.cluster.queues import QueuePlan, check_scaling, plan_queues
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
 from megatron_eks.plan.cluster.tags import check_tags
@@ -122,6 +122,11 @@ class ClusterPlan:
     def pool(self, name: str) -> PoolPlan:
         """Return the pool of that name; a job's pool is checked before it is planned."""
         return next(pool for pool in self.pools if pool.name == name)
+
+    @property
+    def scaled_pools(self) -> tuple[PoolPlan, ...]:
+        """Pools whose size the jobs in queues decide."""
+        return tuple(pool for pool in self.pools if pool.idle_minutes is not None)
 
     @property
     def tagged_images(self) -> tuple[str, ...]:
@@ -279,6 +284,7 @@ def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     yield from check_images(config)
     yield from check_source(config)
     yield from check_namespace(config)
+    yield from check_scaling(config)
     yield from check_teams(config)
     yield from check_observability(config)
     yield from check_tags(config)

@@ -138,6 +138,8 @@ def _without_proxy(config: ClusterConfig) -> Iterator[str]:
 
 # Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
 _BASTION_ENDPOINTS = ("ssm", "ssmmessages")
+# Of the pod that sizes pools.
+_SCALING_ENDPOINTS = ("autoscaling", "eks")
 
 # What Go, curl and Python read alike: no address with a scheme, and no pattern.
 _NO_PROXY = re.compile(r"\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[0-9]{1,2}|:[0-9]{1,5})?")
@@ -191,10 +193,7 @@ def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
     if nat:
         return
     if makes_vpc(config):
-        required: tuple[str, ...] = REQUIRED_ENDPOINTS
-        if config.access.private_route == "ssm_bastion":
-            required += _BASTION_ENDPOINTS
-        missing = [name for name in required if name not in network.interface_endpoints]
+        missing = [each for each in _needed(config) if each not in network.interface_endpoints]
         if missing:
             found = f"no NAT gateway, and no endpoint for {', '.join(missing)}"
             remedy = "add them to network.interface_endpoints, or use a NAT gateway"
@@ -209,6 +208,15 @@ def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
         found = "no NAT gateway, and images of nvcr.io, ghcr.io and public.ecr.aws are needed"
         remedy = "copy them and set images.mirror, set network.proxy, or use a NAT gateway"
         yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
+
+
+def _needed(config: ClusterConfig) -> Iterator[str]:
+    """Yield the endpoints without which nothing works where there is no NAT gateway."""
+    yield from REQUIRED_ENDPOINTS
+    if config.access.private_route == "ssm_bastion":
+        yield from _BASTION_ENDPOINTS
+    if config.network.proxy is None and any(pool.scale == "queue" for pool in config.gpu_pools):
+        yield from _SCALING_ENDPOINTS
 
 
 def _proxy(path: Path, url: str) -> Iterator[Finding]:

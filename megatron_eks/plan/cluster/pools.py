@@ -48,6 +48,8 @@ class PoolPlan:
     local_storage: Literal["RAID0"] | None
     """How nodeadm joins the NVMe volumes; None where there are none."""
     labels: Mapping[str, str]
+    idle_minutes: int | None
+    """How long a node stays without a job where jobs decide the size; None: `meks scale` does."""
 
     @property
     def repairs_at_once(self) -> int:
@@ -92,6 +94,7 @@ def plan_pool(pool: GpuPool, kubernetes_version: str) -> PoolPlan:
         capacity=plan_capacity(pool.capacity),
         local_storage="RAID0" if instance.instance_store_gb else None,
         labels={POOL_LABEL: pool.name, **pool.labels},
+        idle_minutes=pool.idle_minutes if pool.scale == "queue" else None,
     )
 
 

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.instances import NETWORK_LABEL, network_layers
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.plan.cluster.platform import PRIORITY_CLASSES
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.cluster.teams import TeamPlan
 
 READY_SECONDS = 3600
 """How long all pods of a job may take to run: nodes are there, images of 20 GB come within that."""
+
+
+POOL_SCALER = "pool-scaler"
+"""The pod that sizes pools with `scale: queue`, its service account, and what belongs to them."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,43 @@ def plan_queues(pools: Sequence[PoolPlan], teams: Sequence[TeamPlan]) -> tuple[Q
         found.append(QueuePlan(team, tuple(_share(pool, taken[pool.name]) for pool in pools)))
     rest = QueuePlan(None, tuple(_share(pool, free[pool.name]) for pool in pools))
     return (*found, rest) if any(free.values()) else tuple(found)
+
+
+def scaling_of(pool: PoolPlan) -> dict[str, object]:
+    """Return what the pod that sizes pools is told of one; `keep_until` null is for ever.
+
+    What is reserved costs the same whether nodes run or not: a block until its end, a reservation
+    until somebody cancels it.
+    """
+    end = pool.capacity.ends_at.timestamp() if pool.capacity.ends_at else None
+    kept = end if pool.capacity.kind in {"reservation", "capacity_block"} else 0.0
+    instance = pool.instance
+    devices = {"nvidia.com/gpu": instance.gpus, "vpc.amazonaws.com/efa": instance.efa_interfaces}
+    return {
+        "name": pool.name,
+        "devices": {name: number for name, number in devices.items() if number},
+        "max_nodes": pool.max_nodes,
+        "idle_seconds": 60 * (pool.idle_minutes or 0),
+        "keep_until": kept,
+    }
+
+
+def check_scaling(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield pools that nothing would scale, and times that mean nothing."""
+    for index, pool in enumerate(config.gpu_pools):
+        path = ("gpu_pools", index)
+        if pool.scale == "manual":
+            if pool.idle_minutes != GpuPool.model_fields["idle_minutes"].default:
+                found = f"{pool.idle_minutes}, and `meks scale` alone sizes {pool.name}"
+                remedy = "remove it, or set scale: queue"
+                yield Finding(Code.POOL_SCALE, (*path, "idle_minutes"), found, remedy)
+        elif config.existing_cluster is not None:
+            found = f"the owner of cluster {config.existing_cluster} decides about its nodes"
+            yield Finding(Code.POOL_SCALE, (*path, "scale"), found, "use scale: manual")
+        elif not config.platform.kueue:
+            found = "the cluster has no queues, whose jobs would bring the nodes"
+            remedy = "set platform.kueue: true, or use scale: manual"
+            yield Finding(Code.POOL_SCALE, (*path, "scale"), found, remedy)
 
 
 def _gpus(pool: PoolPlan) -> int:
