@@ -166,6 +166,7 @@ def idle(found: CostNow) -> Iterator[Finding]:
     """Say which GPU nodes run for nobody, where it is known."""
     if found.jobs is None:
         return
+    scaled = {pool.name: pool.idle_minutes for pool in found.project.cluster.scaled_pools}
     for each in found.nodes:
         if not each.idle:
             continue
@@ -177,6 +178,8 @@ def idle(found: CostNow) -> Iterator[Finding]:
         cost = "a price that is not known" if price is None else f"{price:,.2f} USD an hour"
         text = f"{which}: {cost}"
         remedy = f"meks scale {each.pool} {each.count - each.idle}"
+        if each.pool in scaled:
+            remedy = f"they go after {scaled[each.pool]} minutes without a job"
         path = ("gpu_pools", each.pool)
         yield Finding(Code.IDLE_NODES, path, text, remedy, Level.WARNING, file="kubernetes")
 

@@ -152,7 +152,7 @@ class Deployment:
         show_changes(f"{name}{part}", changes, console)
         try:
             if verdict is not None:
-                verdict.refuse(changes)
+                verdict.refuse(changes, {each.name for each in self._tools.plan.scaled_pools})
                 refuse_data_loss(name, changes, allowed=self._wishes.replace_data)
             agreed = verdict is None or console.confirm(f"Change {name}?")
         except BaseException:
@@ -255,7 +255,7 @@ def _bootstrap(account: str, tools: Tools, cdk: Cdk) -> None:
 def _resized(before: Mapping[str, int], tools: Tools) -> Failure | None:
     """Compare how many nodes each pool is asked to have; CloudFormation must not change that."""
     after = tools.node_groups.wanted()
-    pools = {pool.name for pool in tools.plan.pools}
+    pools = {pool.name for pool in tools.plan.pools if pool.idle_minutes is None}
     changed = [
         (name, nodes, after[name])
         for name, nodes in before.items()

@@ -45,6 +45,10 @@ class Wish:
 def run(wish: Wish, tools: Tools, connect: Connect) -> int:
     """Scale a pool; raise Failure where that does not work."""
     pool = tools.pool(wish.pool)
+    if pool.idle_minutes is not None:
+        found = f"jobs in queues bring the nodes of {pool.name}, and idle ones go by themselves"
+        remedy = "submit the job; or set scale: manual, then: meks deploy and meks apply"
+        raise Failure(Code.SCALED_BY_QUEUE, found, remedy, where=pool.name, exit_code=USAGE)
     if not 0 <= wish.nodes <= pool.max_nodes:
         found = (
             f"{count(wish.nodes, 'node')}, and the cluster file allows {pool.name} {pool.max_nodes}"
@@ -68,6 +72,9 @@ def run(wish: Wish, tools: Tools, connect: Connect) -> int:
 
 def release(pool: str, tools: Tools, kubernetes: Client) -> int:
     """Give a pool's nodes back as soon as no job's pod is on it; nobody is asked."""
+    if (minutes := tools.pool(pool).idle_minutes) is not None:
+        tools.console.say(f"nodes of {pool} go by themselves after {minutes} minutes without a job")
+        return DONE
     return run(Wish(pool, 0, when_idle=True), tools, lambda: kubernetes)
 
 

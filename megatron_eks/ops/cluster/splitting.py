@@ -1,7 +1,7 @@
 """What a change set does and what of it is refused; changes of node groups that AWS wants apart."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
@@ -179,8 +179,8 @@ class Verdict:
     references: Mapping[str, Mapping[str, frozenset[str]]]
     """What the launch template of each pool in use names, by key."""
 
-    def refuse(self, changes: Sequence[Change]) -> None:
-        """Raise Failure if pools in use would lose their nodes."""
+    def refuse(self, changes: Sequence[Change], scaled: Collection[str] = ()) -> None:
+        """Raise Failure if pools in use would lose their nodes; of `scaled` ones idle nodes go."""
         reasons = {
             change.logical_id: "; ".join(
                 [f"launch template: {', '.join(change.template)}"] * bool(change.template)
@@ -199,17 +199,18 @@ class Verdict:
         if not reasons:
             return
         pools = [(*self.in_use[logical_id], why) for logical_id, why in reasons.items()]
+        own = [each for each in pools if each[0] not in scaled]
         raise Failure(
             Code.NODES_IN_USE,
             "; ".join(
                 f"{name} has {count(nodes, 'node')}, and this ends them ({why})"
                 for name, nodes, why in pools
             ),
-            "let the jobs end, then run: "
+            f"let the jobs end{', and idle nodes go' if own != pools else ''}, then run: "
             + "; ".join(
-                [f"meks scale {name} 0" for name, _, _ in pools]
+                [f"meks scale {name} 0" for name, _, _ in own]
                 + ["meks deploy"]
-                + [f"meks scale {name} {nodes}" for name, nodes, _ in pools]
+                + [f"meks scale {name} {nodes}" for name, nodes, _ in own]
             ),
             exit_code=CHECK_FAILED,
         )

@@ -84,9 +84,9 @@ def in_turn(
     shares = {each.team: each for each in found.shares if each.pool == pool}
     used = {team: each.used for team, each in shares.items()}
     here = [each for each in found.entries if each.pool == pool and each.team in shares]
-    total = min(found.total(pool), nodes)
-    running = [(ends.get(each.uid), each) for each in here if each.has_place]
-    waiting = [each for each in found.waiting if each in here]
+    total = found.total(pool) if pool in found.scaled else min(found.total(pool), nodes)
+    running = [(ends.get(each.uid), each) for each in here if each.has_place or each.nodes]
+    waiting = [each for each in found.waiting if each in here and not each.nodes]
 
     def fits(entry: Entry) -> bool:
         share, after = shares[entry.team], used[entry.team] + entry.gpus

@@ -200,6 +200,8 @@ def _nodes(
     found = f"{where} has {len(able)} of the {needed} nodes that this takes"
     if known is None:
         yield Obstacle(found, "wait for a system node, or add one", is_final=False)
+    elif known.idle_minutes is not None:
+        yield Obstacle(found, "it brings the others as soon as its queue lets it", is_final=False)
     elif len(usable) < needed:
         yield Obstacle(found, f"take them: meks scale {pool} {needed}", is_final=False)
 

@@ -37,6 +37,8 @@ class Entry:
     """Kueue's own words on why it waits."""
     leaves_in: int | None = None
     """Seconds within which its pods save and go, where its place is taken from it."""
+    nodes: str = ""
+    """What it waits for where it has its turn, and brings its nodes."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Queues:
     shares: tuple[Share, ...]
     spare: dict[str, int]
     """GPUs of each pool that are no team's, and lent to all."""
+    scaled: frozenset[str] = frozenset()
+    """Pools whose nodes come when a job has its turn."""
 
     @property
     def waiting(self) -> list[Entry]:
@@ -87,6 +91,8 @@ class Queues:
 
     def why(self, entry: Entry) -> str:
         """Say in words why a job waits: for its own team, for others, or for nodes."""
+        if entry.nodes:
+            return entry.nodes
         share = self._share(entry)
         if share is None:
             return entry.told
@@ -115,7 +121,7 @@ class Queues:
         found = [
             each.job
             for each in self.entries
-            if each.has_place and each.pool == entry.pool and each.team in teams
+            if each.pool == entry.pool and each.team in teams and (each.has_place or each.nodes)
         ]
         return f" until {' or '.join(sorted(found))} ends" if found else ""
 
@@ -123,11 +129,11 @@ class Queues:
         own = (each for each in self.shares if (each.team, each.pool) == (entry.team, entry.pool))
         return next(own, None)
 
-    def _turn(self, entry: Entry) -> tuple[str, bool, int, str]:
-        """Order as Kueue does: those within their share, then by class, then by time."""
+    def _turn(self, entry: Entry) -> tuple[str, bool, bool, int, str]:
+        """Order as Kueue does: whose nodes start, within their share, by class, then by time."""
         share = self._share(entry)
         borrows = share is not None and share.used + entry.gpus > share.gpus
-        return entry.pool, borrows, -entry.priority, str(entry.since)
+        return entry.pool, not entry.nodes, borrows, -entry.priority, str(entry.since)
 
 
 def read(client: Client, *namespaces: str) -> Queues:
@@ -153,7 +159,14 @@ def read(client: Client, *namespaces: str) -> Queues:
     for cohort in cohorts:
         for pool, gpus, _ in _quotas(cohort):
             spare[pool] = spare.get(pool, 0) + gpus
-    return Queues(entries, tuple(shares), spare)
+    checks = [
+        check
+        for queue in queues
+        for check in queue["spec"].get("admissionChecksStrategy", {}).get("admissionChecks", ())
+        if check["name"] == kueue.NODES_CHECK
+    ]
+    scaled = frozenset(pool for check in checks for pool in check.get("onFlavors") or ())
+    return Queues(entries, tuple(shares), spare, scaled)
 
 
 def waiting(client: Client, job: RunningJob) -> tuple[Queues, Entry] | None:
@@ -233,7 +246,11 @@ def _entry(workload: Object) -> Entry:
     gpus, pool = _asked((each.get("count", 1), each["template"]["spec"]) for each in sets)
     left = _condition(workload, "Evicted", "True")
     waits = _condition(workload, "QuotaReserved", "False")
-    has_place = _holds(workload, "QuotaReserved")
+    has_turn = _holds(workload, "QuotaReserved")
+    checks = workload.get("status", {}).get("admissionChecks") or ()
+    own = [e for e in checks if e["name"] == kueue.NODES_CHECK and e["state"] != "Ready"]
+    nodes = own[0]["message"] or "waits for its nodes" if own and has_turn else ""
+    has_place = has_turn and not nodes
     # The default of Kubernetes, where a template does not say.
     graces = [each["template"]["spec"].get("terminationGracePeriodSeconds", 30) for each in sets]
     return Entry(
@@ -248,6 +265,7 @@ def _entry(workload: Object) -> Entry:
         uid=(metadata.get("labels") or {}).get(kueue.UID_LABEL, ""),
         told=pods.one_line(waits.get("message", "")),
         leaves_in=max(graces) if left and has_place and graces else None,
+        nodes=pods.one_line(nodes),
     )
 
 

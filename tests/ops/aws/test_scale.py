@@ -48,6 +48,18 @@ def test_more_than_the_file_allows_is_refused(place):
     )
 
 
+def test_a_pool_that_jobs_scale_is_refused(place):
+    """What it takes would go as idle, and what it gives back may hold a job."""
+    queue = SCALED.replace("    max_nodes: 2", "    max_nodes: 2\n    scale: queue")
+    file = project_in(place.folder, f"{queue}\nplatform: {{kueue: true}}\n")
+    found = tools(file, place.aws, place.console)
+    with pytest.raises(Failure, match="MEKS-0595 p4d: jobs in queues bring the nodes") as caught:
+        scale.run(scale.Wish("p4d", 1), found, lambda: place.kubernetes)
+    assert (caught.value.code, place.wanted()) == (2, 0)
+    assert scale.release("p4d", found, place.kubernetes) == 0
+    assert "nodes of p4d go by themselves after 15 minutes" in said(place.console)
+
+
 def test_a_pool_that_nobody_deployed_is_not_found(place):
     """3 is not found, and the next command is named."""
     file = project_in(place.folder, SCALED.replace("name: p4d", "name: p5"))

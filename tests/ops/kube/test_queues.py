@@ -127,6 +127,21 @@ def test_when_a_job_starts(found, ends, nodes, expected):
     assert str(dict(in_turn(found, "p5", ends, nodes))["wait"]) == expected
 
 
+def test_a_job_that_brings_its_nodes_waits_for_them_and_comes_first():
+    """In the words of whoever starts them, or of AWS that does not."""
+    brings = replace(_entry("brings", "vision", 16, priority=-1), nodes="waits for 2 more nodes")
+    later = _entry("later", "nlp", 32, age=9)
+    found = _queues(later, brings)
+    assert (found.why(brings), found.next_ones) == ("waits for 2 more nodes", {"brings"})
+    assert [each.job for each in found.waiting] == ["brings", "later"]
+    # Its GPUs are counted as used, and none of the pool's nodes need be there yet.
+    shares = tuple(replace(each, used=16) for each in found.shares if each.team == "vision")
+    others = tuple(each for each in found.shares if each.team != "vision")
+    scaled = replace(found, shares=shares + others, scaled=frozenset({"p5"}))
+    start = dict(in_turn(scaled, "p5", {brings.uid: 3600, later.uid: 60}, 0))
+    assert start.keys() == {later.uid}
+
+
 def test_words_of_others_stay_on_one_line():
     """What a cluster says reaches no terminal as it is."""
 
