@@ -53,6 +53,8 @@ def node_of(node: Object, devices: Mapping[str, int], pods: Sequence[Object]) ->
     alive = any(
         (each["type"], each["status"]) == ("Ready", "True") for each in status.get("conditions", ())
     )
+    # A new node carries one until its state is known, and Kueue places nothing on it.
+    taints = any(each["key"].startswith("node.kubernetes.io/") for each in spec.get("taints", ()))
     notes = metadata.get("annotations", {})
     idle, leaving, ended = (
         moment(notes[each]) if each in notes else None for each in (IDLE, LEAVING, ENDED)
@@ -62,7 +64,9 @@ def node_of(node: Object, devices: Mapping[str, int], pods: Sequence[Object]) ->
         name=metadata["name"],
         instance=spec.get("providerID", "").rpartition("/")[2],
         free=int(offered.get(GPU, 0)) - sum(gpus_of(each["spec"]) for each in living),
-        ready=alive and all(int(offered.get(name, 0)) >= n for name, n in devices.items()),
+        ready=alive
+        and not taints
+        and all(int(offered.get(name, 0)) >= n for name, n in devices.items()),
         busy=any(map(keeps_node, on_it)),
         joined=moment(metadata["creationTimestamp"]),
         cordoned=cordoned,
