@@ -2,13 +2,11 @@
 
 import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from benchmarks import errors, measured, search
+from benchmarks import errors, measured
 from benchmarks.plot import scatter
 from benchmarks.predictions import predicted_bytes, predicted_tokens
-from megatron_eks.ops.planning.figures import png
 from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:
@@ -75,19 +73,11 @@ def figures() -> dict[str, bytes]:
         "speed.png": scatter(
             ("measured tokens/s/GPU", "predicted tokens/s/GPU"), (10, 300_000), speed, 0.2
         ),
-        "search.png": _search(),
     }
 
 
 def _peaks(framework: str) -> "list[Measured]":
     return [row for row in measured.memory() if row.framework == framework]
-
-
-def _search() -> bytes:
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "search.png"
-        png(search.example(), None, file)
-        return file.read_bytes()
 
 
 def _points(

@@ -48,12 +48,6 @@ def _job(nodes: int, batch: int, **training: object) -> MegatronJob:
     return job.model_copy(update={"nodes": nodes, "training": block})
 
 
-def example() -> "list[Candidate]":
-    """Search the layouts of 405 B on 1,024 B200, the fastest first."""
-    job = _job(128, 1024)
-    return search(job, model_shape("llama-3.1-405b"), INSTANCES["p6-b200.48xlarge"])
-
-
 def rows() -> "Iterator[Row]":
     """Yield the CPU time of searches, which other processes do not lengthen, and what they find."""
     published = {row.source + str(row.value): row for row in measured.throughput()}.values()

@@ -107,7 +107,6 @@ def plan(
     ] = None,
     what_if: bool = False,
     write: args.File = None,
-    png: args.File = None,
     cluster: args.Cluster = args.DEFAULT,
     output: args.Output = "table",
 ) -> int:
@@ -124,7 +123,6 @@ def plan(
     :param search: the fastest layouts that fit, for one Megatron job or all
     :param what_if: with JOB: the effect of other recomputation, precision, saves or nodes
     :param write: with --search JOB: where to write the job with the best layout
-    :param png: with --search JOB: where to plot memory against step time
     """
     if everything and (job or search is not None):
         raise CycloptsError(msg="--all is about the cluster: leave out JOB and --search")
@@ -132,9 +130,9 @@ def plan(
         from megatron_eks.ops.planning.search import run as run_search
 
         name = "".join(search) or job or ""
-        return run_search(cluster, name, (write, png), output, today())
-    if write or png:
-        raise CycloptsError(msg="--write and --png go with --search JOB")
+        return run_search(cluster, name, write, output, today())
+    if write:
+        raise CycloptsError(msg="--write goes with --search JOB")
     if what_if:
         if job is None or everything:
             raise CycloptsError(msg="--what-if needs one job: name it")

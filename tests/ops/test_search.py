@@ -55,25 +55,11 @@ def test_writes_a_job_that_is_accepted(capsys):
     assert "does not exist" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--write", "--png"])
-def test_a_file_without_a_search_is_refused(capsys, option):
+def test_a_file_without_a_search_is_refused(capsys):
     """An option that would do nothing is an error."""
     with pytest.raises(SystemExit, match="2"):
-        main(["plan", option, "best.file"])
-    assert "--write and --png go with --search JOB" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("project")
-def test_draws_memory_against_step_time(capsys):
-    """A figure of text below the table, and a PNG that is never written over."""
-    options = ["plan", "--search", JOB, "--cluster", "cluster.yaml", "--png", "search.png"]
-    assert main(options) == 0
-    figure = capsys.readouterr().out.partition("GiB +")[0].splitlines()[-12:]
-    assert sum(line.count("1", 8) for line in figure) == 1
-    assert sum(line.count("y", 8) for line in figure) == 1
-    assert Path("search.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    assert main(options) == 2
-    assert "does not exist" in capsys.readouterr().err
+        main(["plan", "--write", "best.file"])
+    assert "--write goes with --search JOB" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")

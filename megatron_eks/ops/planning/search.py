@@ -14,15 +14,11 @@ from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.config.load import Document, Json
 from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import picked, structured, table
-from megatron_eks.ops.planning.figures import can_draw, drawn, png
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.resources import gpu_pool
 from megatron_eks.plan.jobs.search import TIE, Candidate, as_job, evaluate, search
 from megatron_eks.plan.jobs.training import changed, fits
 from megatron_eks.project import Files, check_files, job_files
-
-Wanted = tuple[Path | None, Path | None]
-"""Where to write the best layout's job file, and the figure."""
 
 _BEST = 10
 # What a search is there to mend does not keep it from searching.
@@ -40,8 +36,11 @@ _MENDED = {
 _NAMES = ("tensor", "pipeline", "virtual_pipeline", "context", "expert")
 
 
-def run(cluster: Path, name: str, wanted: Wanted, output: str, today: date) -> int:
-    """Print the ten best layouts of each Megatron job, or of the one with that name."""
+def run(cluster: Path, name: str, file: Path | None, output: str, today: date) -> int:
+    """Print the ten best layouts of each Megatron job, or of the one with that name.
+
+    The best one's job file is written to `file`.
+    """
     files = check_files(cluster, job_files(cluster), today)
     errors = [each for each in files.findings if each.level is Level.ERROR]
     if files.config is None or any(each.code not in _MENDED for each in errors):
@@ -55,8 +54,8 @@ def run(cluster: Path, name: str, wanted: Wanted, output: str, today: date) -> i
         known = [job.name for _, job in files.jobs if isinstance(job, MegatronRun)]
         text = f"no Megatron job{f' named {name!r}' if name else ''} beside {cluster}"
         raise no_such(Code.JOB_NOT_FOUND, text, name, known)
-    if refused := _refused(len(jobs), wanted):
-        sys.stderr.write(f"{refused}\n")
+    if file and (len(jobs) > 1 or file.exists()):
+        sys.stderr.write(f"name one job, and a file that does not exist: {file}\n")
         return USAGE
     data: dict[str, Json] = {}
     for document, job in jobs:
@@ -64,26 +63,12 @@ def run(cluster: Path, name: str, wanted: Wanted, output: str, today: date) -> i
         data[job.name] = [_as_json(each) for each in found[:_BEST]]
         if output == "table":
             sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found, files))
-        file, picture = wanted
         if found and file:
             file.write_text(_text(document, as_job(job, found[0]), file.stem), encoding="utf-8")
             sys.stderr.write(f"wrote {file}; check it with: meks validate {file}\n")
-        if found and picture:
-            png(found, own, picture)
-            sys.stderr.write(f"wrote {picture}\n")
     if output != "table":
         sys.stdout.write(structured(data, output))
     return DONE
-
-
-def _refused(jobs: int, wanted: Wanted) -> str | None:
-    """Say why the files that are wanted cannot be written."""
-    for file in wanted:
-        if file and (jobs > 1 or file.exists()):
-            return f"name one job, and a file that does not exist: {file}"
-    if wanted[1] and not can_draw():
-        return "a PNG needs matplotlib: pip install matplotlib"
-    return None
 
 
 def _searched(job: MegatronRun, files: Files) -> tuple[Candidate | None, list[Candidate]]:
@@ -111,9 +96,6 @@ def _lines(
     if found[0].extra_args:
         yield f"The best needs extra_args: [{', '.join(found[0].extra_args)}]"
     yield f"Layouts within {TIE:.0%} of each other count as equally fast; the simpler comes first."
-    yield ""
-    yield from drawn(found, own)
-    yield "Memory against step time: 1 the fastest, y yours, . one layout, : several."
     yield ""
 
 
