@@ -14,7 +14,7 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.jobs.models import model_shape
-from megatron_eks.plan.jobs.search import Candidate, search
+from megatron_eks.plan.jobs.search import search
 from megatron_eks.plan.jobs.training import hardware
 from megatron_eks.predict.layout import Batch
 from megatron_eks.predict.settings import States
