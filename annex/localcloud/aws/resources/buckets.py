@@ -1,10 +1,36 @@
 """S3 buckets and their policies."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler
-from megatron_eks.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting
+from megatron_eks.localcloud.aws.values import Object
+
+
+def _encryption(value: Object) -> Object:
+    rules = [
+        {
+            "ApplyServerSideEncryptionByDefault": each["ServerSideEncryptionByDefault"],
+            "BucketKeyEnabled": each.get("BucketKeyEnabled", False),
+        }
+        for each in value["ServerSideEncryptionConfiguration"]
+    ]
+    return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
+
+
+def _lifecycle(value: Object) -> Object:
+    return {"LifecycleConfiguration": {"Rules": [_rule(each) for each in value["Rules"]]}}
+
+
+def _rule(rule: Object) -> Object:
+    """Write a rule of a template as S3's operation takes it."""
+    kept = ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Status")
+    found: Object = {key: rule[key] for key in kept if key in rule}
+    found["Filter"] = {"Prefix": rule.get("Prefix", "")}
+    if "Id" in rule:
+        found["ID"] = rule["Id"]
+    if "ExpirationInDays" in rule:
+        found["Expiration"] = {"Days": rule["ExpirationInDays"]}
+    return found
 
 
 class Bucket(Handler):
@@ -16,6 +42,25 @@ class Bucket(Handler):
     identity = ("BucketName",)
     renamed: ClassVar = {"BucketName": "Bucket"}
     deletes = ("DeleteBucket", "Bucket")
+    describes = ("HeadBucket", "Bucket")
+    answers: ClassVar = {
+        "Arn": "arn:aws:s3:::{id}",
+        "DomainName": "{id}.s3.amazonaws.com",
+        "RegionalDomainName": "{id}.s3.{region}.amazonaws.com",
+    }
+    owner = "Bucket"
+    settings: ClassVar = {
+        "VersioningConfiguration": Setting("PutBucketVersioning"),
+        "BucketEncryption": Setting("PutBucketEncryption", "DeleteBucketEncryption", _encryption),
+        "PublicAccessBlockConfiguration": Setting("PutPublicAccessBlock"),
+        "OwnershipControls": Setting("PutBucketOwnershipControls"),
+        "LifecycleConfiguration": Setting(
+            "PutBucketLifecycleConfiguration", "DeleteBucketLifecycle", _lifecycle
+        ),
+        "Tags": Setting(
+            "PutBucketTagging", "DeleteBucketTagging", lambda tags: {"Tagging": {"TagSet": tags}}
+        ),
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the bucket."""
@@ -23,73 +68,6 @@ class Bucket(Handler):
         if context.region != "us-east-1":
             given["CreateBucketConfiguration"] = {"LocationConstraint": context.region}
         return super().create(context, given)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return ARN and names."""
-        del properties
-        context.clients("s3").head_bucket(Bucket=physical_id)
-        return {
-            "Arn": f"arn:aws:s3:::{physical_id}",
-            "DomainName": f"{physical_id}.s3.amazonaws.com",
-            "RegionalDomainName": f"{physical_id}.s3.{context.region}.amazonaws.com",
-        }
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change settings."""
-        s3, name = context.clients("s3"), physical_id
-
-        def changed(key: str) -> Value:
-            return new[key] if key in new and new[key] != old.get(key) else None
-
-        if value := changed("VersioningConfiguration"):
-            s3.put_bucket_versioning(Bucket=name, VersioningConfiguration=value)
-        if value := changed("BucketEncryption"):
-            rules = [
-                {
-                    "ApplyServerSideEncryptionByDefault": each["ServerSideEncryptionByDefault"],
-                    "BucketKeyEnabled": each.get("BucketKeyEnabled", False),
-                }
-                for each in value["ServerSideEncryptionConfiguration"]
-            ]
-            s3.put_bucket_encryption(
-                Bucket=name, ServerSideEncryptionConfiguration={"Rules": rules}
-            )
-        if value := changed("PublicAccessBlockConfiguration"):
-            s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=value)
-        if value := changed("OwnershipControls"):
-            s3.put_bucket_ownership_controls(Bucket=name, OwnershipControls=value)
-        if value := changed("LifecycleConfiguration"):
-            rules = [_lifecycle_rule(each) for each in value["Rules"]]
-            s3.put_bucket_lifecycle_configuration(
-                Bucket=name, LifecycleConfiguration={"Rules": rules}
-            )
-        if value := changed("Tags"):
-            s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": value})
-        for key, delete in (
-            ("BucketEncryption", s3.delete_bucket_encryption),
-            ("LifecycleConfiguration", s3.delete_bucket_lifecycle),
-            ("Tags", s3.delete_bucket_tagging),
-        ):
-            if key in old and key not in new:
-                delete(Bucket=name)
-
-
-def _lifecycle_rule(rule: Object) -> Object:
-    """Write a rule of a template as S3's operation takes it."""
-    kept = (
-        "NoncurrentVersionExpiration",
-        "AbortIncompleteMultipartUpload",
-        "Status",
-    )
-    found: Object = {key: rule[key] for key in kept if key in rule}
-    found["Filter"] = {"Prefix": rule.get("Prefix", "")}
-    if "Id" in rule:
-        found["ID"] = rule["Id"]
-    if "ExpirationInDays" in rule:
-        found["Expiration"] = {"Days": rule["ExpirationInDays"]}
-    return found
 
 
 class BucketPolicy(Handler):

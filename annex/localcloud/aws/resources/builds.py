@@ -1,10 +1,9 @@
 """Images: repositories of ECR and projects of CodeBuild."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting, call
+from megatron_eks.localcloud.aws.values import Object
 
 _EXCLUSIONS = "ImageTagMutabilityExclusionFilters"
 
@@ -22,6 +21,11 @@ class Repository(Handler):
         "Arn": "repositories.0.repositoryArn",
         "RepositoryUri": "repositories.0.repositoryUri",
     }
+    owner = "repositoryName"
+    settings: ClassVar = {
+        "LifecyclePolicy": Setting("PutLifecyclePolicy", "DeleteLifecyclePolicy", lambda text: text)
+    }
+    changes: ClassVar = {"ImageScanningConfiguration": Setting("PutImageScanningConfiguration")}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the repository."""
@@ -29,7 +33,7 @@ class Repository(Handler):
         return super().create(context, {**given, **_exclusions(given)})
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change which tags can move, scanning, and what expires."""
+        """Change which tags can move, too."""
         ecr = context.clients("ecr")
         super().update(context, physical_id, old, new)
         if any(new.get(key) != old.get(key) for key in ("ImageTagMutability", _EXCLUSIONS)):
@@ -37,12 +41,6 @@ class Repository(Handler):
                 repositoryName=physical_id,
                 imageTagMutability=new.get("ImageTagMutability", "MUTABLE"),
                 **_exclusions(new),
-            )
-        scanning = new.get("ImageScanningConfiguration", {})
-        if scanning != old.get("ImageScanningConfiguration", {}):
-            ecr.put_image_scanning_configuration(
-                repositoryName=physical_id,
-                imageScanningConfiguration={"scanOnPush": scanning.get("ScanOnPush", False)},
             )
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
@@ -59,17 +57,6 @@ class Repository(Handler):
         except ecr.exceptions.RepositoryNotFoundException:
             return False
         return True
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Set what expires."""
-        ecr, name = context.clients("ecr"), physical_id
-        before, after = (
-            one.get("LifecyclePolicy", {}).get("LifecyclePolicyText") for one in (old, new)
-        )
-        if after and after != before:
-            ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=after)
-        elif before and not after:
-            ecr.delete_lifecycle_policy(repositoryName=name)
 
 
 def _exclusions(properties: Object) -> Object:
@@ -94,29 +81,15 @@ class Project(Handler):
     updates = ("UpdateProject", "Name")
     deletes = ("DeleteProject", "name")
 
+    answers: ClassVar = {"Arn": "arn:aws:codebuild:{region}:{account}:project/{id}"}
+
     def create(self, context: Context, properties: Object) -> str:
         """Make the project."""
         name = super().create(context, properties)
-        if properties.get("Triggers", {}).get("Webhook"):
-            filters = properties["Triggers"].get("FilterGroups", [])
-            context.clients("codebuild").create_webhook(
-                projectName=name,
-                filterGroups=[
-                    [
-                        {key[0].lower() + key[1:]: value for key, value in each.items()}
-                        for each in group
-                    ]
-                    for group in filters
-                ],
-            )
+        triggers = properties.get("Triggers", {})
+        if triggers.get("Webhook"):
+            call(context, "codebuild", "CreateWebhook", triggers, projectName=name)
         return name
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN."""
-        del properties
-        return {"Arn": f"arn:aws:codebuild:{context.region}:{ACCOUNT}:project/{physical_id}"}
 
 
 HANDLERS: tuple[Handler, ...] = (Repository(), Project())

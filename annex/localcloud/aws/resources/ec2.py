@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, change_tags, untagged
+from megatron_eks.localcloud.aws.resources.handler import (
+    Context,
+    Handler,
+    Setting,
+    change_tags,
+    untagged,
+)
 from megatron_eks.localcloud.aws.values import Object
 
 
@@ -23,6 +29,8 @@ class Ec2(Handler):
     answers: Mapping[str, str] = field(default_factory=dict)  # type: ignore[misc]
     describes: tuple[str, ...] | None = None
     service: str = "ec2"
+    owner: str = ""
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # type: ignore[misc]
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource, then give it its tags."""

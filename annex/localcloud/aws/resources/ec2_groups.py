@@ -30,52 +30,38 @@ class SecurityGroup(Handler):
 
     kind = "AWS::EC2::SecurityGroup"
     service = "ec2"
+    creates = ("CreateSecurityGroup", "GroupId")
+    identity = ("GroupName",)
+    made_up = 255
+    renamed: ClassVar = {"GroupDescription": "Description"}
     deletes = ("DeleteSecurityGroup", "GroupId")
     describes = ("DescribeSecurityGroups", "GroupIds")
     answers: ClassVar = {"GroupId": "", "Id": "", "VpcId": "SecurityGroups.0.VpcId"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group and its rules."""
-        ec2 = context.clients("ec2")
         # moto does not look; a VPC that is not there is an error here.
-        ec2.describe_vpcs(VpcIds=[properties["VpcId"]])
-        answer = ec2.create_security_group(
-            GroupName=properties.get("GroupName") or context.new_name(255),
-            Description=properties["GroupDescription"],
-            VpcId=properties["VpcId"],
-        )
-        group: str = answer["GroupId"]
-        context.note(group)
-        self.settle(context, group, {}, properties)
-        return group
+        context.clients("ec2").describe_vpcs(VpcIds=[properties["VpcId"]])
+        return super().create(context, properties)
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change tags and rules."""
         retag(context, physical_id, old, new)
-        ec2, group = context.clients("ec2"), physical_id
-        for name, add, remove, default in (
-            (
-                "SecurityGroupIngress",
-                ec2.authorize_security_group_ingress,
-                ec2.revoke_security_group_ingress,
-                [],
-            ),
-            (
-                "SecurityGroupEgress",
-                ec2.authorize_security_group_egress,
-                ec2.revoke_security_group_egress,
-                [_ALL_OUT],
-            ),
+        ec2 = context.clients("ec2")
+        for name, direction, default in (
+            ("SecurityGroupIngress", "ingress", []),
+            ("SecurityGroupEgress", "egress", [_ALL_OUT]),
         ):
             before = [permission(each) for each in old.get(name, [])] or default
             after = [permission(each) for each in new.get(name, [])] or default
             # A rule that differs in its description alone is the same rule to EC2.
-            for each in before:
-                if each not in after:
-                    remove(GroupId=group, IpPermissions=[each])
-            for each in after:
-                if each not in before:
-                    add(GroupId=group, IpPermissions=[each])
+            gone, more = (
+                [x for x in a if x not in b] for a, b in ((before, after), (after, before))
+            )
+            for verb, rules in (("revoke", gone), ("authorize", more)):
+                for each in rules:
+                    change = getattr(ec2, f"{verb}_security_group_{direction}")
+                    change(GroupId=physical_id, IpPermissions=[each])
 
 
 class Rule(Handler):

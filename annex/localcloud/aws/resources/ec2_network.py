@@ -1,32 +1,8 @@
 """Networks: VPCs, subnets, gateways, routes, endpoints and flow logs."""
 
 from megatron_eks.localcloud.aws.resources.ec2 import Ec2, retag
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting
 from megatron_eks.localcloud.aws.values import Object
-
-
-class Vpc(Ec2):
-    """A VPC, whose DNS settings are operations of their own."""
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change DNS settings."""
-        for name in ("EnableDnsSupport", "EnableDnsHostnames"):
-            if name in new and new[name] != old.get(name):
-                context.clients("ec2").modify_vpc_attribute(
-                    VpcId=physical_id, **{name: {"Value": new[name]}}
-                )
-
-
-class Subnet(Ec2):
-    """A subnet; whether it gives public addresses is an operation of its own."""
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change whether nodes get public addresses."""
-        public = new.get("MapPublicIpOnLaunch", False)
-        if public != old.get("MapPublicIpOnLaunch", False):
-            context.clients("ec2").modify_subnet_attribute(
-                SubnetId=physical_id, MapPublicIpOnLaunch={"Value": public}
-            )
 
 
 class Eip(Ec2):
@@ -94,16 +70,11 @@ class Endpoint(Ec2):
         if not old:
             return
         changed: Object = {}
-        for name, add, remove in (
-            ("RouteTableIds", "AddRouteTableIds", "RemoveRouteTableIds"),
-            ("SubnetIds", "AddSubnetIds", "RemoveSubnetIds"),
-            ("SecurityGroupIds", "AddSecurityGroupIds", "RemoveSecurityGroupIds"),
-        ):
+        for name in ("RouteTableIds", "SubnetIds", "SecurityGroupIds"):
             before, after = set(old.get(name, [])), set(new.get(name, []))
-            if after - before:
-                changed[add] = sorted(after - before)
-            if before - after:
-                changed[remove] = sorted(before - after)
+            for verb, ids in (("Add", after - before), ("Remove", before - after)):
+                if ids:
+                    changed[f"{verb}{name}"] = sorted(ids)
         if new.get("PrivateDnsEnabled") != old.get("PrivateDnsEnabled"):
             changed["PrivateDnsEnabled"] = new.get("PrivateDnsEnabled", False)
         if changed:
@@ -111,14 +82,23 @@ class Endpoint(Ec2):
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Vpc(
+    Ec2(
         "AWS::EC2::VPC",
         ("CreateVpc", "Vpc.VpcId"),
         ("DeleteVpc", "VpcId"),
         answers={"VpcId": "Vpcs.0.VpcId", "CidrBlock": "Vpcs.0.CidrBlock"},
         describes=("DescribeVpcs", "VpcIds"),
+        owner="VpcId",
+        settings={
+            "EnableDnsSupport": Setting(
+                "ModifyVpcAttribute", form=lambda on: {"EnableDnsSupport": {"Value": on}}
+            ),
+            "EnableDnsHostnames": Setting(
+                "ModifyVpcAttribute", form=lambda on: {"EnableDnsHostnames": {"Value": on}}
+            ),
+        },
     ),
-    Subnet(
+    Ec2(
         "AWS::EC2::Subnet",
         ("CreateSubnet", "Subnet.SubnetId"),
         ("DeleteSubnet", "SubnetId"),
@@ -129,6 +109,12 @@ HANDLERS: tuple[Handler, ...] = (
             "VpcId": "Subnets.0.VpcId",
         },
         describes=("DescribeSubnets", "SubnetIds"),
+        owner="SubnetId",
+        settings={
+            "MapPublicIpOnLaunch": Setting(
+                "ModifySubnetAttribute", form=lambda on: {"MapPublicIpOnLaunch": {"Value": on}}
+            )
+        },
     ),
     Ec2(
         "AWS::EC2::InternetGateway",

@@ -1,11 +1,10 @@
 """Instances and what describes them: launch templates and placement groups."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from megatron_eks.localcloud.aws.resources.ec2 import Ec2
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, shaped
-from megatron_eks.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler
+from megatron_eks.localcloud.aws.values import Object
 
 
 class LaunchTemplate(Handler):
@@ -13,6 +12,10 @@ class LaunchTemplate(Handler):
 
     kind = "AWS::EC2::LaunchTemplate"
     service = "ec2"
+    creates = ("CreateLaunchTemplate", "LaunchTemplate.LaunchTemplateId")
+    identity = ("LaunchTemplateName",)
+    made_up = 128
+    updates = ("CreateLaunchTemplateVersion", "LaunchTemplateId")
     deletes = ("DeleteLaunchTemplate", "LaunchTemplateId")
     describes = ("DescribeLaunchTemplates", "LaunchTemplateIds")
     answers: ClassVar = {
@@ -21,32 +24,10 @@ class LaunchTemplate(Handler):
         "DefaultVersionNumber": "LaunchTemplates.0.DefaultVersionNumber",
     }
 
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the first version."""
-        answer = context.clients("ec2").create_launch_template(
-            LaunchTemplateName=properties.get("LaunchTemplateName") or context.new_name(),
-            LaunchTemplateData=self._data(context, properties),
-        )
-        return str(answer["LaunchTemplate"]["LaunchTemplateId"])
-
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Make another version."""
-        del old
-        context.clients("ec2").create_launch_template_version(
-            LaunchTemplateId=physical_id, LaunchTemplateData=self._data(context, new)
-        )
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the versions, which are texts in a template."""
-        found = super().attributes(context, physical_id, properties)
-        return {name: str(value) for name, value in found.items()}
-
-    @staticmethod
-    def _data(context: Context, properties: Object) -> Value:
-        data = properties["LaunchTemplateData"]
-        return shaped(context, "ec2", "CreateLaunchTemplate", "LaunchTemplateData", data)
+        """Make another version: of the template by its id, as EC2 takes one of its names."""
+        given = {name: new[name] for name in new if name != "LaunchTemplateName"}
+        super().update(context, physical_id, old, given)
 
 
 class PlacementGroup(Handler):

@@ -1,15 +1,23 @@
 """EKS: clusters, add-ons, access and pod identities."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call
-from megatron_eks.localcloud.aws.values import Object, Value
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting, call
+from megatron_eks.localcloud.aws.values import Object
 
 
 def changed(old: Object, new: Object, *names: str) -> Object:
     """Return those of the named properties that have another value now."""
     return {name: new[name] for name in names if name in new and new[name] != old.get(name)}
+
+
+def _logging(properties: Object) -> Object:
+    """Write a template's log types as EKS takes them."""
+    types = [each["Type"] for each in properties.get("ClusterLogging", {}).get("EnabledTypes", [])]
+    known = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
+    rest = [each for each in known if each not in types]
+    found = [{"types": types, "enabled": True}] if types else []
+    return {"clusterLogging": found + ([{"types": rest, "enabled": False}] if rest else [])}
 
 
 class Cluster(Handler):
@@ -30,6 +38,18 @@ class Cluster(Handler):
         "CertificateAuthorityData": "cluster.certificateAuthority.data",
         "ClusterSecurityGroupId": "cluster.resourcesVpcConfig.clusterSecurityGroupId",
         "OpenIdConnectIssuerUrl": "cluster.identity.oidc.issuer",
+        "EncryptionConfigKeyArn": "{none}",
+    }
+    owner = "name"
+    changes: ClassVar = {
+        "Version": Setting("UpdateClusterVersion"),
+        # One thing after the other, as EKS asks for.
+        **dict.fromkeys(
+            ("ResourcesVpcConfig", "AccessConfig", "UpgradePolicy", "DeletionProtection"),
+            Setting("UpdateClusterConfig"),
+        ),
+        "KubeApiServerConfig": Setting("UpdateClusterConfig"),
+        "Logging": Setting("UpdateClusterConfig", form=lambda on: {"Logging": _logging(on)}),
     }
 
     def create(self, context: Context, properties: Object) -> str:
@@ -37,38 +57,6 @@ class Cluster(Handler):
         if "Logging" in properties:
             properties = {**properties, "Logging": _logging(properties["Logging"])}
         return super().create(context, properties)
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change one thing after the other, as EKS asks for."""
-        if not old:
-            return
-        eks = context.clients("eks")
-        if new.get("Version") != old.get("Version"):
-            eks.update_cluster_version(name=physical_id, version=new["Version"])
-        for name in (
-            *("ResourcesVpcConfig", "AccessConfig", "UpgradePolicy", "DeletionProtection"),
-            "KubeApiServerConfig",
-        ):
-            if part := changed(old, new, name):
-                call(context, "eks", "UpdateClusterConfig", {**part, "Name": physical_id})
-        if new.get("Logging") != old.get("Logging"):
-            eks.update_cluster_config(name=physical_id, logging=_logging(new.get("Logging", {})))
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return how the cluster is reached."""
-        found = super().attributes(context, physical_id, properties)
-        return {**found, "EncryptionConfigKeyArn": ""}
-
-
-def _logging(properties: Object) -> Object:
-    """Write a template's log types as EKS takes them."""
-    types = [each["Type"] for each in properties.get("ClusterLogging", {}).get("EnabledTypes", [])]
-    known = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
-    rest = [each for each in known if each not in types]
-    found = [{"types": types, "enabled": True}] if types else []
-    return {"clusterLogging": found + ([{"types": rest, "enabled": False}] if rest else [])}
 
 
 class Addon(Handler):

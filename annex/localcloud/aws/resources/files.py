@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting
 from megatron_eks.localcloud.aws.values import Object
 
 
@@ -63,15 +63,8 @@ class Efs(Handler):
     deletes = ("DeleteFileSystem", "FileSystemId")
     describes = ("DescribeFileSystems", "FileSystemId")
     answers: ClassVar = {"FileSystemId": "", "Arn": "FileSystems.0.FileSystemArn"}
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Make the file system."""
-        physical_id = super().create(context, properties)
-        if "LifecyclePolicies" in properties:
-            context.clients("efs").put_lifecycle_configuration(
-                FileSystemId=physical_id, LifecyclePolicies=properties["LifecyclePolicies"]
-            )
-        return physical_id
+    owner = "FileSystemId"
+    settings: ClassVar = {"LifecyclePolicies": Setting("PutLifecycleConfiguration")}
 
 
 class MountTarget(Handler):

@@ -10,12 +10,12 @@ import secrets
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from botocore import xform_name
 
 from megatron_eks.localcloud.aws.clients import Clients
-from megatron_eks.localcloud.aws.values import Object, Value, pick
+from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value, pick
 
 RESOURCE = ("UntagResource", "TagResource")
 """What most services call their operations on tags."""
@@ -43,6 +43,16 @@ class Context:
         return f"{f'{self.stack}-{self.name}'[: limit - _SUFFIX_LENGTH - 1]}-{suffix}"
 
 
+class Setting(NamedTuple):
+    """A property that an operation of its own sets."""
+
+    puts: str
+    takes: str = ""
+    """What takes it away, with the physical id alone."""
+    form: Callable[[Value], Object] | None = None
+    """Its arguments; the property by its own name where there is none."""
+
+
 class Handler:
     """A resource type. Properties come without functions."""
 
@@ -66,10 +76,17 @@ class Handler:
     """The argument of these operations that says whose tags they are, and its attribute."""
     deletes: tuple[str, ...]
     describes: tuple[str, ...] | None = None
+    owner: str
+    """What the operations of settings call the physical id."""
+    settings: ClassVar[Mapping[str, Setting]] = {}
+    """What is set once it is made, and at each change."""
+    changes: ClassVar[Mapping[str, Setting]] = {}
+    """What the operation that makes it takes, and none of `updates` does."""
     separator = "|"
     """Of the parts of a physical id, where the operations take several arguments."""
     answers: ClassVar[Mapping[str, str]] = {}
-    """Attributes, and where the describing operation has them; empty for the physical id."""
+    """Attributes, and where the describing operation has them, or of what they are made; empty for
+    the physical id."""
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource and return its physical id."""
@@ -86,6 +103,13 @@ class Handler:
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Set what operations of their own set, once it is made and at each change."""
+        for name, (puts, takes, form) in {**self.settings, **(old and self.changes)}.items():
+            owner = {self.owner: physical_id} if new.get(name) != old.get(name) else None
+            if owner and name in new:
+                given = form(new[name]) if form else {name: new[name]}
+                call(context, self.service, puts, given, **owner)
+            elif owner and takes:
+                call(context, self.service, takes, owner)
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change the resource in place, and its tags."""
@@ -93,7 +117,7 @@ class Handler:
             operation, *arguments = self.updates
             given = {**new, **dict.fromkeys(arguments, physical_id)}
             call(context, self.service, operation, given, self.renamed)
-        elif type(self).settle is Handler.settle:
+        elif type(self).settle is Handler.settle and not (self.settings or self.changes):
             changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
             raise NotSupportedError(
                 f"local AWS cannot change {', '.join(changed)} of {self.kind} {physical_id} in "
@@ -121,9 +145,17 @@ class Handler:
         """Return what Fn::GetAtt gives. Raises botocore's error if the resource is not there."""
         del properties
         found = self._ask(context, self.describes, physical_id) if self.describes else None
-        return {
-            name: pick(found, path) if path else physical_id for name, path in self.answers.items()
+        words = {"region": context.region, "account": ACCOUNT, "id": physical_id, "none": ""}
+        values = {
+            name: path.format(**words)
+            if "{" in path
+            else pick(found, path)
+            if path
+            else physical_id
+            for name, path in self.answers.items()
         }
+        # Versions are texts in a template.
+        return {name: str(each) if type(each) is int else each for name, each in values.items()}
 
     def _ask(self, context: Context, operation: tuple[str, ...], physical_id: str) -> Value:
         """Call an operation that takes the physical id alone, its parts, or a list of such."""
@@ -200,12 +232,6 @@ def call(
     arguments = {**_structure(given, shape, ignored=True), **more}
     answer: Object = getattr(client, xform_name(operation))(**arguments)
     return answer
-
-
-def shaped(context: Context, service: str, operation: str, member: str, value: Value) -> Value:
-    """Return one argument of an operation in the form that it takes."""
-    model = context.clients(service).meta.service_model
-    return _value(value, model.operation_model(operation).input_shape.members[member])
 
 
 def _structure(value: Object, shape: Value, *, ignored: bool = False) -> Object:

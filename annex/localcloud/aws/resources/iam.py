@@ -3,7 +3,7 @@
 import json
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting
 from megatron_eks.localcloud.aws.values import Object
 
 
@@ -19,25 +19,16 @@ class Role(Handler):
     tagged = ("RoleName", "")
     describes = ("GetRole", "RoleName")
     answers: ClassVar = {"Arn": "Role.Arn", "RoleId": "Role.RoleId"}
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change what the role trusts and may do."""
-        iam = context.clients("iam")
-        iam.update_assume_role_policy(
-            RoleName=physical_id, PolicyDocument=json.dumps(new["AssumeRolePolicyDocument"])
-        )
-        if new.get("Description") != old.get("Description"):
-            iam.update_role_description(
-                RoleName=physical_id, Description=new.get("Description", "")
-            )
-        if new.get("PermissionsBoundary") != old.get("PermissionsBoundary"):
-            if "PermissionsBoundary" in new:
-                iam.put_role_permissions_boundary(
-                    RoleName=physical_id, PermissionsBoundary=new["PermissionsBoundary"]
-                )
-            else:
-                iam.delete_role_permissions_boundary(RoleName=physical_id)
-        super().update(context, physical_id, old, new)
+    owner = "RoleName"
+    changes: ClassVar = {
+        "AssumeRolePolicyDocument": Setting(
+            "UpdateAssumeRolePolicy", form=lambda document: {"PolicyDocument": document}
+        ),
+        "Description": Setting("UpdateRoleDescription"),
+        "PermissionsBoundary": Setting(
+            "PutRolePermissionsBoundary", "DeleteRolePermissionsBoundary"
+        ),
+    }
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the role and what belongs to it; a policy of somebody else stands in the way."""
@@ -53,6 +44,7 @@ class Role(Handler):
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Give it its policies."""
+        super().settle(context, physical_id, old, new)
         iam, name = context.clients("iam"), physical_id
         before, after = (
             {each["PolicyName"]: each["PolicyDocument"] for each in one.get("Policies", [])}

@@ -1,11 +1,9 @@
 """KMS keys, log groups and parameters."""
 
-import json
-from collections.abc import Mapping
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call, untagged
-from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, Setting, call, untagged
+from megatron_eks.localcloud.aws.values import Object
 
 _WAIT_DAYS = 30
 
@@ -20,24 +18,21 @@ class Key(Handler):
     tagged = ("KeyId", "")
     describes = ("DescribeKey", "KeyId")
     answers: ClassVar = {"Arn": "KeyMetadata.Arn", "KeyId": "KeyMetadata.KeyId"}
+    owner = "KeyId"
+    changes: ClassVar = {
+        "KeyPolicy": Setting(
+            "PutKeyPolicy", form=lambda policy: {"PolicyName": "default", "Policy": policy}
+        ),
+        "Description": Setting("UpdateKeyDescription"),
+    }
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Switch rotation on or off."""
+        super().settle(context, physical_id, old, new)
         rotates = new.get("EnableKeyRotation", False)
         if rotates != old.get("EnableKeyRotation", False):
             kms = context.clients("kms")
             (kms.enable_key_rotation if rotates else kms.disable_key_rotation)(KeyId=physical_id)
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change policy, description, rotation and tags."""
-        kms = context.clients("kms")
-        if new.get("KeyPolicy") != old.get("KeyPolicy") and "KeyPolicy" in new:
-            kms.put_key_policy(
-                KeyId=physical_id, PolicyName="default", Policy=json.dumps(new["KeyPolicy"])
-            )
-        if new.get("Description") != old.get("Description"):
-            kms.update_key_description(KeyId=physical_id, Description=new.get("Description", ""))
-        super().update(context, physical_id, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Let the key be deleted when its waiting time is over."""
@@ -69,31 +64,10 @@ class LogGroup(Handler):
     tagging = ("UntagLogGroup", "TagLogGroup")
     tagged = ("logGroupName", "")
     deletes = ("DeleteLogGroup", "logGroupName")
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Set for how long lines are kept."""
-        days, logs = new.get("RetentionInDays"), context.clients("logs")
-        if days is None and "RetentionInDays" in old:
-            logs.delete_retention_policy(logGroupName=physical_id)
-        elif days != old.get("RetentionInDays"):
-            logs.put_retention_policy(logGroupName=physical_id, retentionInDays=days)
-
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change retention, key and tags."""
-        logs = context.clients("logs")
-        if new.get("KmsKeyId") != old.get("KmsKeyId"):
-            if "KmsKeyId" in new:
-                logs.associate_kms_key(logGroupName=physical_id, kmsKeyId=new["KmsKeyId"])
-            else:
-                logs.disassociate_kms_key(logGroupName=physical_id)
-        super().update(context, physical_id, old, new)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN."""
-        del properties
-        return {"Arn": f"arn:aws:logs:{context.region}:{ACCOUNT}:log-group:{physical_id}:*"}
+    answers: ClassVar = {"Arn": "arn:aws:logs:{region}:{account}:log-group:{id}:*"}
+    owner = "logGroupName"
+    settings: ClassVar = {"RetentionInDays": Setting("PutRetentionPolicy", "DeleteRetentionPolicy")}
+    changes: ClassVar = {"KmsKeyId": Setting("AssociateKmsKey", "DisassociateKmsKey")}
 
 
 class Parameter(Handler):
