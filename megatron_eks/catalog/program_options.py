@@ -19,8 +19,7 @@ PROGRAM_OPTIONS = {
     "fetch": "--model= --tokenizer= --s3-uri= --directory=! --revision= --token-file=",
     "prepare_data": "--input=! --output-prefix=! --tokenizer=! --json-key= --append-eod "
     "--add-bos --on-bad-line= --max-line-mib= --workers= --backend= --resume --commit-seconds= "
-    "--shards= --shard-index= --merge --verify= --global-batch-size= --sequence-length= "
-    "--train-iters= --split=",
+    "--shards= --shard-index= --verify=",
     "storage_bench": "--directory=! --size-gib= --seconds= --processes= --pass-mb-s=",
     "torchrun_node": "--code= --directory= --checkpoints= --complete-marker= --keep-last= "
     "--s3-uri=",

@@ -69,7 +69,7 @@ def _prepare(words: argparse.Namespace, report: Report) -> None:
 def _verify(words: argparse.Namespace, report: Report) -> None:
     from megatron_eks.programs.prepare.verify import check  # noqa: PLC0415 -- needs numpy, --help does not
 
-    report.collect(check(words.verify, words.tokenizer, words, report.facts))
+    report.collect(check(words.verify, words.tokenizer, report.facts))
 
 
 if __name__ == "__main__":

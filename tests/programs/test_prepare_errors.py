@@ -159,7 +159,6 @@ def test_no_document_at_all(tmp_path, tokenizer):
         (["--input", "{corpus}", "--json-key", "a/b"], "a key becomes part of a file name"),
         (["--input", "{corpus}", "--shards", "3"], "'', with --shards 3"),
         (["--input", "{corpus}", "--shards", "3", "--shard-index", "3"], "'3', with --shards 3"),
-        (["--input", "{corpus}", "--merge"], "there is nothing to join"),
         ([], "--input: it is missing"),
     ],
 )

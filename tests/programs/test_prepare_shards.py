@@ -140,20 +140,6 @@ def test_shard_is_done_once(tmp_path, words, whole):
     assert data(prefix) == data(whole)
 
 
-def test_merge_alone(tmp_path, words, whole):
-    """--merge names the shards that lack, and joins those whose last process died before."""
-    prefix = tmp_path / "out"
-    rest = (*words, "--output-prefix", prefix, "--shards", 3)
-    for index in (0, 2):
-        run(*rest, "--shard-index", index)
-    done = run(*rest, "--merge")
-    assert done.code == 1
-    assert done.findings[-1] == f"error {prefix}: no shard 1 - run them first"
-    run(*rest, "--shard-index", 1)
-    assert run(*rest, "--merge").summary["already_done"]
-    assert data(prefix) == data(whole)
-
-
 def test_cut_shard_is_not_joined(tmp_path, words):
     """A shard that lost its end after it was written does not spoil the whole."""
     prefix = tmp_path / "out"

@@ -72,8 +72,6 @@ class Options:
     resume: bool
     shard: Shard | None
     shards: int
-    merge: bool
-    """Only join the shards that are there."""
 
     @property
     def prefix(self) -> str:

@@ -19,7 +19,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     found = program.parser(description)
     _add_data(found.add_argument_group("data"))
     _add_work(found.add_argument_group("work"))
-    _add_verify(found.add_argument_group("verification"))
+    found.add_argument("--verify", metavar="PREFIX", help="read a data set back, and write none")
     return found
 
 
@@ -31,8 +31,6 @@ def options(words: argparse.Namespace, environment: Mapping[str, str]) -> Option
     keys = tuple(dict.fromkeys(words.json_key or ["text"]))
     if any("/" in key or not key for key in keys):
         raise usage("--json-key", "a key becomes part of a file name", "take one without `/`")
-    if words.merge and words.shards == 1:
-        raise usage("--merge", "there is nothing to join", "give the number of parts by --shards")
     names = {each.name for each in fields(Options)}
     given = {name: value for name, value in vars(words).items() if name in names}
     return Options(
@@ -45,7 +43,7 @@ def options(words: argparse.Namespace, environment: Mapping[str, str]) -> Option
 
 
 def _shard(words: argparse.Namespace, environment: Mapping[str, str]) -> Shard | None:
-    if words.shards == 1 or words.merge:
+    if words.shards == 1:
         return None
     word = words.shard_index or environment.get("JOB_COMPLETION_INDEX", "")
     if not word.isdecimal() or int(word) >= words.shards:
@@ -127,28 +125,3 @@ def _add_work(group: "argparse._ArgumentGroup") -> None:
         "--shards", type=_POSITIVE, default=1, metavar="N", help="parts that N processes do"
     )
     group.add_argument("--shard-index", metavar="I", help="the part of this process, from 0 on")
-    group.add_argument(
-        "--merge", action="store_true", help="only join the parts, which the last one does as well"
-    )
-
-
-def _add_verify(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--verify", metavar="PREFIX", help="read a data set back instead of writing one"
-    )
-    for name in ("--global-batch-size", "--sequence-length", "--train-iters"):
-        group.add_argument(name, type=_POSITIVE, metavar="N", help="for the number of epochs")
-    group.add_argument(
-        "--split",
-        type=_shares,
-        default=(98.0, 2.0, 0.0),
-        metavar="A,B,C",
-        help="shares of training, validation and test (default 98,2,0)",
-    )
-
-
-def _shares(word: str) -> tuple[float, ...]:
-    shares = tuple(float(part) for part in word.split(","))
-    if len(shares) > 3 or min(shares) < 0 or sum(shares) <= 0:  # noqa: PLR2004 -- as Megatron's
-        raise argparse.ArgumentTypeError(f"{word!r} is not up to three shares")
-    return (*shares, *(0.0,) * (3 - len(shares)))

@@ -44,15 +44,13 @@ class Steps:
         self._sources = prepare_inputs.find(options.inputs)
         self._recipe = prepare_sidecar.recipe(options, self._sources, self._tokenizer)
         whole = digest(self._recipe)
-        resumed = options.resume or options.merge
-        if resumed and self._is_done(options.output_prefix, whole):
+        if options.resume and self._is_done(options.output_prefix, whole):
             self._summarise(options.output_prefix, already=True)
-        elif options.shard is None and not options.merge:
+        elif options.shard is None:
             self._one(whole)
             self._summarise(options.output_prefix)
         else:
-            if options.shard is not None:
-                self._shard(options.shard)
+            self._shard(options.shard)
             self._join()
 
     def _shard(self, shard: Shard) -> None:
@@ -122,11 +120,7 @@ class Steps:
         options = self._options
         whole = digest(self._recipe)
         store = self._store(options.output_prefix)
-        missing = [each.index for each in self._shards() if not self._has(each)]
-        if missing:
-            if options.merge:
-                names = ", ".join(map(str, missing))
-                raise failure(options.output_prefix, f"no shard {names}", "run them first")
+        if not all(map(self._has, self._shards())):
             if self._is_there(options.output_prefix, whole):
                 # Another process has joined them already, this one's with them.
                 self._summarise(options.output_prefix)

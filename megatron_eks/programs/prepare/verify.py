@@ -1,9 +1,7 @@
 """Reads a data set back: is it what its sidecar says, can its tokenizer have written it."""
 
-import argparse
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -69,18 +67,9 @@ class Index:
             starts = np.where(rows < len(self.pointers), starts, total)
             yield starts[:-1], starts[1:]
 
-    def part(self, first: int, end: int) -> int:
-        """Return how many tokens a range of sequences has."""
-        return sum(int(row.sum(dtype="<i8")) for row in self.rows(self.lengths[first:end]))
 
-
-def check(
-    prefix: str, tokenizer: Path | None, training: argparse.Namespace, facts: Facts
-) -> Iterator[Finding]:
-    """Read both files to the end; facts are what was found, findings what is wrong.
-
-    `training` has what a run takes of the data set: batch, sequence length, iterations and split.
-    """
+def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding]:
+    """Read both files to the end; facts are what was found, findings what is wrong."""
     facts |= {"documents": 0, "tokens": 0}
     structure = list(check_prefix(prefix, []))
     yield from structure
@@ -112,7 +101,6 @@ def check(
         yield from _compare(prefix, sidecar, facts)
         yield from _check_ends(prefix, index, sidecar)
     yield from _check_vocabulary(prefix, tokenizer, sidecar, facts)
-    yield from _check_training(prefix, index, training, facts)
 
 
 def _compare(prefix: str, sidecar: Mapping[str, Any], facts: Facts) -> Iterator[Finding]:
@@ -168,42 +156,6 @@ def _check_vocabulary(
         found = f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}"
         remedy = "train with the tokenizer that it was prepared with"
         yield error(prefix, found, remedy)
-
-
-def _check_training(
-    prefix: str, index: Index, training: argparse.Namespace, facts: Facts
-) -> Iterator[Finding]:
-    """Count what each part of the split holds, and the epochs as Megatron does.
-
-    blended_megatron_dataset_builder.py and gpt_dataset.py: sequences, not tokens, are split.
-    """
-    sequences = len(index.lengths)
-    limits = [0.0]
-    for share in training.split:
-        limits.append(limits[-1] + share / sum(training.split))
-    parts = {}
-    for name, low, high in zip(("train", "valid", "test"), limits, limits[1:], strict=False):
-        first, end = round(low * sequences), round(high * sequences)
-        parts[name] = {"sequences": end - first, "tokens": index.part(first, end)}
-        if high > low and first == end:
-            yield warning(prefix, f"the {name} part of the split is empty", "take a larger share")
-    facts["split"] = parts
-    wanted = (training.global_batch_size, training.sequence_length, training.train_iters)
-    batch, length, iterations = wanted
-    if not (batch and length and iterations):
-        if any(wanted):
-            found = "not all of batch, sequence length and iterations"
-            remedy = "give --global-batch-size, --sequence-length and --train-iters together"
-            yield usage_error("epochs", found, remedy)
-        return
-    tokens = parts["train"]["tokens"]
-    if not tokens:
-        yield error(prefix, "the train part of the split is empty", "take a larger share")
-        return
-    read = batch * length * iterations + 1
-    facts["epochs"] = round(read / tokens, 3)
-    # The last epoch is begun, not finished: Megatron builds its index for whole ones.
-    facts["megatron_epochs"] = math.ceil(read / tokens)
 
 
 def _numbers(content: Mapping[str, Any]) -> int:
