@@ -102,9 +102,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     try:
         from megatron.bridge import AutoBridge, recipes  # noqa: PLC0415 -- the checks come first
         from megatron.bridge.training.gpt_step import forward_step  # noqa: PLC0415 -- as above
-        from megatron.bridge.training.mixed_precision import (  # noqa: PLC0415 -- as above
-            get_mixed_precision_config,
-        )
+        from megatron.bridge.training.mixed_precision import get_mixed_precision_config  # noqa: PLC0415 -- as above
         from megatron.bridge.training.pretrain import pretrain  # noqa: PLC0415 -- as above
     except ImportError as problem:
         raise StopError(

@@ -36,19 +36,12 @@ def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     _read_models_once()
     from moto import backends  # noqa: PLC0415 -- see above
-    from moto.moto_server.werkzeug_app import (  # noqa: PLC0415 -- see above
-        DomainDispatcherApplication,
-        create_backend_app,
-    )
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415 -- see above
 
     from megatron_eks.localcloud.aws.clients import clients  # noqa: PLC0415 -- see above
     from megatron_eks.localcloud.aws.cloudformation.regions import Regions  # noqa: PLC0415 -- see above
     from megatron_eks.localcloud.aws.gate import Gate  # noqa: PLC0415 -- see above
-    from megatron_eks.localcloud.aws.services.api_server import (  # noqa: PLC0415 -- see above
-        ApiServer,
-        instances,
-        review,
-    )
+    from megatron_eks.localcloud.aws.services.api_server import ApiServer, instances, review  # noqa: PLC0415 -- see above
     from megatron_eks.localcloud.aws.services.install import install  # noqa: PLC0415 -- see above
 
     # moto looks through its folders at every request, a tenth of what a deployment takes here.

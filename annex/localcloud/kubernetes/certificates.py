@@ -32,9 +32,7 @@ def write_client(certificate: Path, key: Path) -> None:
     )
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     text = own.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     number = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "wb") as stream:

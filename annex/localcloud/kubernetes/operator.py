@@ -161,10 +161,7 @@ class Operator:
             *flags,
             f"--kubeconfig={self._cluster.folder / f'{self.name}.kubeconfig'}",
             *self._own_flags(),
-            environment={
-                "MY_POD_NAMESPACE": self._plan.namespace,
-                "TMPDIR": str(self._temporary),
-            },
+            environment={"MY_POD_NAMESPACE": self._plan.namespace, "TMPDIR": str(self._temporary)},
         )
 
     @property

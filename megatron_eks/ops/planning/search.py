@@ -187,10 +187,7 @@ def _text(document: Document, job: MegatronRun, name: str) -> str:
     value["name"] = name
     saves = value.get("checkpoint")
     value["checkpoint"] = saves = dict(saves) if isinstance(saves, dict) else {}
-    for key, place in (
-        ("directory", job.checkpoint.directory),
-        ("s3_uri", job.checkpoint.s3_uri),
-    ):
+    for key, place in (("directory", job.checkpoint.directory), ("s3_uri", job.checkpoint.s3_uri)):
         if place:
             saves[key] = f"{place.rstrip('/').rpartition('/')[0]}/{name}"
     value["parallelism"] = job.parallelism.model_dump(exclude_defaults=True)

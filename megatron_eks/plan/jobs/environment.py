@@ -5,13 +5,7 @@ from collections.abc import Collection, Mapping
 from posixpath import normpath
 
 from megatron_eks.catalog.allocator import ALLOCATOR, options
-from megatron_eks.catalog.environment import (
-    FOLDERS,
-    Policy,
-    advised_against,
-    allowed,
-    refused,
-)
+from megatron_eks.catalog.environment import FOLDERS, Policy, advised_against, allowed, refused
 from megatron_eks.catalog.environment_values import off_efa
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig

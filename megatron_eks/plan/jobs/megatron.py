@@ -37,11 +37,7 @@ from megatron_eks.plan.jobs.pods import (
 )
 from megatron_eks.plan.jobs.precision import check_precision
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
-from megatron_eks.plan.jobs.runtime import (
-    check_gpus,
-    check_tensor_parallelism,
-    check_workers,
-)
+from megatron_eks.plan.jobs.runtime import check_gpus, check_tensor_parallelism, check_workers
 from megatron_eks.plan.jobs.schedule import check_rate, check_schedule
 from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.parameters import parameters

@@ -2,12 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from megatron_eks.catalog.instances import (
-    INSTANCES,
-    MIB_PER_GIB,
-    InstanceType,
-    system_node_size,
-)
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning

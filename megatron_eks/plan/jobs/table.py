@@ -11,15 +11,7 @@ from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import check_exported, check_s3
 from megatron_eks.plan.cluster.teams import check_team
-from megatron_eks.plan.jobs import (
-    convert,
-    data_prep,
-    fetch,
-    megatron,
-    nccl,
-    pytorch,
-    torchrun,
-)
+from megatron_eks.plan.jobs import convert, data_prep, fetch, megatron, nccl, pytorch, torchrun
 from megatron_eks.plan.jobs.checkpoints import check_window, save_interval
 from megatron_eks.plan.jobs.file_system import check_zones
 from megatron_eks.plan.jobs.job import JobPlan, LateFiles

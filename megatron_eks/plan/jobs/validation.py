@@ -15,11 +15,7 @@ from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.plan.jobs import nccl, pytorch
 from megatron_eks.plan.jobs.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs.pods import Images, Program, task
-from megatron_eks.plan.jobs.resources import (
-    Resources,
-    gpu_resources,
-    whole_node,
-)
+from megatron_eks.plan.jobs.resources import Resources, gpu_resources, whole_node
 
 # A finished job goes, so that it can run again; until then its log can be read. One that gets no
 # node gives up, instead of taking GPUs from others days later; images of 20 GB come within that.

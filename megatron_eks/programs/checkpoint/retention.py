@@ -76,11 +76,7 @@ def removable(root: Path, keep_last: int, ckpt_format: str, judge: checkpoints.J
 
 
 def _older(
-    root: Path,
-    every: dict[int, Path],
-    keep_last: int,
-    ckpt_format: str,
-    judge: checkpoints.Judge,
+    root: Path, every: dict[int, Path], keep_last: int, ckpt_format: str, judge: checkpoints.Judge
 ) -> set[Path]:
     """Return what is older than the newest `keep_last` whole ones, and what failed saves left."""
     kept: list[int] = []

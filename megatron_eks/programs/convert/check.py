@@ -49,9 +49,7 @@ def one_process() -> Iterator[None]:
     Without it `import_ckpt` starts NCCL (provide_distributed_model, 0.6).
     """
     import torch  # noqa: PLC0415 -- see above
-    from megatron.bridge.training.model_load_save import (  # noqa: PLC0415 -- as above
-        temporary_distributed_context,
-    )
+    from megatron.bridge.training.model_load_save import temporary_distributed_context  # noqa: PLC0415 -- as above
     from megatron.core.tensor_parallel.random import initialize_rng_tracker  # noqa: PLC0415
 
     if not torch.cuda.is_available():

@@ -89,11 +89,7 @@ class HubSource:
         """Fetch one file."""
         self._try(
             lambda: self._hub.hf_hub_download(
-                self.name,
-                file.path,
-                revision=self.revision,
-                local_dir=directory,
-                token=self._token,
+                self.name, file.path, revision=self.revision, local_dir=directory, token=self._token
             )
         )
 

@@ -163,10 +163,7 @@ class Store:
                 index.write(starts[1:].tobytes())
             index.flush()
             os.fsync(index.fileno())
-        tokens = {
-            "bytes": self._size(f"{key}.bin"),
-            "sha256": self._sums[f"{key}.bin"].hexdigest(),
-        }
+        tokens = {"bytes": self._size(f"{key}.bin"), "sha256": self._sums[f"{key}.bin"].hexdigest()}
         return {
             "sequences": sequences,
             "bin": tokens,

@@ -82,12 +82,7 @@ class Stack:
         self.event(self.name, STACK_TYPE, self.id, status, reason)
 
     def event(
-        self,
-        name: str,
-        kind: str,
-        physical_id: str,
-        status: str,
-        reason: str | None = None,
+        self, name: str, kind: str, physical_id: str, status: str, reason: str | None = None
     ) -> None:
         """Add to the history, a millisecond or more after the last: clients sort by that."""
         now = datetime.now(tz=UTC)

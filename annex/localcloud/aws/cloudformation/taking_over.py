@@ -10,10 +10,7 @@ from megatron_eks.localcloud.aws.values import Object
 
 
 def existing(
-    stack: Stack,
-    resources: Mapping[str, Object],
-    others: Iterable[Stack],
-    tools: Tools,
+    stack: Stack, resources: Mapping[str, Object], others: Iterable[Stack], tools: Tools
 ) -> dict[str, str]:
     """Return the physical ids of what a change set with ImportExistingResources takes over.
 

@@ -144,10 +144,7 @@ HANDLERS: tuple[Handler, ...] = (
         "AWS::EC2::EIP",
         ("AllocateAddress", "PublicIp"),
         ("ReleaseAddress", "AllocationId"),
-        answers={
-            "AllocationId": "Addresses.0.AllocationId",
-            "PublicIp": "Addresses.0.PublicIp",
-        },
+        answers={"AllocationId": "Addresses.0.AllocationId", "PublicIp": "Addresses.0.PublicIp"},
         describes=("DescribeAddresses", "PublicIps"),
     ),
     FlowLog(

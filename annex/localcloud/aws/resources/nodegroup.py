@@ -3,12 +3,7 @@
 from typing import ClassVar
 
 from megatron_eks.localcloud.aws.resources.eks import changed
-from megatron_eks.localcloud.aws.resources.handler import (
-    Context,
-    Handler,
-    NotSupportedError,
-    call,
-)
+from megatron_eks.localcloud.aws.resources.handler import Context, Handler, NotSupportedError, call
 from megatron_eks.localcloud.aws.values import Object
 
 _VERSIONS = ("Version", "ReleaseVersion", "LaunchTemplate")

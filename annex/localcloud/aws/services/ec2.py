@@ -197,8 +197,7 @@ class Ec2Api(EC2Response):
         name = given["GroupName"]
         if name in self._groups():
             raise ServiceError(
-                "InvalidPlacementGroup.Duplicate",
-                f"The Placement Group '{name}' already exists.",
+                "InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists."
             )
         number = f"pg-{uuid.uuid4().hex[:17]}"
         group = present(

@@ -185,11 +185,4 @@ class FsxApi(FSxResponse):
 
 def _described(system: FileSystem) -> Object:
     told: Object = system.to_dict()
-    return present(
-        {
-            **told,
-            **kept(system, "facts"),
-            "Lifecycle": "AVAILABLE",
-            "OwnerId": ACCOUNT,
-        }
-    )
+    return present({**told, **kept(system, "facts"), "Lifecycle": "AVAILABLE", "OwnerId": ACCOUNT})

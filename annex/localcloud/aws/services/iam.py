@@ -104,9 +104,7 @@ def _size(document: str) -> int:
 def _is_known(path: str, name: str) -> bool:
     """Tell whether AWS had a policy when moto's list of them was made."""
     # Here: five megabytes, for which only roles have use.
-    from moto.iam.aws_managed_policies import (  # noqa: PLC0415 -- see above
-        aws_managed_policies_data as listed,
-    )
+    from moto.iam.aws_managed_policies import aws_managed_policies_data as listed  # noqa: PLC0415 -- see above
 
     start = listed.find(f'\n "{name}":{{')
     if start < 0:

@@ -30,12 +30,7 @@ Value: TypeAlias = bool | float | str
 _OUR_IMAGE = "megatron"
 # Longer lists than this help nobody; then the field's own words find its neighbours.
 _ALL, _SOME = 30, 5
-_WRITTEN = {
-    "bool": "true or false",
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a word",
-}
+_WRITTEN = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a word"}
 _KNOWN_ELSEWHERE = {"env_vars": "set runtime.env"}
 # Words that Megatron asks for by name, where the field takes any (get_megatron_optimizer).
 _MORE_CHOICES = {"optimizer.optimizer": WORDS["--optimizer"]}

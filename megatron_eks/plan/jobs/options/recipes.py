@@ -173,10 +173,7 @@ _RENAMED = {
 }
 # Judged by what the job file says alone, whatever else a recipe has: here, or by Megatron.
 _NUMBERS = frozenset(
-    {
-        *("cp_comm_type", "microbatch_group_size_per_vp_stage"),
-        "num_distributed_optimizer_instances",
-    }
+    {*("cp_comm_type", "microbatch_group_size_per_vp_stage"), "num_distributed_optimizer_instances"}
 )
 _ASKED = BY_HAND | {*TABLE["asked_of_bridge"].split()}
 
