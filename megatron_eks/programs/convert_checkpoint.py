@@ -185,7 +185,15 @@ def _words_of_bridge(source: object) -> Iterator[None]:
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Check, convert beside the target, check, and make the target appear."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("--direction", choices=("import", "export"), required=True)
+    parser.add_argument("--source", type=Path, required=True, help="what is converted")
+    parser.add_argument("--target", type=Path, required=True, help="what it becomes")
+    parser.add_argument("--model", required=True, help="a preset's name, such as llama-3.1-8b")
+    kinds = ("bfloat16", "float32")
+    parser.add_argument("--dtype", choices=kinds, default=kinds[0], help="of an import's weights")
+    parser.add_argument("--hf-config", type=Path, help="for an export: the Hugging Face original")
+    options = parser.parse_args(argv)
     source: Path = options.source
     target: Path = options.target
     facts = report.facts
@@ -229,18 +237,6 @@ def _load_bridge() -> Bridge:
             program.EXIT_NOT_FOUND, "Megatron-Bridge", f"cannot be imported: {problem}", _INSTALL
         ) from problem
     return AutoBridge
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--direction", choices=("import", "export"), required=True)
-    parser.add_argument("--source", type=Path, required=True, help="what is converted")
-    parser.add_argument("--target", type=Path, required=True, help="what it becomes")
-    parser.add_argument("--model", required=True, help="a preset's name, such as llama-3.1-8b")
-    kinds = ("bfloat16", "float32")
-    parser.add_argument("--dtype", choices=kinds, default=kinds[0], help="of an import's weights")
-    parser.add_argument("--hf-config", type=Path, help="for an export: the Hugging Face original")
-    return parser
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ A GPU that does not say whether it does counts as used.
 Exit codes: 0 nobody has used it for so long, 4 the code cannot be unpacked.
 """
 
-import argparse
 import os
 import socket
 import subprocess
@@ -36,7 +35,14 @@ _USE = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,noun
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Wait until nobody uses the pod any more."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--idle-minutes", type=float, metavar="N", help="unused for so long it ends")
+    what.add_argument("--relay", type=int, metavar="PORT", help="be a connection")
+    parser.add_argument("--gpus", action="store_true", help="it is used while its GPUs are")
+    parser.add_argument("--code", type=Path, metavar="ARCHIVE", help="a folder, as .tar.gz")
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where it is unpacked")
+    options = parser.parse_args(argv)
     if options.relay is not None:
         _relay(options.relay)
     if options.code is not None:
@@ -91,17 +97,6 @@ def _relay(port: int) -> None:
             sys.stdout.buffer.flush()
     # Without a JSON line: these bytes are another program's.
     os._exit(0)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--idle-minutes", type=float, metavar="N", help="unused for so long it ends")
-    what.add_argument("--relay", type=int, metavar="PORT", help="be a connection")
-    parser.add_argument("--gpus", action="store_true", help="it is used while its GPUs are")
-    parser.add_argument("--code", type=Path, metavar="ARCHIVE", help="a folder, as .tar.gz")
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where it is unpacked")
-    return parser
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ without an error, and TCP has one network card of a node's 4 (p4d.24xlarge) to 3
 Exit codes: 0 as expected, 2 the command line is wrong, 4 not as expected.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -134,7 +133,14 @@ def check_memory(system: System, facts: dict[str, object]) -> Iterator[Finding]:
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Check, print the table and say what to do."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument(
+        "--expect", type=program.count, required=True, help="devices the pod should have"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc"
+    )
+    options = parser.parse_args(argv)
     root: Path = options.root
     system = System(root, os.environ)
     expect: int = options.expect
@@ -149,17 +155,6 @@ def main(argv: Sequence[str], report: Report) -> None:
     report.collect(check_libfabric(system, expect, report.facts))
     report.collect(check_plugin(system, report.facts))
     report.collect(check_memory(system, report.facts))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument(
-        "--expect", type=program.count, required=True, help="devices the pod should have"
-    )
-    parser.add_argument(
-        "--root", type=Path, default=Path("/"), help="a recorded tree of /sys, /dev and /proc"
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -43,7 +43,18 @@ _LONGEST_BYTES = 64 * 1024
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Print the lines, and in the end how many there were and their checksum."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("directory", type=Path, metavar="DIR", help="a job's logs")
+    parser.add_argument("--rank", type=int, help="of this rank alone")
+    parser.add_argument("--tail", type=int, help="the last lines of each rank")
+    parser.add_argument("--since", type=int, metavar="SECONDS", help="from so long ago on")
+    parser.add_argument("--before", action="store_true", help="before its last restart")
+    parser.add_argument("--both", action="store_true", help="before and after it")
+    parser.add_argument("--objects", action="store_true", help="what Kubernetes said, too")
+    parser.add_argument("--all", action="store_true", help="from its first start on")
+    parser.add_argument("--match", type=_pattern, metavar="REGEX", help="see above")
+    parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
+    options = parser.parse_args(argv)
     objects = _objects(options.directory) if options.objects else []
     found = _chosen(options.directory, options.rank, needed=not objects, deep=options.all)
     since = time.time() - options.since if options.since else None
@@ -238,21 +249,6 @@ def _pattern(text: str) -> re.Pattern[bytes]:
         return re.compile(text.encode())
     except re.error as problem:
         raise argparse.ArgumentTypeError(str(problem)) from problem
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("directory", type=Path, metavar="DIR", help="a job's logs")
-    parser.add_argument("--rank", type=int, help="of this rank alone")
-    parser.add_argument("--tail", type=int, help="the last lines of each rank")
-    parser.add_argument("--since", type=int, metavar="SECONDS", help="from so long ago on")
-    parser.add_argument("--before", action="store_true", help="before its last restart")
-    parser.add_argument("--both", action="store_true", help="before and after it")
-    parser.add_argument("--objects", action="store_true", help="what Kubernetes said, too")
-    parser.add_argument("--all", action="store_true", help="from its first start on")
-    parser.add_argument("--match", type=_pattern, metavar="REGEX", help="see above")
-    parser.add_argument("--most-bytes", type=int, default=_MOST_BYTES, help="default %(default)s")
-    return parser
 
 
 if __name__ == "__main__":

@@ -124,7 +124,13 @@ def check_directory(directory: Path, size_gib: float, report: Report) -> None:
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Measure in a directory that is gone afterwards."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="on the file system")
+    parser.add_argument("--size-gib", type=_positive, default=8.0, help="in all (default 8)")
+    parser.add_argument("--seconds", type=_positive, default=5.0, help="of small files (default 5)")
+    parser.add_argument("--processes", type=_processes, default=8, help="at once (default 8)")
+    parser.add_argument("--pass-mb-s", type=_positive, help="least rate that passes")
+    options = parser.parse_args(argv)
     directory: Path = options.directory
     report.facts.update(directory=str(directory), processes=options.processes)
     check_directory(directory, options.size_gib, report)
@@ -154,16 +160,6 @@ def _positive(text: str) -> float:
 
 def _processes(text: str) -> int:
     return int(_positive(text))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--directory", type=Path, required=True, help="on the file system")
-    parser.add_argument("--size-gib", type=_positive, default=8.0, help="in all (default 8)")
-    parser.add_argument("--seconds", type=_positive, default=5.0, help="of small files (default 5)")
-    parser.add_argument("--processes", type=_processes, default=8, help="at once (default 8)")
-    parser.add_argument("--pass-mb-s", type=_positive, help="least rate that passes")
-    return parser
 
 
 if __name__ == "__main__":

@@ -37,7 +37,15 @@ _ELSEWHERE = ".s3"
 @guarded()
 def main(argv: Sequence[str], environment: "os._Environ[str]") -> int:
     """Prepare, run the ranks and return their exit code."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("--code", type=Path, metavar="ARCHIVE", help="the folder, as .tar.gz")
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where it is unpacked")
+    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="where ranks save")
+    parser.add_argument("--complete-marker", metavar="NAME", help="what a save writes last")
+    parser.add_argument("--keep-last", type=program.count, metavar="N", help="checkpoints to keep")
+    parser.add_argument("--s3-uri", metavar="URI", help="where they are copied to")
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="what starts the ranks")
+    options = parser.parse_args(argv)
     report, saved = Report(), (options.checkpoints, options.complete_marker)
     report.collect(_check_image(options))
     if not report.exit_code and options.code is not None:
@@ -123,18 +131,6 @@ def _run(command: Sequence[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 -- what the job file says
     forward_signals(process)
     return exit_code(process.wait())
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--code", type=Path, metavar="ARCHIVE", help="the folder, as .tar.gz")
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where it is unpacked")
-    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="where ranks save")
-    parser.add_argument("--complete-marker", metavar="NAME", help="what a save writes last")
-    parser.add_argument("--keep-last", type=program.count, metavar="N", help="checkpoints to keep")
-    parser.add_argument("--s3-uri", metavar="URI", help="where they are copied to")
-    parser.add_argument("words", nargs="+", metavar="COMMAND", help="what starts the ranks")
-    return parser
 
 
 if __name__ == "__main__":

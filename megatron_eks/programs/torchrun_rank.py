@@ -10,7 +10,6 @@ Exit codes of the checks: 2 the command line is wrong, 4 a check failed, 127 the
 command. The last line on stdout of a refusal is one JSON object, from the first rank of each node.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,20 @@ _NO_COMMAND = 127
 @guarded()
 def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Check, and become the program; return an exit code where that is refused."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where the program starts")
+    own = parser.add_mutually_exclusive_group()
+    own.add_argument("--script", metavar="FILE", help="a Python file, seen from there")
+    own.add_argument("--module", metavar="NAME", help="what `python -m` runs")
+    parser.add_argument(
+        "--distributed-timeout-minutes",
+        type=float,
+        metavar="N",
+        help="how long a rank may use no CPU time, and NCCL may take to choose a network",
+    )
+    parser.add_argument("words", nargs="*", metavar="WORD", help="arguments, or a command")
+    guard.add_options(parser)
+    options = parser.parse_args(argv)
     report = Report()
     report.collect(guard.start(options, environment, options.distributed_timeout_minutes))
     report.write_findings()
@@ -49,23 +61,6 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
         remedy = "name what is in the image, or in the folder of code"
         program.say(str(error(problem.filename or words[0], str(problem.strerror), remedy)))
     return _NO_COMMAND
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where the program starts")
-    own = parser.add_mutually_exclusive_group()
-    own.add_argument("--script", metavar="FILE", help="a Python file, seen from there")
-    own.add_argument("--module", metavar="NAME", help="what `python -m` runs")
-    parser.add_argument(
-        "--distributed-timeout-minutes",
-        type=float,
-        metavar="N",
-        help="how long a rank may use no CPU time, and NCCL may take to choose a network",
-    )
-    parser.add_argument("words", nargs="*", metavar="WORD", help="arguments, or a command")
-    guard.add_options(parser)
-    return parser
 
 
 if __name__ == "__main__":

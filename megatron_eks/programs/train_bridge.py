@@ -15,7 +15,6 @@ Exit codes: 0 done, 1 failed, 2 the command line or FILE is wrong, 3 Megatron-Br
 is not there, 4 a check failed, 130 interrupted.
 """
 
-import argparse
 import difflib
 import json
 import os
@@ -85,7 +84,11 @@ def configuration_from(bridge: Any, directory: Path | None) -> Iterator[None]:  
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Check, build the recipe's configuration with the job's values, and train."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.add_argument("--recipe", required=True, help="function of megatron.bridge.recipes")
+    parser.add_argument("--config", type=Path, required=True, help="JSON with the job's blocks")
+    guard.add_options(parser)
+    options = parser.parse_args(argv)
     report.facts.update(recipe=options.recipe)
     job = _read(options.config)
     values, found = bridge_config.values_of(job)
@@ -145,14 +148,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise StopError(program.EXIT_USAGE, path, "no JSON object", "write the job's blocks")
     return content
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--recipe", required=True, help="function of megatron.bridge.recipes")
-    parser.add_argument("--config", type=Path, required=True, help="JSON with the job's blocks")
-    guard.add_options(parser)
-    return parser
 
 
 if __name__ == "__main__":

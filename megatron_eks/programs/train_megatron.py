@@ -161,18 +161,11 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
-    parser.add_argument(
-        "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
-    )
-    parser.add_argument(
-        "--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync"
-    )
-    parser.add_argument(
-        "--wait-seconds",
-        type=float,
-        default=WAIT_SECONDS,
-        help="how long other ranks wait for rank 0's repair (default %(default)s)",
-    )
+    add = parser.add_argument
+    add("--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go")
+    add("--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync")
+    waits = "how long other ranks wait for rank 0's repair (default %(default)s)"
+    add("--wait-seconds", type=float, default=WAIT_SECONDS, help=waits)
     guard.add_options(parser)
     return parser
 

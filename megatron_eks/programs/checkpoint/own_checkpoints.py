@@ -111,18 +111,14 @@ def _copy(options: argparse.Namespace, sent: set[str]) -> bool:
 @guarded()
 def main(argv: Sequence[str]) -> int:
     """Look once an interval for as long as the ranks' starter lives, or once."""
-    options = _parser().parse_args(argv)
-    return program.look_again(options, partial(look, options, set()))
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="where checkpoints are saved")
     parser.add_argument("--complete-marker", required=True, help="the file that a save writes last")
     parser.add_argument("--keep-last", type=program.count, help="complete checkpoints to keep")
     parser.add_argument("--s3-uri", help="where they are copied to")
     program.add_lifetime(parser)
-    return parser
+    options = parser.parse_args(argv)
+    return program.look_again(options, partial(look, options, set()))
 
 
 if __name__ == "__main__":

@@ -170,7 +170,12 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
 @guarded()
 def main() -> None:
     """Look once an interval for as long as the training process lives."""
-    options = _parser().parse_args()
+    parser = program.parser(__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="where Megatron saves")
+    parser.add_argument("--keep-last", type=int, required=True, help="whole checkpoints to keep")
+    parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
+    program.add_lifetime(parser)
+    options = parser.parse_args()
     known, said = Known(), ""
 
     def look() -> bool:
@@ -226,15 +231,6 @@ def _is_remnant(path: Path, ckpt_format: str) -> bool:
         return False
     names = any(True for _ in path.iterdir())
     return not names or any(True for part in _PARTS for _ in path.glob(part))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.add_argument("--directory", type=Path, required=True, help="where Megatron saves")
-    parser.add_argument("--keep-last", type=int, required=True, help="whole checkpoints to keep")
-    parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
-    program.add_lifetime(parser)
-    return parser
 
 
 if __name__ == "__main__":

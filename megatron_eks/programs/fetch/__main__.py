@@ -104,7 +104,16 @@ def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
 
 def main(argv: Sequence[str], report: Report) -> None:
     """Fetch what is not there."""
-    options = _parser().parse_args(argv)
+    parser = program.parser(__doc__)
+    parser.prog = "fetch"  # not __main__.py
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", metavar="NAME", help="weights, configuration and tokenizer")
+    what.add_argument("--tokenizer", metavar="NAME", help="the tokenizer's files alone")
+    what.add_argument("--s3-uri", metavar="URI", help="s3://BUCKET/KEY or s3://BUCKET/PREFIX/")
+    parser.add_argument("--directory", type=Path, required=True, help="where it goes")
+    parser.add_argument("--revision", help="branch, tag or commit on the hub (default: main)")
+    parser.add_argument("--token-file", type=Path, help="holds a Hugging Face token")
+    options = parser.parse_args(argv)
     directory: Path = options.directory.absolute()
     if directory.is_mount():
         raise StopError(
@@ -160,19 +169,6 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
         directory.rmdir()
     staging.rename(directory)
     manifests.sync_one(directory.parent)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser(__doc__)
-    parser.prog = "fetch"  # not __main__.py
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", metavar="NAME", help="weights, configuration and tokenizer")
-    what.add_argument("--tokenizer", metavar="NAME", help="the tokenizer's files alone")
-    what.add_argument("--s3-uri", metavar="URI", help="s3://BUCKET/KEY or s3://BUCKET/PREFIX/")
-    parser.add_argument("--directory", type=Path, required=True, help="where it goes")
-    parser.add_argument("--revision", help="branch, tag or commit on the hub (default: main)")
-    parser.add_argument("--token-file", type=Path, help="holds a Hugging Face token")
-    return parser
 
 
 if __name__ == "__main__":

@@ -17,8 +17,32 @@ _POSITIVE = program.at_least(1)
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of all options."""
     found = program.parser(description)
-    _add_data(found.add_argument_group("data"))
-    _add_work(found.add_argument_group("work"))
+    add = found.add_argument_group("data").add_argument
+    what = "JSON lines: files, patterns, folders, s3:// names; in this order"
+    add("--input", action="extend", nargs="+", metavar="FILE", help=what)
+    add("--output-prefix", metavar="P", help="output is P_KEY_document.bin and .idx")
+    what = "folder with tokenizer.json of Hugging Face"
+    add("--tokenizer", type=Path, metavar="DIR", help=what)
+    what = "key of the text, or of a list of texts; may be repeated (default text)"
+    add("--json-key", action="append", metavar="KEY", help=what)
+    add("--append-eod", action="store_true", help="end each document with the tokenizer's EOS")
+    what = "begin each text with the tokenizer's BOS, as Megatron from 0.17 on does by default "
+    add("--add-bos", action="store_true", help=f"{what}with a tokenizer that is set up for it")
+    what = "what to do with a line that gives no document; skipped ones are listed"
+    add("--on-bad-line", choices=("fail", "skip"), default="fail", help=what)
+    what = "longer lines are bad; bounds the memory (default %(default)s)"
+    add("--max-line-mib", type=_POSITIVE, default=_LINE_MIB, metavar="N", help=what)
+    add = found.add_argument_group("work").add_argument
+    cores, what = len(os.sched_getaffinity(0)), "processes that tokenize (default %(default)s)"
+    add("--workers", type=_POSITIVE, default=cores, metavar="N", help=what)
+    what = "auto takes gigatoken where it gives the same tokens as `tokenizers`"
+    add("--backend", choices=("auto", "gigatoken", "tokenizers"), default="auto", help=what)
+    what = "go on where an interrupted run was; do nothing if all is done"
+    add("--resume", action="store_true", help=what)
+    what = "how much work a crash may cost (default %(default)s)"
+    add("--commit-seconds", type=float, default=_COMMIT_SECONDS, metavar="S", help=what)
+    add("--shards", type=_POSITIVE, default=1, metavar="N", help="parts that N processes do")
+    add("--shard-index", metavar="I", help="the part of this process, from 0 on")
     found.add_argument("--verify", metavar="PREFIX", help="read a data set back, and write none")
     return found
 
@@ -51,77 +75,3 @@ def _shard(words: argparse.Namespace, environment: Mapping[str, str]) -> Shard |
         remedy = f"give 0 to {words.shards - 1}, or JOB_COMPLETION_INDEX as an Indexed Job does"
         raise usage("--shard-index", found, remedy)
     return Shard(int(word), words.shards)
-
-
-def _add_data(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--input",
-        action="extend",
-        nargs="+",
-        metavar="FILE",
-        help="JSON lines: files, patterns, folders, s3:// names; in this order",
-    )
-    group.add_argument("--output-prefix", metavar="P", help="output is P_KEY_document.bin and .idx")
-    group.add_argument(
-        "--tokenizer", type=Path, metavar="DIR", help="folder with tokenizer.json of Hugging Face"
-    )
-    group.add_argument(
-        "--json-key",
-        action="append",
-        metavar="KEY",
-        help="key of the text, or of a list of texts; may be repeated (default text)",
-    )
-    group.add_argument(
-        "--append-eod", action="store_true", help="end each document with the tokenizer's EOS"
-    )
-    group.add_argument(
-        "--add-bos",
-        action="store_true",
-        help="begin each text with the tokenizer's BOS, as Megatron from 0.17 on does by default "
-        "with a tokenizer that is set up for it",
-    )
-    group.add_argument(
-        "--on-bad-line",
-        choices=("fail", "skip"),
-        default="fail",
-        help="what to do with a line that gives no document; skipped ones are listed",
-    )
-    group.add_argument(
-        "--max-line-mib",
-        type=_POSITIVE,
-        default=_LINE_MIB,
-        metavar="N",
-        help="longer lines are bad; bounds the memory (default %(default)s)",
-    )
-
-
-def _add_work(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--workers",
-        type=_POSITIVE,
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="processes that tokenize (default %(default)s)",
-    )
-    group.add_argument(
-        "--backend",
-        choices=("auto", "gigatoken", "tokenizers"),
-        default="auto",
-        help="auto takes gigatoken where it gives the same tokens as `tokenizers`",
-    )
-    group.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on where an interrupted run was; do nothing if all is done",
-    )
-    group.add_argument(
-        "--commit-seconds",
-        type=float,
-        default=_COMMIT_SECONDS,
-        metavar="S",
-        help="how much work a crash may cost (default %(default)s)",
-    )
-    group.add_argument(
-        "--shards", type=_POSITIVE, default=1, metavar="N", help="parts that N processes do"
-    )
-    group.add_argument("--shard-index", metavar="I", help="the part of this process, from 0 on")

@@ -26,34 +26,17 @@ _watchers: list[Companion] = []
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that the plan fills in for a job on several nodes."""
-    group = parser.add_argument_group("start-up guard")
-    group.add_argument(
-        "--expect-efa",
-        type=program.count,
-        default=0,
-        metavar="N",
-        help="EFA devices that this pod must have, and NCCL must use; 0, the default, is for jobs "
-        "on one node and for instances without EFA, and checks nothing",
-    )
-    group.add_argument(
-        "--expect-gpu-direct",
-        action="store_true",
-        help="warn if NCCL reaches other nodes without GPUDirect RDMA",
-    )
-    group.add_argument(
-        "--heartbeats",
-        type=Path,
-        metavar="DIR",
-        help="directory on shared storage by which the nodes notice that one of them was lost, "
-        "so that all start again; without it the collectives' timeout has to end them",
-    )
-    group.add_argument(
-        "--watch",
-        choices=("stop", "warn", "off"),
-        default="stop",
-        help="what becomes of ranks with a wrong network, a lost node or no progress: they end "
-        "(default), go on after a warning, or nobody looks (see watch.py)",
-    )
+    add = parser.add_argument_group("start-up guard").add_argument
+    efa = "EFA devices that this pod must have, and NCCL must use; 0, the default, checks nothing"
+    add("--expect-efa", type=program.count, default=0, metavar="N", help=efa)
+    direct = "warn if NCCL reaches other nodes without GPUDirect RDMA"
+    add("--expect-gpu-direct", action="store_true", help=direct)
+    hearts = "on shared storage, by which nodes notice that another one was lost; without it the "
+    hearts += "collectives' timeout has to end them"
+    add("--heartbeats", type=Path, metavar="DIR", help=hearts)
+    ends = "ranks with a wrong network, a lost node or no progress end (default), go on after a "
+    ends += "warning, or nobody looks (see watch.py)"
+    add("--watch", choices=("stop", "warn", "off"), default="stop", help=ends)
 
 
 def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:

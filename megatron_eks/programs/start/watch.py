@@ -214,27 +214,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, required=True, help="nodes of the gang")
     parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
     guard.add_options(parser)
-    parser.add_argument(
-        "--start-seconds", type=float, default=600.0, help="in which NCCL has to choose a network"
-    )
-    parser.add_argument(
-        "--idle-seconds",
-        type=float,
-        default=660.0,
-        help="without CPU time, after which a rank ends",
-    )
-    parser.add_argument(
-        "--round-seconds", type=float, default=_ROUND_SECONDS, help="between two looks"
-    )
-    parser.add_argument(
-        "--grace-seconds",
-        type=float,
-        default=_GRACE_SECONDS,
-        help="that ranks have to end by themselves after another node was lost",
-    )
-    parser.add_argument(
-        "--silent-rounds", type=int, default=_SILENT_ROUNDS, help="after which a node is lost"
-    )
+    for name, default, what in (
+        ("--start-seconds", 600.0, "in which NCCL has to choose a network"),
+        ("--idle-seconds", 660.0, "without CPU time, after which a rank ends"),
+        ("--round-seconds", _ROUND_SECONDS, "between two looks"),
+        ("--grace-seconds", _GRACE_SECONDS, "for ranks to end by themselves after a node was lost"),
+        ("--silent-rounds", _SILENT_ROUNDS, "after which a node is lost"),
+    ):
+        parser.add_argument(name, type=type(default), default=default, help=what)
     return parser
 
 

@@ -221,28 +221,12 @@ def _split(words: str) -> tuple[str, str]:
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = program.parser(description)
     parser.add_argument("--config", type=Path, required=True, help="YAML or JSON file")
-    parser.add_argument(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="default %(default)s"
-    )
-    parser.add_argument(
-        "--compile",
-        choices=("auto", "on", "off"),
-        default="auto",
-        help="compile each layer; auto is on for GPUs (default %(default)s)",
-    )
-    parser.add_argument(
-        "--distributed-timeout-minutes",
-        type=float,
-        help="a collective that takes longer ends the processes (default: the file's runtime "
-        "block, else 10)",
-    )
-    parser.add_argument(
-        "--track",
-        action="append",
-        choices=NAMES,
-        default=[],
-        help="send figures there as well, as its own variables say",
-    )
+    add = parser.add_argument
+    add("--device", choices=("cuda", "cpu"), default="cuda", help="default %(default)s")
+    add("--compile", choices=("auto", "on", "off"), default="auto", help="auto: layers on GPUs")
+    minutes = "for a collective (default: the file's runtime block, else 10)"
+    add("--distributed-timeout-minutes", type=float, metavar="N", help=minutes)
+    add("--track", action="append", choices=NAMES, default=[], help="send figures there as well")
     guard.add_options(parser)
     return parser
 
