@@ -122,11 +122,9 @@ def check_memory(system: System, facts: dict[str, object]) -> Iterator[Finding]:
     limit = system.locked_memory_bytes()
     facts["memlock_bytes"] = limit
     if limit is not None and limit < _SMALL_MEMLOCK_BYTES:
-        yield error(
-            "locked memory",
-            f"the limit is {limit} bytes, so buffers cannot be registered",
-            "raise the container runtime's LimitMEMLOCK, or give the pod IPC_LOCK",
-        )
+        text = f"the limit is {limit} bytes, so buffers cannot be registered"
+        fix = "raise the container runtime's LimitMEMLOCK, or give the pod IPC_LOCK"
+        yield error("locked memory", text, fix)
     elif limit is not None:
         yield warning("locked memory", f"the limit is {limit} bytes", "unlimited is usual")
 

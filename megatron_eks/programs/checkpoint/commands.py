@@ -86,12 +86,9 @@ def push_one(sync: Sync, path: Path) -> None:
         manifest = _manifest_of(sync, path, step)
         sent = sync.remote.put(manifest, path)
     except FileNotFoundError as problem:
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            path,
-            f"{problem.filename} went away while it was sent",
-            "push the next checkpoint; retention removes old ones",
-        ) from problem
+        found = f"{problem.filename} went away while it was sent"
+        remedy = "push the next checkpoint; retention removes old ones"
+        raise StopError(program.EXIT_CHECK_FAILED, path, found, remedy) from problem
     program.say(f"{path.name}: {'sent' if sent else 'already there'}, {manifest.size:,} bytes")
     sync.report.note("pushed" if sent else "present", path.name)
     newer = sync.remote.move_latest(Latest(path.name, step))
@@ -245,12 +242,8 @@ def _nothing_to_send(directory: Path, name: str | None) -> StopError:
     if bad:
         remedy = "push another one; meks ckpt ls says what each is"
         return StopError(program.EXIT_CHECK_FAILED, directory, "; ".join(bad), remedy)
-    return StopError(
-        program.EXIT_NOT_FOUND,
-        path,
-        "no whole checkpoint",
-        "wait for the save to end, or correct the directory",
-    )
+    found, remedy = "no whole checkpoint", "wait for the save to end, or correct the directory"
+    return StopError(program.EXIT_NOT_FOUND, path, found, remedy)
 
 
 def _absent(sync: Sync, name: str | None) -> NoReturn:

@@ -113,12 +113,9 @@ def _is_same(manifest: Manifest, target: Path, threads: int) -> bool:
     if not bad:
         return True
     if whole.by_bytes(target, threads=threads).loadable:
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            target,
-            f"another checkpoint of this name is there ({bad[0]} differs)",
-            "pull into another directory, or move it away",
-        )
+        found = f"another checkpoint of this name is there ({bad[0]} differs)"
+        remedy = "pull into another directory, or move it away"
+        raise StopError(program.EXIT_CHECK_FAILED, target, found, remedy)
     return False
 
 

@@ -63,11 +63,9 @@ def check_config(directory: Path, model: str) -> Iterator[Finding]:
     for ours, theirs in _SIZES:
         value, expected = _config_value(config, theirs), getattr(preset, ours)
         if value is not None and value != expected:
-            yield error(
-                path,
-                f"{theirs} is {value}, and {model} has {expected}",
-                "correct the model's name, or the source",
-            )
+            text = f"{theirs} is {value}, and {model} has {expected}"
+            fix = "correct the model's name, or the source"
+            yield error(path, text, fix)
 
 
 def check_rope(directory: Path) -> Iterator[Finding]:

@@ -225,11 +225,9 @@ class Steps:
         if problems:
             raise PrepareError(*problems)
         if tokenizer.adds and not options.add_bos:
-            self._report.warning(
-                "BOS",
-                f"Megatron from 0.17 on writes {tokenizer.adds!r} for 'a' with this tokenizer",
-                "give --add-bos if the model was trained with BOS",
-            )
+            found = f"Megatron from 0.17 on writes {tokenizer.adds!r} for 'a' with this tokenizer"
+            remedy = "give --add-bos if the model was trained with BOS"
+            self._report.warning("BOS", found, remedy)
         if tokenizer.refused:
             self._report.warning(
                 "gigatoken", tokenizer.refused, "`tokenizers` does the work, slower"

@@ -220,11 +220,9 @@ def check_base(
         if state.loadable:
             return
         found = f"{base.checkpoint.name}: {state.why}"
-    yield error(
-        pretrained,
-        f"no base weights: {found}",
-        "convert the base weights, or correct --pretrained-checkpoint",
-    )
+    text = f"no base weights: {found}"
+    fix = "convert the base weights, or correct --pretrained-checkpoint"
+    yield error(pretrained, text, fix)
 
 
 def check_space(
