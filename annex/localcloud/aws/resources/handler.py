@@ -107,7 +107,7 @@ class Handler:
             owner = {self.owner: physical_id} if new.get(name) != old.get(name) else None
             if owner and name in new:
                 given = form(new[name]) if form else {name: new[name]}
-                call(context, self.service, puts, given, **owner)
+                call(context, self.service, puts, {**given, **owner})
             elif owner and takes:
                 call(context, self.service, takes, owner)
 
