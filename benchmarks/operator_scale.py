@@ -19,7 +19,7 @@ from pathlib import Path
 import cdk8s
 
 from benchmarks.timing import ROOT, verdict
-from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, templates
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, AnyWorkload, templates
 from megatron_eks.charts.composition import build_jobs
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
@@ -30,7 +30,6 @@ from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
 from megatron_eks.ops.jobs.submit import create
 from megatron_eks.ops.output import table
 from megatron_eks.plan.cluster.pools import PoolPlan
-from megatron_eks.plan.jobs.job import AnyWorkload
 from megatron_eks.project import load_project
 from megatron_eks.synthesis import synthesise_manifests
 

@@ -16,6 +16,7 @@ from megatron_eks.charts.training.objects import (
 from megatron_eks.charts.training.pod import job_pod
 from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 from megatron_eks.plan.jobs.job import JobPlan, Rendezvous
+from megatron_eks.plan.jobs.placement import placement
 
 _KIND = WORKLOADS["PyTorchJob"]
 _REPLICAS = "/spec/pytorchReplicaSpecs"
@@ -28,7 +29,8 @@ def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> N
     """Add the object, with a master where ranks are known beforehand."""
     rank_policy(scope, job, platform, _KIND)
     resource = job_object(scope, job, platform, _KIND)
-    grouped = kueue.GROUP_ANNOTATION in job.placement
+    place = placement(job)
+    grouped = place is not None and kueue.GROUP_ANNOTATION in place.annotations
     workers = _worker(job.workers, grouped) if job.workers and not job.rendezvous else ()
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, templates
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, AnyWorkload, templates
 from megatron_eks.demo.images import stand_in_images
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes import manifests
@@ -20,7 +20,7 @@ from megatron_eks.localcloud.kubernetes.controllers import install
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.ops.jobs.submit import create
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY
-from megatron_eks.plan.jobs.job import JOB_LABEL, AnyWorkload
+from megatron_eks.plan.jobs.job import JOB_LABEL
 from megatron_eks.project import ROOT, load_project
 from megatron_eks.synthesis import synthesise_manifests
 from tests.charts import rendered

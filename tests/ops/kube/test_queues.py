@@ -139,7 +139,7 @@ def test_a_job_that_brings_its_nodes_waits_for_them_and_comes_first():
     others = tuple(each for each in found.shares if each.team != "vision")
     scaled = replace(found, shares=shares + others, scaled=frozenset({"p5"}))
     start = dict(in_turn(scaled, "p5", {brings.uid: 3600, later.uid: 60}, 0))
-    assert start.keys() == {later.uid}
+    assert {uid: each.seconds for uid, each in start.items()} == {later.uid: 3600}
 
 
 def test_words_of_others_stay_on_one_line():
