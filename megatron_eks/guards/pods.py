@@ -22,7 +22,7 @@ _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
 _SOON, _SHORTEST_GRACE = range(301), 60  # seconds
-_PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
+PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
 _PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "the image may be missing or old"),)
 _POD = (
     ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables to it"),
@@ -154,7 +154,7 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
     for pod in manifests.pods:
         for container in pod.containers:
             image = container["image"]
-            if not _PINNED.fullmatch(image.text):
+            if not PINNED.fullmatch(image.text):
                 found = f"{written(image.raw)} is not pinned: ranks may run different programs"
                 yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
             yield from container.must_hold(Rule.MANIFEST_VALUE, _PULL, Level.WARNING)

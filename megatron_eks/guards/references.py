@@ -16,7 +16,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.values import NO, Value, report
+from megatron_eks.guards.values import NO, Value, report, warn
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
@@ -26,6 +26,8 @@ _NAMESPACED += "PyTorchJob ResourceQuota Role RoleBinding Secret Service Service
 _NAMESPACED += "TrainingRuntime"
 _PREVIEW, _WORDS = "`meks apply` takes a placeholder for a real address", {"args", "command"}
 _METADATA_SERVICE, _IDENTITY = "169.254.169.254", "169.254.170.23"
+# What all pods of a namespace may reach besides names: S3 and their credentials.
+_FOR_ALL = frozenset({"", "0.0.0.0/0", f"{_IDENTITY}/32"})
 _AWS = "52.94.0.1"  # an address outside the cluster
 _PEERS = {"ingress": "from", "egress": "to"}
 
@@ -171,12 +173,13 @@ def forms(manifests: Manifests) -> Iterator[Finding]:
                 yield from report(code, *_too_wide(rule, rule[_PEERS[key]]))
     shared = [each for each in policies if _everyone(each)]
     closed = {e.namespace for e in shared if _closes(e, "Egress") and _closes(e, "Ingress")}
-    for rule in (rule for each in shared for rule in each["spec"]["ingress"]):
-        yield rule.finding(code, "everybody in the namespace is reached so", "name the pods")
-    for peer in (p for e in shared for rule in e["spec"]["egress"] for p in rule["to"]):
-        wide = peer["ipBlock"]["cidr"].text not in {"", f"{_IDENTITY}/32", "0.0.0.0/0"}
-        found = "every pod of the namespace gets there, not those that need it alone"
-        yield from report(code, (wide, peer, found, "name the pods in podSelector"))
+    found = "it holds for every pod of the namespace, not for those that need it alone"
+    for each in shared:
+        ways = [
+            peer["ipBlock"]["cidr"].text for rule in each["spec"]["egress"] for peer in rule["to"]
+        ]
+        wide = each["spec"]["ingress"].raw or (ways and not _FOR_ALL.intersection(ways))
+        yield from warn(code, (wide, each["spec"]["podSelector"], found, "name the pods"))
     spaces = {each.namespace: each["metadata"]["namespace"] for each in shared}
     spaces |= {e.name: e["metadata"]["name"] for e in manifests.of("Namespace") if shared}
     for space, place in spaces.items():

@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.pods import GPU
+from megatron_eks.guards.pods import GPU, PINNED
 from megatron_eks.guards.values import YES, Row, Value, report, warn, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -249,7 +249,8 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
         yield from warn(Rule.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
-        other = ours and waits and first["image"].raw != pod.main["image"].raw
+        image = pod.main["image"]
+        other = ours and waits and first["image"].raw != image.raw and PINNED.fullmatch(image.text)
         found = "another image than the job's: each node pulls both, or one of them is not there"
         yield from warn(Rule.JOB_FIELDS, (other, first["image"], found, "use the job's"))
 
