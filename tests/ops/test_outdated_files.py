@@ -40,6 +40,8 @@ nodes
 outputs
 preflight cluster
 queue
+profile megatron-cpt-techpulse
+report
 report megatron-cpt-techpulse
 scale p4d 0
 secret ls
