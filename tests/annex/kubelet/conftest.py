@@ -215,9 +215,9 @@ def other_kinds(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="session")
-def kueue(cluster: Cluster) -> Client:
-    """Run Kueue beside the training operator; jobs without its label it leaves alone."""
-    files = rendered.platform_files("pytorchjob", kueue=True)
+def kueue(cluster: Cluster, other_kinds: None) -> Client:  # noqa: ARG001 -- it asks for their kinds
+    """Run Kueue beside all controllers of jobs; jobs without its label it leaves alone."""
+    files = rendered.platform_files("trainjob", kueue=True)
     Kueue(cluster.plane, files["kueue-controller"]).install()
     return cluster.client
 
