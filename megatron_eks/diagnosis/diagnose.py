@@ -19,6 +19,10 @@ _SIZE = r"([\d.]+) ([KMGT]?i?B)"
 _TOTAL = re.compile(rf"total capacity of {_SIZE} of which {_SIZE} is free")
 _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# Python's own words: they prove what went wrong in the program, and not by whose fault.
+_OF_PYTHON = re.compile(
+    r"\b(Type|Key|Attribute|Index|Name|JSONDecode)Error\b|\bcannot import name\b"
+)
 _LARGE = 0.2
 _NEAR = 40
 """Lines in which a message says more of what it began with."""
@@ -134,7 +138,8 @@ def _explained(chosen: Sign, course: Course) -> Diagnosis:
         remedy = f"{_OTHERS} {remedy}"
     return Diagnosis(
         code=signature.code,
-        certain=chosen.tier is Tier.CAUSE and not signature.vague,
+        certain=chosen.tier is Tier.CAUSE
+        and not (signature.vague or _OF_PYTHON.search(chosen.line.text)),
         cause=cause,
         why=signature.why,
         remedy=remedy,
