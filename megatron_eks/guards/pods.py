@@ -138,7 +138,7 @@ def placement(manifests: Manifests) -> Iterator[Finding]:
             found = f"no short toleration for {name}: ranks wait long for a pod on a lost node"
             row = (not right, listed, found, "add one: effect NoExecute, tolerationSeconds 30")
             yield from report(Rule.TOLERATION, row, level=_WEIGHT[bool(own)])
-        seconds = {e["tolerationSeconds"].raw for e in listed if e["key"].text in _LOST}
+        seconds = {written(e["tolerationSeconds"].raw) for e in listed if e["key"].text in _LOST}
         found = "ranks wait longer for one kind of lost node than for the other"
         row = (pod.of_job and len(seconds) > 1, listed, found, "write the same seconds for both")
         yield from warn(Rule.TOLERATION, row)
@@ -194,7 +194,7 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
             why, code = "the namespace admits, or warns about, the wrong pods", Rule.NAMESPACE_LEVEL
             yield from labels[f"{_LEVEL}/{mode}"].must_be(code, *right, why=why)
         versions = [labels[f"{_LEVEL}/{mode}-version"] for mode in _MODES]
-        differ = any(versions) and len({value.raw for value in versions}) > 1
+        differ = any(versions) and len({written(value.raw) for value in versions}) > 1
         found = "not one version for all modes: pods that run today are refused after an upgrade"
         yield from report(Rule.NAMESPACE_LEVEL, (differ, labels, found, "write one for all three"))
     for pod in manifests.pods:
