@@ -44,6 +44,9 @@ TRAINER, TRAINER_CERTIFICATE = (
 )
 QUEUER, QUEUER_CERTIFICATE = "Deployment kueue-controller-manager", "kueue-webhook-server-cert"
 NO_RECORD = "nothing records how pods end"
+_SCALER, _SCALING = "pool-scaler", "megatron_eks.programs.scaling"
+_SCALING_FILES = ("__init__", "aws", "demand", "loop", "objects")
+_NO_NODES = "nobody brings the nodes of pools with scale: queue, or ends them"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
 _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _AWAY = "with its node, jobs wait five minutes for it"
@@ -192,6 +195,19 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_serving(SET_CERTIFICATE),
         (f"{ARGS}--leader-elect", ("--leader-elect=false",), "it may not hold a lease"),
     ),
+    f"Deployment {_SCALER}": (
+        *_ONE,
+        (f"{_POD}volumes name=files configMap name", (_SCALER,), _NO_NODES),
+        (f"{_BOX}volumeMounts name=files mountPath", ("/opt/scaling",), _NO_NODES),
+        (f"{_ENV}PYTHONPATH value", ("/opt/scaling",), _NO_NODES),
+        (f"{_BOX}command", (["python3", "-m", f"{_SCALING}.loop"],), _NO_NODES),
+        (f"{_BOX}args", (["/opt/scaling/settings.json"],), _NO_NODES),
+    ),
+    f"ConfigMap {_SCALER}": tuple(
+        (f"data {name}", (), _NO_NODES)
+        for name in ("settings.json", *(f"{each}.py" for each in _SCALING_FILES))
+    ),
+    "AdmissionCheck": (("spec controllerName", (kueue.CHECK_CONTROLLER,), _NO_NODES),),
     _ETCD: (
         *_ONE[:2],
         *_asked("/health", 2379, "readiness"),
