@@ -1,6 +1,7 @@
 """What pods of several charts share: how they reach GPU nodes, and what they may do there."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from cdk8s_plus_27 import k8s
@@ -140,5 +141,28 @@ def node_agent(
             selector=k8s.LabelSelector(match_labels=labels),
             update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
             template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=labels), spec=pod),
+        ),
+    )
+
+
+def one_pod(
+    scope: Construct,
+    metadata: k8s.ObjectMeta,
+    labels: Mapping[str, str],
+    program: str,
+    pod: k8s.PodSpec,
+) -> None:
+    """Run a pod that reads its program once, so a new program is a new pod; never two at a time."""
+    digest = hashlib.sha256(program.encode()).hexdigest()
+    template = k8s.ObjectMeta(labels=labels, annotations={"megatron-eks/template": digest[:16]})
+    k8s.KubeDeployment(
+        scope,
+        "deployment",
+        metadata=metadata,
+        spec=k8s.DeploymentSpec(
+            replicas=1,
+            strategy=k8s.DeploymentStrategy(type="Recreate"),
+            selector=k8s.LabelSelector(match_labels=labels),
+            template=k8s.PodTemplateSpec(metadata=template, spec=pod),
         ),
     )

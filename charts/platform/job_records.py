@@ -1,6 +1,5 @@
 """What keeps the end of jobs, their pods and their events beside their logs."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 import cdk8s
@@ -10,7 +9,7 @@ from constructs import Construct
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.network import addresses, policy, ports
-from megatron_eks.charts.pods import quantity, unprivileged_container, unprivileged_pod
+from megatron_eks.charts.pods import one_pod, quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
 
@@ -81,23 +80,8 @@ class JobRecords(cdk8s.Chart):
     def _deployment(self) -> None:
         program = (ROOT / "megatron_eks" / "programs" / _PROGRAM).read_text()
         k8s.KubeConfigMap(self, "program", metadata=self._metadata, data={_PROGRAM: program})
-        # The program is read once, so a new one must be a new pod.
-        digest = hashlib.sha256(program.encode()).hexdigest()
-        metadata = k8s.ObjectMeta(
-            labels={"app": _NAME}, annotations={"megatron-eks/template": digest[:16]}
-        )
-        k8s.KubeDeployment(
-            self,
-            "deployment",
-            metadata=self._metadata,
-            spec=k8s.DeploymentSpec(
-                # Two would write the same files.
-                replicas=1,
-                strategy=k8s.DeploymentStrategy(type="Recreate"),
-                selector=k8s.LabelSelector(match_labels={"app": _NAME}),
-                template=k8s.PodTemplateSpec(metadata=metadata, spec=self._pod()),
-            ),
-        )
+        # Two would write the same files.
+        one_pod(self, self._metadata, {"app": _NAME}, program, self._pod())
 
     def _pod(self) -> k8s.PodSpec:
         claims = [each.claim for each in self._plan.storage.file_systems]

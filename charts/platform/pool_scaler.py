@@ -1,6 +1,5 @@
 """What gives pools with `scale: queue` the nodes that jobs in queues need, and takes them away."""
 
-import hashlib
 import json
 
 import cdk8s
@@ -10,7 +9,13 @@ from constructs import Construct
 from megatron_eks.catalog import kueue, pins
 from megatron_eks.charts.network import addresses, dns, policy, ports
 from megatron_eks.charts.platform.operator_access import add_rights, rule
-from megatron_eks.charts.pods import quantity, unprivileged_container, unprivileged_pod
+from megatron_eks.charts.pods import (
+    CLUSTER_CRITICAL,
+    one_pod,
+    quantity,
+    unprivileged_container,
+    unprivileged_pod,
+)
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import CA_FILE
 from megatron_eks.plan.cluster.queues import POOL_SCALER, scaling_of
@@ -64,25 +69,8 @@ class PoolScaler(cdk8s.Chart):
         if self._platform.egress.ca_bundle is not None:
             files[CA_FILE] = self._platform.egress.ca_bundle
         k8s.KubeConfigMap(self, "files", metadata=self._metadata, data=files)
-        # They are read once, so new ones must be a new pod.
-        digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-        k8s.KubeDeployment(
-            self,
-            "deployment",
-            metadata=self._metadata,
-            spec=k8s.DeploymentSpec(
-                # Two would each bring the nodes of the same job.
-                replicas=1,
-                strategy=k8s.DeploymentStrategy(type="Recreate"),
-                selector=k8s.LabelSelector(match_labels=self._labels),
-                template=k8s.PodTemplateSpec(
-                    metadata=k8s.ObjectMeta(
-                        labels=self._labels, annotations={"megatron-eks/template": digest[:16]}
-                    ),
-                    spec=self._pod(files),
-                ),
-            ),
-        )
+        # Two would each bring the nodes of the same job.
+        one_pod(self, self._metadata, self._labels, json.dumps(files), self._pod(files))
 
     def _settings(self) -> dict[str, object]:
         china = self._plan.region.startswith("cn-")
@@ -123,6 +111,6 @@ class PoolScaler(cdk8s.Chart):
             volumes=[k8s.Volume(name="files", config_map=source)],
             service_account_name=POOL_SCALER,
             automount_service_account_token=True,
-            priority_class_name="system-cluster-critical",
+            priority_class_name=CLUSTER_CRITICAL,
             security_context=unprivileged_pod(self._platform.pod_uid),
         )
