@@ -237,8 +237,8 @@ def check_documents(
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
     judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
-    ordered = tuple(sorted(judged, key=_order))
-    return Files(config, tuple(parsed), ordered, shipped, tuple(without_bucket), images)
+    ordered = sorted(judged, key=lambda each: ([*Level].index(each.level), each.file, each.line))
+    return Files(config, tuple(parsed), tuple(ordered), shipped, tuple(without_bucket), images)
 
 
 def synth_command(cluster_file: Path | str = DEFAULT_CLUSTER) -> str:
@@ -296,7 +296,3 @@ def shown(path: Path) -> str:
     """Write a path as the user would: relative to where they stand, where that is shorter."""
     inside = os.path.relpath(path)
     return str(path) if inside.startswith("..") else inside
-
-
-def _order(finding: Finding) -> tuple[int, str, int]:
-    return [*Level].index(finding.level), finding.file, finding.line

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from grafana_foundation_sdk.models import units
 
-from assets.dashboards.panels import board, curves, number, with_band
+from assets.dashboards.job import JOB, OF_A_JOB
+from assets.dashboards.panels import board, curves, number
 
 HERE = Path(__file__).parent
 
-_JOB, _NODE = '{job="$job"}', '{node="$node"}'
-_OF_A_JOB = "max by (job)"
-_PODS_OF_A_JOB = f"on (namespace, pod) meks_start_timestamp_seconds{_JOB}"
+_NODE = '{node="$node"}'
 _GPU = "GPU {{gpu}}"
 _GPUS = "DCGM_FI_DEV_GPU_UTIL"
 _WITH_A_JOB = f'on (node) group by (node) ({_GPUS}{{pod!=""}})'
@@ -58,7 +57,7 @@ _CLUSTER = (
         "Progress of jobs",
         units.PercentUnit,
         "A flat line is a job that makes no step: meks status JOB, then meks logs JOB --explain.",
-        ("{{job}}", f"{_OF_A_JOB} (meks_step / meks_steps)"),
+        ("{{job}}", f"{OF_A_JOB} (meks_step / meks_steps)"),
     ),
     curves(
         "CPUs in use on each node",
@@ -71,89 +70,6 @@ _CLUSTER = (
         units.BytesSI,
         "Rising until a pod is killed: meks logs JOB --explain; use fewer data workers.",
         ("{{node}}", "max by (node) (node_memory_working_set_bytes)"),
-    ),
-)
-
-_TRAINING = (
-    curves(
-        "Step",
-        units.Number,
-        "Flat: meks status $job, then meks logs $job --explain. A drop is a restart.",
-        ("step", f"{_OF_A_JOB} (meks_step{_JOB})"),
-        ("last step of the run", f"{_OF_A_JOB} (meks_steps{_JOB})"),
-    ),
-    curves(
-        "Loss",
-        units.Number,
-        "No number or rising: lower the learning rate and go on from an earlier checkpoint.",
-        ("loss", f"{_OF_A_JOB} (meks_loss{_JOB})"),
-    ),
-    with_band(
-        curves(
-            "Step time, and what the plan predicts",
-            units.Seconds,
-            "Above the band: meks verify --job $job goes through what may hold it up, and "
-            "meks verify measures network, GPUs and storage.",
-            ("step", f"{_OF_A_JOB} (meks_step_seconds{_JOB})"),
-        ),
-        f"{_OF_A_JOB} (meks_plan_step_seconds_low{_JOB})",
-        f"{_OF_A_JOB} (meks_plan_step_seconds_high{_JOB})",
-    ),
-    curves(
-        "Tokens a second, of all GPUs",
-        units.Number,
-        "Dropping: steps take longer; see step time, data wait and saves.",
-        ("tokens/s", f"{_OF_A_JOB} (meks_tokens_per_second{_JOB})"),
-    ),
-    curves(
-        "Share of the GPUs' peak (MFU)",
-        units.PercentUnit,
-        "Much less than meks plan says: look at step time, data wait and tensor cores.",
-        ("MFU", f"{_OF_A_JOB} (meks_mfu_ratio{_JOB})"),
-    ),
-    curves(
-        "Tensor cores active, by pod",
-        units.PercentUnit,
-        "One pod apart from the others: its node is slow; look at the node dashboard.",
-        ("{{pod}}", f"avg by (pod) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE and {_PODS_OF_A_JOB})"),
-    ),
-    curves(
-        "Gradient norm before clipping",
-        units.Number,
-        "Spikes come before a loss that is no number: lower the learning rate or check the data.",
-        ("norm", f"{_OF_A_JOB} (meks_grad_norm{_JOB})"),
-    ),
-    curves(
-        "Wait for data in a step",
-        units.Seconds,
-        "More than a tenth of a step: use more data workers, or data on the fast file system.",
-        ("wait", f"{_OF_A_JOB} (meks_data_wait_seconds{_JOB})"),
-    ),
-    curves(
-        "Age of the newest checkpoint",
-        units.Seconds,
-        "Over the limit: meks ckpt ls $job; meks logs $job says why a save failed.",
-        ("age", f"time() - {_OF_A_JOB} (meks_checkpoint_timestamp_seconds{_JOB})"),
-        ("limit", f"{_OF_A_JOB} (meks_checkpoint_limit_seconds{_JOB})"),
-    ),
-    curves(
-        "Duration of a save",
-        units.Seconds,
-        "Growing: the file system is busy or full (alarms FileSystemBusy and FileSystemFull).",
-        ("save", f"{_OF_A_JOB} (meks_checkpoint_seconds{_JOB})"),
-    ),
-    curves(
-        "Restarts",
-        units.Number,
-        "Each step up is a failure: meks logs $job --explain says why.",
-        ("restarts", f"{_OF_A_JOB} (meks_restarts{_JOB})"),
-    ),
-    curves(
-        "Goodput",
-        units.PercentUnit,
-        "Below the plan: restarts, saves and validation take the rest; meks status $job.",
-        ("so far", f"{_OF_A_JOB} (meks_goodput_ratio{_JOB})"),
-        ("planned", f"{_OF_A_JOB} (meks_plan_goodput_ratio{_JOB})"),
     ),
 )
 
@@ -306,7 +222,7 @@ def dashboards() -> Mapping[str, str]:
     """Return each dashboard by the name of its file."""
     return {
         "cluster": board("cluster", _CLUSTER),
-        "job": board("job", _TRAINING, variable=("job", "meks_start_timestamp_seconds")),
+        "job": board("job", JOB, variable=("job", "meks_start_timestamp_seconds")),
         "node": board("node", _HARDWARE, variable=("node", _GPUS)),
         "money": board("money", _MONEY),
         "teams": board("teams", _QUEUES),

@@ -168,14 +168,11 @@ class Code(StrEnum):
     TAKES_YEARS = "MEKS-0397"
     NODES_WITHOUT_EFA = "MEKS-0398"
     OWN_IMAGE = "MEKS-0399"
-    # Teams
+    # Teams, images, other tools, allowances
     TEAM = "MEKS-0600"
     JOB_TEAM = "MEKS-0637"
-    # Templates
-    # Manifests
     UNPINNED_IMAGE = "MEKS-0609"
     VARIABLE_MISSING = "MEKS-0680"
-    # What tools of others say, and what is allowed on purpose
     LINTER = "MEKS-0704"
     SUPPRESSION = "MEKS-0710"
     # Commands that talk to Kubernetes
@@ -195,7 +192,7 @@ class Code(StrEnum):
     NO_LOGS = "MEKS-0734"
     RESUME_REFUSED = "MEKS-0737"
     RESUME_DIFFERS = "MEKS-0738"
-    # Commands that act on AWS
+    # Commands that act on AWS; secrets, costs, this machine
     CREDENTIALS = "MEKS-0740"
     ACCESS_DENIED = "MEKS-0741"
     AWS_NOT_REACHABLE = "MEKS-0742"
@@ -230,7 +227,6 @@ class Code(StrEnum):
     NO_PROFILE = "MEKS-0771"
     PROFILE_TOO_LATE = "MEKS-0772"
     BAD_TRACE = "MEKS-0773"
-    # Secrets of jobs, costs, and what the machine itself refuses
     SECRET_VALUE = "MEKS-0791"  # noqa: S105 -- the number of a finding
     SECRET_NOT_FOUND = "MEKS-0792"  # noqa: S105 -- the number of a finding
     IDLE_NODES = "MEKS-0793"

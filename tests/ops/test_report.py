@@ -9,7 +9,7 @@ import pytest
 
 from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.ops.jobs import ended, report, report_page, starts, status
-from megatron_eks.plan.cost import RankTime, job_spending
+from megatron_eks.plan.spending import RankTime, job_spending
 from megatron_eks.project import ROOT, load_project
 
 NAME = "megatron-cpt-techpulse"

@@ -5,15 +5,13 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from megatron_eks.plan.cost import (
+from megatron_eks.plan.cost import cluster_cost, standing_cost, total
+from megatron_eks.plan.spending import (
     RankTime,
     RunningNode,
-    cluster_cost,
     hours_between,
     job_spending,
     node_costs,
-    standing_cost,
-    total,
 )
 from megatron_eks.project import ROOT, load_project
 

@@ -16,15 +16,8 @@ from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.jobs import pace
 from megatron_eks.ops.jobs.holdings import Holdings, JobHoldings
 from megatron_eks.ops.output import count, formatted, picked, table, usd
-from megatron_eks.plan.cost import (
-    JobSpending,
-    NodeCost,
-    RunningNode,
-    job_spending,
-    node_costs,
-    standing_cost,
-    total,
-)
+from megatron_eks.plan.cost import standing_cost, total
+from megatron_eks.plan.spending import JobSpending, NodeCost, RunningNode, job_spending, node_costs
 from megatron_eks.project import Project
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import replace_file, usd
 from megatron_eks.ops.programs import Place
-from megatron_eks.plan.cost import hours_between, node_price, total
+from megatron_eks.plan.cost import node_price, total
+from megatron_eks.plan.spending import hours_between
 from megatron_eks.project import Project
 
 _HOUR_SECONDS = 3600

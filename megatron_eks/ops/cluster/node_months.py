@@ -9,7 +9,8 @@ from megatron_eks.ops.cluster.billing import instances
 from megatron_eks.ops.cluster.node_groups import NodeGroups
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import PoolPlan
-from megatron_eks.plan.cost import hours_between, node_price
+from megatron_eks.plan.cost import node_price
+from megatron_eks.plan.spending import hours_between
 
 # "Launching a new EC2 instance: i-0123"; DescribeScalingActivities, of the last six weeks.
 _ACTIVITY = re.compile(r"(Launching a new|Terminating) EC2 instance: (i-\w+)")

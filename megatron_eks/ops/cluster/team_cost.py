@@ -6,7 +6,8 @@ from datetime import datetime
 
 from megatron_eks.ops.jobs.holdings import JobHoldings
 from megatron_eks.ops.output import table, usd
-from megatron_eks.plan.cost import JobSpending, NodeCost, hours_between, total
+from megatron_eks.plan.cost import total
+from megatron_eks.plan.spending import JobSpending, NodeCost, hours_between
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from megatron_eks.ops.kube.pods import has_ended, moment
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
-from megatron_eks.plan.cost import RankTime, RunningNode, hours_between, node_price
+from megatron_eks.plan.cost import node_price
+from megatron_eks.plan.spending import RankTime, RunningNode, hours_between
 from megatron_eks.programs.run_log import Step
 
 _AT_ONCE = 8

@@ -18,8 +18,9 @@ from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import CONTAINER
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.programs import Place
-from megatron_eks.plan.cost import JobSpending, RankTime, hours_between, job_spending, node_price
+from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.plan.spending import JobSpending, RankTime, hours_between, job_spending
 from megatron_eks.project import job_files, read_document
 
 # Of each start: enough to tell what ended it, and for a thousand ranks no more than a page.

@@ -9,7 +9,7 @@ from megatron_eks.ops.cluster import cost
 from megatron_eks.ops.cluster.team_cost import TeamCost, by_team, lines
 from megatron_eks.ops.jobs.holdings import JobHoldings
 from megatron_eks.ops.kube.teams import of_team
-from megatron_eks.plan.cost import JobSpending, NodeCost
+from megatron_eks.plan.spending import JobSpending, NodeCost
 from megatron_eks.project import ROOT, load_project
 from tests import examples
 
