@@ -19,10 +19,6 @@ _SIZE = r"([\d.]+) ([KMGT]?i?B)"
 _TOTAL = re.compile(rf"total capacity of {_SIZE} of which {_SIZE} is free")
 _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-# Python's own words: they prove what went wrong in the program, and not by whose fault.
-_OF_PYTHON = re.compile(
-    r"\b(Type|Key|Attribute|Index|Name|JSONDecode)Error\b|\bcannot import name\b"
-)
 _LARGE = 0.2
 _NEAR = 40
 """Lines in which a message says more of what it began with."""
@@ -138,13 +134,22 @@ def _explained(chosen: Sign, course: Course) -> Diagnosis:
         remedy = f"{_OTHERS} {remedy}"
     return Diagnosis(
         code=signature.code,
-        certain=chosen.tier is Tier.CAUSE
-        and not (signature.vague or _OF_PYTHON.search(chosen.line.text)),
+        certain=chosen.tier is Tier.CAUSE and signature.certain and not _rivals(chosen, course),
         cause=cause,
         why=signature.why,
         remedy=remedy,
         evidence=_distinct([own[0].line, *more, *(sign.line for sign in (*own, *same))]),
         cascades=_cascades(course, signature.code),
+    )
+
+
+def _rivals(chosen: Sign, course: Course) -> bool:
+    """Say whether the lines show another trouble that may have ended the run."""
+    return any(
+        each.signature.code is not chosen.signature.code
+        and each.tier <= Tier.POSSIBLE
+        and not (each.signature.echo or course.outlived(each))
+        for each in course.signs
     )
 
 

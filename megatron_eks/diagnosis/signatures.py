@@ -41,6 +41,8 @@ class Signature:
     """`CODE`, or `CODE.form` for one of several forms of it."""
     code: LogCode
     tier: Tier
+    certain: bool
+    """Whether its words have no other cause, and a run does not go on after them."""
     mild: bool
     """Whether programs try again after it, so that only an error raised from it ends them."""
     vague: bool
@@ -115,6 +117,7 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
         name=name,
         code=code,
         tier=Tier[str(given.get("tier", "cause")).upper()],
+        certain=bool(given.get("certain", False)),
         mild=bool(given.get("mild", False)),
         vague=bool(given.get("vague", False)),
         echo=bool(given.get("echo", False)),

@@ -216,6 +216,16 @@ def test_watchers_follow_from_the_end_of_another_rank(said: str, end: str, code:
     assert code_of(before, *watched, *again, watched[-1]) is LogCode.KILLED
 
 
+def test_certain_is_what_its_words_alone_can_mean() -> None:
+    """Not what has other causes too, and not beside another trouble that may have come first."""
+    full = "[rank5]: OSError: [Errno 28] No space left on device: '/shared/checkpoints/x'"
+    assert diagnose([full]).certain
+    assert not diagnose(["[rank2]: ValueError: 3 is no multiple of 8"]).certain
+    both = diagnose([full, "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered"])
+    assert (both.code, both.certain) == (LogCode.DISK_FULL, False)
+    assert diagnose([full, timeout(0)]).certain, "what follows from it is no other trouble"
+
+
 def test_what_slows_a_run_is_told_though_it_goes_on() -> None:
     """Nothing outlives it: every step after it is slow."""
     slow = "[0] node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0"
