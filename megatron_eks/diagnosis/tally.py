@@ -128,8 +128,12 @@ def _tells(text: str) -> bool:
     )
 
 
+# Who tries again has not failed for good.
+_TRIES_AGAIN = re.compile(r"\b([Rr]etry(ing)?|RETRYING|[Tt]r(y|ying) again)\b")
+
+
 def _keep_complaint(kept: Tally, line: Line) -> None:
-    if len(kept.errors) >= _ERRORS:
+    if len(kept.errors) >= _ERRORS or _TRIES_AGAIN.search(line.text):
         return
     if frames.complains(line.text):
         if not tells_nothing(line.text):

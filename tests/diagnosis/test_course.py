@@ -282,6 +282,7 @@ def test_an_error_follows_from_what_the_program_said_of_its_input() -> None:
         ("WARNING: the file /shared/data/c4.jsonl is empty", "told"),
         ("WARNING: dataset c4 has 10 documents after filtering", "not"),
         ("WARNING: 0 documents were skipped", "not"),
+        ("wandb: Network error (ConnectionError), entering retry loop.", "not"),
         ("WARNING: the tokenizer could not be compiled", "not"),
     ],
 )
