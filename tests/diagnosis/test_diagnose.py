@@ -165,6 +165,10 @@ def test_no_rank_is_blamed_without_a_reason() -> None:
         "W tensorflow/x.cc:64] Could not load dynamic library 'x.so'; dlerror: No such file",
         "No checkpoint found at /shared/ckpt, starting from scratch",
         "make: 'helpers' is up to date.",
+        "Cuda is not available, training on the CPU",
+        "2026-11-20 10:00:01 [i]  deletion protection enabled for cluster tp",
+        "  host: https://ABC.gr7.us-east-2.eks.amazonaws.com",
+        "The maximum number of retries has been reached",
         "frame #3: c10d::ProcessGroupNCCL::WorkNCCL::handleException(NCCL error) + 0x2a6",
     ],
 )
