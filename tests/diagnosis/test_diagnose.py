@@ -225,7 +225,8 @@ def test_certain_is_what_its_words_alone_can_mean() -> None:
     full = "[rank5]: OSError: [Errno 28] No space left on device: '/shared/checkpoints/x'"
     assert diagnose([full]).certain
     assert not diagnose(["[rank2]: ValueError: 3 is no multiple of 8"]).certain
-    both = diagnose([full, "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered"])
+    lost = "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    both = diagnose([full, lost])
     assert (both.code, both.certain) == (LogCode.DISK_FULL, False)
     assert diagnose([full, timeout(0)]).certain, "what follows from it is no other trouble"
 
