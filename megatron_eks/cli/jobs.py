@@ -149,7 +149,7 @@ def logs(
     meks logs megatron-cpt-techpulse --rank 1 --previous
     meks logs megatron-cpt-techpulse --follow --grep 'iteration|checkpoint'
     meks logs megatron-cpt-techpulse --explain
-    meks logs --explain --file saved.log
+    meks logs --explain saved.log
 
     :param job: of jobs/
     :param rank: only of this rank
@@ -162,6 +162,9 @@ def logs(
     """
     if explain and (grep or follow):
         raise CycloptsError(msg="--explain reads all lines: leave out --grep and --follow")
+    if explain and job and {"/", "."} & {*job}:
+        # No job has such a name: a log was meant.
+        files, job = [*(files or ()), Path(job)], None
     if files and (job or not explain):
         raise CycloptsError(msg="--file goes with --explain, and without a JOB")
     if files:

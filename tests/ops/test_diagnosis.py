@@ -55,6 +55,13 @@ def test_schema_knows_no_other_field(capsys, monkeypatch):
         jsonschema.validate({**json.loads(printed), "more": 1}, SCHEMA)
 
 
+def test_a_path_is_a_log_and_no_job(tmp_path, capsys):
+    """As people type it."""
+    (tmp_path / "saved.log").write_text(FULL)
+    assert main(["logs", "--explain", str(tmp_path / "saved.log")]) == 0
+    assert "MEKS-0922" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("output", ["json", "table"])
 def test_a_secret_in_a_line_is_not_shown(output, capsys, monkeypatch):
     """What is seen is copied into tickets; the cause is found all the same."""
