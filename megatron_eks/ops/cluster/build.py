@@ -17,8 +17,8 @@ from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, USAGE, Fail
 from megatron_eks.plan.cluster.builds import ImagePlan
 
 _POLL_SECONDS = 5
-# The project gives up after two hours, and may have waited for a machine before.
-_LIMIT_SECONDS = 4 * 3600
+# The project gives up after four hours, and may have waited for a machine before.
+_LIMIT_SECONDS = 5 * 3600
 _TAIL_LINES = 15
 _LOG_PAGE = 1000
 

@@ -21,6 +21,17 @@ class Cause:
 # (podman), Amazon ECR User Guide, "Common error codes" and "Troubleshooting".
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        r'"program": "gate", "status": "check failed"|gate\.py .*exit code: 4',
+        "the gate refused what the image holds",
+        "each line that begins with error says what to take instead (docs/images.md)",
+    ),
+    # A test may print any of the words below; 125 is the engine's own failure.
+    Cause(
+        r"(?:docker|podman) run failed with exit code (?!125\b)",
+        "the image does not pass its test",
+        "the lines above and the report say what failed",
+    ),
+    Cause(
         r"no space left on device|disk quota exceeded",
         "the disk is full: base image, layers and the new image need some 120 GB together",
         "free disk (docker system prune -a, podman system prune -a), or build without --local: "
@@ -81,16 +92,6 @@ CAUSES: tuple[Cause, ...] = (
         r"detected CUDA version \(\S+\) mismatches|CUDA version mismatch",
         "something is compiled with another CUDA than the base image's torch",
         "take a base image and versions that docs/images.md lists together",
-    ),
-    Cause(
-        r'"program": "gate", "status": "check failed"|gate\.py .*exit code: 4',
-        "the gate refused what the image holds",
-        "each line that begins with error says what to take instead (docs/images.md)",
-    ),
-    Cause(
-        r"docker run failed|podman run failed|\"program\": \"selftest\"",
-        "the image does not pass its self-test",
-        "the report and the lines above say which case; run it alone as they say",
     ),
     Cause(
         r"cannot connect to the docker daemon|permission denied.*docker\.sock",

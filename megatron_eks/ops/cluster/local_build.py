@@ -29,12 +29,7 @@ _TAIL_LINES = 40
 
 def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
     """Build, test and push the named images, or all; without repositories, build and test them."""
-    engine = next((each for each in _ENGINES if shutil.which(each)), None)
-    if engine is None:
-        found = f"neither {' nor '.join(_ENGINES)} is on this machine"
-        remedy = "install one, or build on AWS: meks build"
-        raise Failure(Code.BUILD_FAILED, found, remedy, exit_code=NOT_FOUND)
-    plan = tools.plan
+    engine, plan = _engine(), tools.plan
     stack = tools.stacks.find(plan.stack("Images"))
     deployed = stack is not None and stack.made
     if not deployed:
@@ -67,6 +62,21 @@ def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
     for failure in failures:
         tools.console.say(str(failure))
     return FAILED if failures else 0
+
+
+def _engine() -> str:
+    """Return the first engine that answers: docker may be here without its daemon."""
+    said: list[str] = []
+    for name in filter(shutil.which, _ENGINES):
+        done = subprocess.run(  # noqa: S603 -- one of the two
+            [name, "info"], capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return name
+        said.append(f"{name} does not answer: {(done.stderr.splitlines() or [''])[-1]}")
+    found = "; ".join(said) or f"neither {' nor '.join(_ENGINES)} is on this machine"
+    remedy = f"{'start' if said else 'install'} one, or build on AWS: meks build"
+    raise Failure(Code.BUILD_FAILED, found, remedy, exit_code=NOT_FOUND)
 
 
 def _free_tag(image: ImagePlan, values: Mapping[str, str], tools: Tools) -> tuple[str, str]:
@@ -112,6 +122,8 @@ class _LocalBuild:
             **self._image.environment(self._repository),
             **wishes.variables(self._image),
             "ENGINE": self._engine,
+            # Podman's own format has no SHELL, and our Dockerfiles would run without pipefail.
+            "BUILDAH_FORMAT": "docker",
             "STATE": str(self._folder / f"{self._image.name}.json"),
             "REPORTS": str(self._folder / "reports"),
             # This command asks ECR itself, so the machine needs no AWS command line.

@@ -31,7 +31,7 @@ SAID = {
     "immutable.": "tags do not move",
     "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES: they do not match the hashes": "not what was",
     '{"program": "gate", "status": "check failed", "versions": {}}': "the gate refused",
-    "error test: docker run failed with exit code 4": "self-test",
+    "error test: docker run failed with exit code 4": "pass its test",
     "Cannot connect to the Docker daemon at unix:///var/run/docker.sock": "engine does not run",
     "error: process exited with exit code: 137": "memory ran out",
     "error check: v1.4.0 names another image already (sha256:1), and tags": "tag that may not move",
@@ -58,6 +58,17 @@ def test_what_engines_and_registries_say_is_explained(line):
     assert cause is not None
     assert SAID[line] in cause.found
     assert cause.remedy
+
+
+def test_what_a_failed_test_prints_is_no_reason_of_the_engine():
+    """It has no network, and fails as often as it is tried; 125 is the engine's own failure."""
+    lines = ["socket.gaierror: Temporary failure in name resolution"]
+    lines.append("error test: the image does not pass its test: podman run failed with exit code ")
+    test, engine = (cause_of([*lines[:1], lines[1] + code]) for code in ("1", "125"))
+    assert test is not None
+    assert not test.passes
+    assert engine is not None
+    assert engine.passes
 
 
 def test_every_cause_is_met():
@@ -125,11 +136,11 @@ def test_a_failure_of_our_own_is_not_tried_again(aws, place):
     aws.stacks()
     aws.history()
     aws.starts()
-    aws.build("FAILED", DONE, ("BUILD", "FAILED", "docker run failed"), log=False)
+    aws.build("FAILED", DONE, ("BUILD", "FAILED", "docker run failed with exit code 4"), log=False)
     aws.none_recorded()
     assert build.run(["megatron"], place, wishes=Wishes(retries=5)) == 1
     aws.done()
-    assert "self-test" in said(place.console)
+    assert "does not pass its test" in said(place.console)
 
 
 def _repository(folder, monkeypatch):

@@ -17,8 +17,9 @@ import json, os, pathlib, sys
 folder = pathlib.Path(__file__).parent
 words = [pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]
 stdin = sys.stdin.read() if "--password-stdin" in words else ""
-with (folder / "calls").open("a") as calls:
-    calls.write(json.dumps([words, stdin]) + "\\n")
+if words[1] != "info":
+    with (folder / "calls").open("a") as calls:
+        calls.write(json.dumps([words, stdin]) + "\\n")
 fails = folder / f"fails-{{words[1]}}"
 if fails.exists():
     answer = fails.read_text()
@@ -119,6 +120,19 @@ def test_without_an_engine_the_way_out_is_named(place, engines):
         local_build.run([], place, Wishes())
 
 
+def test_an_engine_that_does_not_answer_is_passed_over_and_named(aws, place, engines):
+    """The command line of docker is there without its daemon; podman needs none."""
+    engines.install("docker")
+    engines.fail("info", "Server:\nCannot connect to the Docker daemon")
+    with pytest.raises(Failure, match=r"docker does not answer: Cannot connect .* start one"):
+        local_build.run([], place, Wishes())
+    engines.fail("info", "Cannot connect to the Docker daemon")
+    engines.install("podman")
+    deployed(aws)
+    assert local_build.run(["megatron"], place, Wishes()) == 0
+    assert engines.did()[0] == "podman build"
+
+
 def test_without_repositories_it_builds_and_tests(aws, place, engines):
     """An account is not needed to try an image."""
     engines.install("docker")
@@ -179,7 +193,7 @@ def test_a_failed_self_test_pushes_nothing(aws, place, engines):
     deployed(aws, logs_in=False, pushes=False)
     assert local_build.run(["megatron"], place, Wishes()) == 1
     assert engines.did() == ["docker build", "docker run"]
-    assert "test of megatron: the image does not pass its self-test" in said(place.console)
+    assert "test of megatron: the image does not pass its test" in said(place.console)
 
 
 def test_a_refused_login_is_explained(aws, place, engines):
