@@ -76,10 +76,10 @@ test-tools: programs shells .venv-checkov/.installed go-programs
 go-programs: setup-dev control-plane
 	@$(BIN)/python -m tests.go_programs
 
-# Completion, and what the set-up Job runs, are tried in real shells, and pages in a real browser. As
-# root, or by sudo, with apt.
+# Completion, and what the set-up Job runs, are tried in real shells, pages in a real browser, and
+# images of the user's with a real engine. As root, or by sudo, with apt.
 shells:
-	@missing=$$(for shell in zsh fish busybox; do command -v $$shell >/dev/null || echo $$shell; done); \
+	@missing=$$(for each in zsh fish busybox podman; do command -v $$each >/dev/null || echo $$each; done); \
 	command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \
 		as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \

@@ -136,14 +136,12 @@ class _LocalBuild:
         else:
             folder = self._tools.cluster_file.parent
             stage_own(self._image.own, folder, ROOT, self._source)
-            if base and "@" in base and push:
-                self._log_in()
-        steps = ["check", "build", "test"]
+        if push:
+            # Before the build: what it starts from may be in the same registry.
+            self._log_in()
+        steps = ["check", "build", "test", *(["push"] if push else [])]
         left = wishes.retries
-        while steps or push:
-            if not steps:
-                push, steps = False, ["push"]
-                self._log_in()
+        while steps:
             code, tail = self._step(steps[0], environment)
             if code == 0:
                 del steps[0]

@@ -94,8 +94,8 @@ def test_the_image_is_built_tested_and_pushed(aws, place, engines, engine):
     deployed(aws)
     assert local_build.run(["megatron"], place, Wishes(test_level="quick")) == 0
     aws.done()
-    assert engines.did() == [f"{engine} {step}" for step in ("build", "run", "login", "push")]
-    (build, _), (test, _), (login, password), (push, _) = engines.calls()
+    assert engines.did() == [f"{engine} {step}" for step in ("login", "build", "run", "push")]
+    (login, password), (build, _), (test, _), (push, _) = engines.calls()
     image = next(each for each in place.plan.images if each.name == "megatron")
     assert push[2] == f"{REGISTRY}/megatron-training:{image.tag}"
     assert f"{build[-1]}/assets/images/megatron/Dockerfile" in build
@@ -110,7 +110,7 @@ def test_docker_is_taken_where_both_are(aws, place, engines):
     engines.install("docker")
     deployed(aws)
     assert local_build.run(["megatron"], place, Wishes()) == 0
-    assert engines.did()[0] == "docker build"
+    assert engines.did()[1] == "docker build"
 
 
 def test_without_an_engine_the_way_out_is_named(place, engines):
@@ -130,7 +130,7 @@ def test_an_engine_that_does_not_answer_is_passed_over_and_named(aws, place, eng
     engines.install("podman")
     deployed(aws)
     assert local_build.run(["megatron"], place, Wishes()) == 0
-    assert engines.did()[0] == "podman build"
+    assert engines.did()[1] == "podman build"
 
 
 def test_without_repositories_it_builds_and_tests(aws, place, engines):
@@ -169,9 +169,9 @@ def test_a_full_disk_is_explained_and_not_tried_again(aws, place, engines):
     """It is as full the next time; nothing is pushed."""
     engines.install("docker")
     engines.fail("build", "write /var/lib/docker: no space left on device")
-    deployed(aws, logs_in=False, pushes=False)
+    deployed(aws, pushes=False)
     assert local_build.run(["megatron"], place, Wishes(retries=3)) == 1
-    assert engines.did() == ["docker build"]
+    assert engines.did() == ["docker login", "docker build"]
     assert "build of megatron: the disk is full" in said(place.console)
     assert "docker system prune -a" in said(place.console)
 
@@ -183,16 +183,16 @@ def test_a_registry_that_does_not_answer_is_asked_again(aws, place, engines):
     deployed(aws)
     assert local_build.run(["megatron"], place, Wishes(retries=1)) == 0
     did = [each.removeprefix("docker ") for each in engines.did()]
-    assert did == ["build", "run", "login", "push", "push"]
+    assert did == ["login", "build", "run", "push", "push"]
 
 
 def test_a_failed_self_test_pushes_nothing(aws, place, engines):
     """And the next command is named."""
     engines.install("docker")
     engines.fail("run", "error fsdp: failed")
-    deployed(aws, logs_in=False, pushes=False)
+    deployed(aws, pushes=False)
     assert local_build.run(["megatron"], place, Wishes()) == 1
-    assert engines.did() == ["docker build", "docker run"]
+    assert engines.did() == ["docker login", "docker build", "docker run"]
     assert "test of megatron: the image does not pass its test" in said(place.console)
 
 
