@@ -40,7 +40,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"toomanyrequests|too many requests|rate exceeded|rate limit",
         "a registry limits how often it is asked",
-        "wait some minutes and try again: --retries 2, or set images.mirror",
+        "wait some minutes and try again: --retries 2, or name a copy: BASE_IMAGE in build_args",
         passes=True,
     ),
     Cause(
@@ -51,7 +51,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"manifest (?:for \S+ )?(?:not found|unknown)|not found: manifest|no matching manifest",
         "a registry does not have the base image under that name",
-        "look at BASE_IMAGE in build_args, and whether images.mirror has a copy",
+        "look at BASE_IMAGE in build_args, or at FROM in your Dockerfile",
     ),
     Cause(
         r"no basic auth credentials|authorization token has expired|unauthorized|"
