@@ -79,7 +79,7 @@ go-programs: setup-dev control-plane
 # Completion, and what the set-up Job runs, are tried in real shells, pages in a real browser, and
 # images of the user's with a real engine. As root, or by sudo, with apt.
 shells:
-	@missing=$$(for each in zsh fish busybox podman; do command -v $$each >/dev/null || echo $$each; done); \
+	@missing=$$(for each in zsh fish busybox podman runc; do command -v $$each >/dev/null || echo $$each; done); \
 	command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \
 		as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \

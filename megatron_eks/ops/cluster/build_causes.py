@@ -25,9 +25,9 @@ CAUSES: tuple[Cause, ...] = (
         "the gate refused what the image holds",
         "each line that begins with error says what to take instead (docs/images.md)",
     ),
-    # A test may print any of the words below; 125 is the engine's own failure.
+    # A test may print any of the words below; 125 and 126 are the engine's own failures.
     Cause(
-        r"(?:docker|podman) run failed with exit code (?!125\b)",
+        r"(?:docker|podman) run failed with exit code (?!12[56]\b)",
         "the image does not pass its test",
         "the lines above and the report say what failed",
     ),
