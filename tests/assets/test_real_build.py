@@ -41,7 +41,7 @@ def podman(tmp_path, monkeypatch):
 def context(tmp_path):
     """Return the folder of an image that has a shell and what that is linked to, no more."""
     context = tmp_path / "mine"
-    shell = shutil.which("busybox")
+    shell = shutil.which("busybox") or ""
     files = {f"bin/{name}": shell for name in ("sh", "id", "touch")}
     files |= {path[1:]: path for path in re.findall(r"(/\S+) \(0x", output("ldd", shell))}
     for name, path in files.items():
