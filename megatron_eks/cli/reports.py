@@ -27,7 +27,8 @@ def report(
 ) -> int:
     """Write a page about a run, or about a month of the cluster, and what it cost.
 
-    It is one file that needs no network. The job may run, have ended, or be gone.
+    It is one file that needs no network. The job may run, have ended, or be gone. Without a job
+    it is about the cluster; --cluster FILE says which, as in every command.
 
     meks report megatron-cpt-techpulse     what it did, and why it ended
     meks report                            all jobs, restarts by cause, idle nodes
@@ -52,6 +53,7 @@ def profile(
     *,
     steps: Annotated[tuple[int, int] | None, args.read_by(read_steps, metavar="FIRST:LAST")] = None,
     rank: Annotated[list[int] | None, Parameter(validator=Number(gte=0), metavar="N")] = None,
+    nsys: bool = False,
     output: Annotated[Path | None, Parameter(("--output", "-o"), metavar="FILE")] = None,
     reach: args.Reach = args.HERE,
 ) -> int:
@@ -66,11 +68,12 @@ def profile(
     :param job: of jobs/, of kind megatron, fsdp or ddp
     :param steps: at most 10, from step 3 on
     :param rank: of this rank; may be repeated (default: the first and the last)
+    :param nsys: by Nsight Systems, in an image that has it, from the job's next start on
     :param output: where to write it (default: reports/JOB-profile.html beside the cluster file)
     """
     from megatron_eks.ops.jobs.profile import run
 
-    wish = Wish(*steps, tuple(rank or ())) if steps else None
+    wish = Wish(*steps, tuple(rank or ()), nsys) if steps else None
     return on_cluster(reach, partial(run, reach.cluster, job, wish, output))
 
 

@@ -1,10 +1,11 @@
 """Asks a job for a profile of some steps, and says what there is of profiles.
 
-profile_request DIR [--steps FIRST:LAST] [--rank N]...
+profile_request DIR [--steps FIRST:LAST] [--rank N]... [--nsys]
 
 DIR holds a folder for each start of the job. The request stands in DIR/profile.json: ranks of a
 trainer that runs look there between steps, and those of a later start too. A rank that has given
 its trace since the request gives no other. Without --rank the first rank and the last are asked.
+With --nsys it is the next start whose ranks look: Nsight Systems traces what it has started itself.
 
 On stdout one JSON line: `asked`, which is null if nobody has, and `found`, the newest folder of
 traces, with `files` and `bytes`.
@@ -35,12 +36,15 @@ class Wish:
     last: int
     ranks: tuple[int, ...] = ()
     """Empty: the first and the last one."""
+    nsys: bool = False
+    """Whether Nsight Systems is to trace them, and not PyTorch's profiler."""
 
     @classmethod
     def read(cls, file: Path) -> "Wish":
         """Read a request. Raises OSError, ValueError and TypeError where it is none."""
         found = json.loads(file.read_text())
-        return cls(int(found["first"]), int(found["last"]), tuple(map(int, found["ranks"])))
+        ranks = tuple(map(int, found["ranks"]))
+        return cls(int(found["first"]), int(found["last"]), ranks, bool(found.get("nsys")))
 
 
 def steps(text: str) -> tuple[int, int]:
@@ -60,18 +64,21 @@ def main(argv: Sequence[str], report: Report) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="a job's logs")
     parser.add_argument("--steps", type=_steps, metavar="FIRST:LAST", help="what to ask for")
     parser.add_argument("--rank", type=int, action="append", default=[], help="of this rank")
+    parser.add_argument("--nsys", action="store_true", help="by Nsight Systems, from a start on")
     options = parser.parse_args(argv)
     file = options.directory / FILE
     if options.steps:
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f".{FILE}")
-        first, last = options.steps
-        partial.write_text(json.dumps(asdict(Wish(first, last, tuple(options.rank)))))
+        wish = Wish(*options.steps, tuple(options.rank), options.nsys)
+        partial.write_text(json.dumps(asdict(wish)))
         partial.replace(file)
-    found = max(options.directory.glob(f"*/{FOLDER}"), key=_newest, default=None)
-    traces = sorted(found.glob("rank-*")) if found else []
+    # A report of nsys is empty until nsys has written it.
+    every = [each for each in options.directory.glob(f"*/{FOLDER}/rank-*") if each.stat().st_size]
+    found = max(every, key=_age).parent if every else None
+    traces = sorted(each for each in every if each.parent == found)
     report.facts["asked"] = json.loads(file.read_text()) if file.exists() else None
-    report.facts["found"] = str(found) if traces else None
+    report.facts["found"] = str(found) if found else None
     report.facts["files"] = [each.name for each in traces]
     report.facts["bytes"] = sum(each.stat().st_size for each in traces)
 
@@ -83,8 +90,8 @@ def _steps(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(str(problem)) from problem
 
 
-def _newest(folder: Path) -> float:
-    return folder.stat().st_mtime
+def _age(file: Path) -> float:
+    return file.stat().st_mtime
 
 
 if __name__ == "__main__":

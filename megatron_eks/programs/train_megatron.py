@@ -148,6 +148,7 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, S
 
 def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Check, say what was found, and train; return the exit code."""
+    profiler.begin_under_nsys(environment)
     refused, start, words = prepare(argv, environment)
     if refused:
         return refused

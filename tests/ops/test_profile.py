@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -33,6 +35,34 @@ def written(folder, rank=0, events=EVENTS):
     return file
 
 
+def exported(folder, events=EVENTS, rank=0):
+    """Write the same as nsys exports it, in its documented tables; return the file.
+
+    Columns that the reader has no use for are left out.
+    """
+    file = folder / f"rank-{rank:05}.steps-10-12.sqlite"
+    tables = {"kernel": "KERNEL", "gpu_memcpy": "MEMCPY"}
+    with closing(sqlite3.connect(file)) as report, report:
+        report.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL)")
+        report.execute("CREATE TABLE NVTX_EVENTS (start INT, end INT, text TEXT, textId INT)")
+        report.execute("INSERT INTO NVTX_EVENTS VALUES (0, 900000000, 'step', NULL)")
+        for cat, name, ts, dur, stream in events:
+            if cat not in tables:
+                continue
+            table, column = f"CUPTI_ACTIVITY_KIND_{tables[cat]}", "demangledName"
+            report.execute("INSERT INTO StringIds (value) VALUES (?)", (name,))
+            (value,) = report.execute("SELECT max(id) FROM StringIds").fetchone()
+            if cat == "gpu_memcpy":
+                column, value = "copyKind", 1
+            columns = f"start INT, end INT, deviceId INT, streamId INT, {column} INT"
+            report.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+            # Its clock begins with the session.
+            begin = 5_000_000_000 + ts * 1_000_000
+            row = begin, begin + dur * 1_000_000, 0, stream, value
+            report.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", row)  # noqa: S608 -- names above
+    return file
+
+
 @pytest.fixture
 def traces(tmp_path):
     """Return what two ranks' traces say, of which the second computes all the time."""
@@ -52,6 +82,11 @@ def test_communication_counts_where_nothing_hides_it(traces):
         (pytest.approx(0.03), pytest.approx(0.01), GEMM),
         (pytest.approx(0.09), pytest.approx(0.005), SUM),
     ]
+
+
+def test_a_report_of_nsys_says_the_same(tmp_path):
+    """As a trace of PyTorch's profiler, down to the names of copies."""
+    assert trace.read(exported(tmp_path)) == trace.read(written(tmp_path))
 
 
 def test_an_operator_counts_without_those_that_it_calls(tmp_path):
@@ -88,6 +123,15 @@ def test_what_is_no_trace_is_refused(tmp_path, content):
     """With its file, and what to do."""
     file = tmp_path / "rank-00000.steps-3-4.json.gz"
     file.write_bytes(content if content.startswith(b"\x1f") else gzip.compress(content))
+    with pytest.raises(Failure, match="cannot be read as a trace"):
+        trace.read(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0", b"<html>"])
+def test_what_nsys_has_not_finished_is_refused(tmp_path, content):
+    """Likewise: an empty database, one that ends early, and none."""
+    file = tmp_path / "rank-00000.steps-3-4.sqlite"
+    file.write_bytes(content)
     with pytest.raises(Failure, match="cannot be read as a trace"):
         trace.read(file)
 

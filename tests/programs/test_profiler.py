@@ -1,6 +1,7 @@
 """Traces of real trainings on CPUs, asked for before they run or while they do."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ import pytest
 
 from megatron_eks.ops.jobs import profile, trace
 from megatron_eks.programs.profile_request import FILE, Wish
-from megatron_eks.programs.start.profiler import Profiler
+from megatron_eks.programs.start.profiler import Profiler, _Capture
 from tests.programs import run_program, trainer_files
 from tests.programs.megatron_run import MegatronRun, prepare
 from tests.programs.trainer_files import Run
@@ -24,10 +25,10 @@ def ask(logs, *words):
     return json.loads(done.stdout)
 
 
-def recorded(root, command, **environment):
+def recorded(root, command, *more, **environment):
     """Run a command as a container does, with a record of it; return where that is."""
     logs = root / "logs" / "job"
-    ask(logs, "--steps", "5:6")
+    ask(logs, "--steps", "5:6", *more)
     (root / "pod").mkdir()
     environment |= {**trainer_files.environment(), "TMPDIR": str(root / "pod")}
     words = [sys.executable, "-m", "megatron_eks.programs.record", str(logs), "7", *command]
@@ -68,6 +69,47 @@ def test_train_fsdp_is_traced(tmp_path, programs_python):
     # operator counts once, whatever it calls.
     assert len(products) == 1, products
     assert "Rank 1: longest operators" in profile.page("job", traces, logs)
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_nsys_starts_the_ranks_once(tmp_path, programs_python, found):
+    """With their own command, and the exit code stays theirs; without it they only say so.
+
+    A stand-in: nsys is in no package registry that tests use. Like it, it stays above the rank.
+    """
+    (tools := tmp_path / "tools").mkdir()
+    if found:
+        lines = 'echo "$@" > "$TMPDIR/$RANK"', 'until [ -x "$1" ]; do shift; done', '"$@"'
+        (tools / "nsys").write_text("\n".join(("#!/bin/sh", *lines, "")))
+        (tools / "nsys").chmod(0o755)
+    run = Run(tmp_path, programs_python)
+    run.config["training"]["max_steps"] = 8
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    logs = recorded(tmp_path, run.command(2), "--nsys", PATH=path)
+    said = (logs / "0001" / "rank-00000.log").read_text()
+    trace = logs / "0001" / "profile" / "rank-00001.steps-5-6"
+    assert trace.with_name(f"{trace.name}.nsys-rep").read_bytes() == b""
+    assert ("nsys is not in this image - training goes on" in said) == (not found)
+    assert ask(logs)["found"] is None
+    if found:
+        words = (tmp_path / "pod" / "1").read_text()
+        assert f"--export=sqlite --force-overwrite=true --output={trace} {programs_python}" in words
+        # There is no GPU: its profiler cannot be told to begin.
+        assert said.count("training goes on without it") == 2
+
+
+def test_nsys_collects_the_steps_and_nothing_else(tmp_path, monkeypatch, capsys):
+    """From the end of the step before the first; a run that comes too late says so."""
+    told = []
+    monkeypatch.setattr(_Capture, "_tell", lambda _, what: told.append((what, at)))
+    for begin in (1, 9):
+        profiler = Profiler(tmp_path, tmp_path / "0001", 0, 4, nsys="10:12")
+        for at in range(begin, 15):
+            profiler.after_step(at)
+    assert told == [("start", 9), ("stop", 12)]
+    said = capsys.readouterr().err
+    assert "rank-00000.steps-10-12.*" in said
+    assert said.count("steps 10 to 12 are over") == 1
 
 
 def test_megatron_is_traced(tmp_path, tokenizer):
@@ -120,14 +162,14 @@ def test_a_rank_that_has_given_its_trace_gives_no_other(rank):
     """Until somebody asks again, which a restart is not."""
     profiler, folder, _ = rank
     assert ask(folder, "--steps", "10:12")["found"] is None
-    assert profiler._asked() == Wish(10, 12)  # noqa: SLF001 -- what its thread does
+    assert profiler._place.wish() == Wish(10, 12)  # noqa: SLF001 -- what its thread does
     (folder / "0001" / "profile").mkdir()
     (folder / "0001" / "profile" / "rank-00000.steps-10-12.json.gz").touch()
-    assert profiler._asked() is None  # noqa: SLF001 -- as above
+    assert profiler._place.wish() is None  # noqa: SLF001 -- as above
     (folder / FILE).unlink()
     time.sleep(0.05)
     ask(folder, "--steps", "20:21")
-    assert profiler._asked() == Wish(20, 21)  # noqa: SLF001 -- as above
+    assert profiler._place.wish() == Wish(20, 21)  # noqa: SLF001 -- as above
 
 
 def test_a_profiler_that_fails_stops_no_training(rank, monkeypatch, capsys):

@@ -109,6 +109,26 @@ def test_progress(used, blocked):
     assert looks == [False] * 4 + [blocked]
 
 
+def test_a_rank_below_nsys_is_one_of_its_torchruns(start, tmp_path, monkeypatch):
+    """Its process is watched and ended, and not the one between it and torchrun."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    (tmp_path / "nsys").write_text('#!/bin/sh\n"$@"\n')
+    (tmp_path / "nsys").chmod(0o755)
+    alone = [sys.executable, "-c", f"import os; print(os.getpid(), flush=True); {_SLEEPS}"]
+    ranks = [
+        start(command, LOCAL_RANK=str(number))
+        for number, command in enumerate((alone, [str(tmp_path / "nsys"), *alone]))
+    ]
+    mine, below = (int(each.stdout.readline()) for each in ranks)
+    try:
+        assert mine == ranks[0].pid
+        assert below != ranks[1].pid
+        for each in (mine, below):
+            assert rank_processes.Rank(each).siblings() == sorted((mine, below))
+    finally:
+        os.kill(below, signal.SIGKILL)
+
+
 def test_a_watcher_that_comes_too_late_ends(rank, watched):
     """There is nobody to watch any more."""
     process = rank("")

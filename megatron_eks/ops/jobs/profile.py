@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from megatron_eks.catalog.pins import FSDP_BASE_IMAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.ops import programs
 from megatron_eks.ops.data import shared_files
@@ -16,6 +17,7 @@ from megatron_eks.ops.jobs.trace import Trace
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count, replace_file
+from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.programs.profile_request import Wish
 
 _PROGRAM, _TRACES = "profile_request", "profiles"
@@ -33,7 +35,7 @@ def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) 
     place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
     logs = f"{on.plan.platform.mount_path}/logs/{name}"
     if wish:
-        return _ask(place, logs, name, wish, on)
+        return _ask(place, logs, job, wish, on)
     ended = programs.run(place, _PROGRAM, [logs], on.console, quiet=True)
     folder = ended.summary.get("found")
     if not isinstance(folder, str):
@@ -44,7 +46,11 @@ def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) 
         raise Failure(Code.NO_PROFILE, found, remedy, exit_code=NOT_FOUND)
     here = file.parent / _TRACES / name / Path(folder).parent.name
     shared_files.pull(place, f"{folder}/", here)
-    traces = [trace.read(here / each) for each in ended.names("files")]
+    traces = [trace.read(here / x) for x in ended.names("files") if x.endswith(trace.READABLE)]
+    if not traces:
+        found = f"nsys has not exported its report yet; what there is of it is in {here}"
+        remedy = f"try again in a minute: meks profile {name}; or open it in Nsight Systems"
+        raise Failure(Code.NO_PROFILE, found, remedy, exit_code=NOT_FOUND)
     newest = max((each.first, each.last) for each in traces)
     target = out or file.parent / FOLDER / f"{name}-profile.html"
     shown = [each for each in traces if (each.first, each.last) == newest]
@@ -53,21 +59,30 @@ def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) 
     return DONE
 
 
-def _ask(place: SharedPod, logs: str, name: str, wish: Wish, on: Opened) -> int:
+def _ask(place: SharedPod, logs: str, job: JobPlan, wish: Wish, on: Opened) -> int:
+    name = job.name
     live = jobs.find(on.client, on.plan.platform.namespace, name)
     runs = live is not None and not live.ended
+    base = {each.name: each.build_args.get("BASE_IMAGE") for each in on.plan.images}["fsdp"]
+    if wish.nsys and job.image == on.project.outputs.images["fsdp"] and base == FSDP_BASE_IMAGE:
+        found = f"{name} runs in the image fsdp, which has no nsys"
+        remedy = "leave --nsys out: PyTorch's profiler needs nothing; or name an image that has it"
+        raise Failure(Code.NO_PROFILER, found, remedy, exit_code=USAGE)
     last = status.read(on.client, on.project, name).look.logs.end.last if runs else None
     if last and last.step > wish.first - 2:
         found = f"{name} is at step {last.step}, and step {wish.first - 1} is to warm up"
         remedy = f"ask for later ones: --steps {last.step + 20}:{last.step + 22}"
         raise Failure(Code.PROFILE_TOO_LATE, found, remedy, exit_code=USAGE)
     words = [f"--steps={wish.first}:{wish.last}", *(f"--rank={rank}" for rank in wish.ranks)]
+    words += ["--nsys"] * wish.nsys
     if code := programs.run(place, _PROGRAM, [logs, *words], on.console, quiet=True).code:
         return code
     which = (
         f"ranks {', '.join(map(str, wish.ranks))}" if wish.ranks else "its first rank and its last"
     )
     when = "when it gets there" if runs else f"once it runs (meks submit {name})"
+    if wish.nsys and runs:
+        when = f"after its next start, below nsys: meks cancel {name}, then meks submit {name}"
     on.console.say(f"{name} traces steps {wish.first} to {wish.last} of {which} {when}")
     on.console.say(f"then: meks profile {name}")
     return DONE

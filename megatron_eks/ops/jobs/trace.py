@@ -3,17 +3,24 @@
 The file is Chrome's "Trace Event Format" as Kineto writes it: complete events (`ph: X`) with begin
 and duration in microseconds. On a GPU kernels and copies count; without one, operators on the CPU,
 each without those that it calls, and Gloo's own threads.
+
+Or the file is SQLite's, as Nsight Systems exports a report: times in nanoseconds, names as numbers
+of StringIds, and a table only where there is something for it (Nsight Systems documentation,
+"SQLite Export Schema Reference").
 """
 
 import gzip
 import json
 import re
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.failure import CHECK_FAILED, Failure
@@ -25,9 +32,15 @@ _GLOO = "gloo:"
 _COMMUNICATES = re.compile(rf"nccl|{_GLOO}", re.IGNORECASE)
 # On a CPU they wait for Gloo's threads, which have events of their own.
 _WAITS = re.compile(r"_?c10d(_functional)?::")
-_FILE = re.compile(r"rank-(\d+)\.steps-(\d+)-(\d+)\.json\.gz")
+READABLE = (".json.gz", ".sqlite")
+"""How names of files end that are read here."""
+_FILE = re.compile(r"rank-(\d+)\.steps-(\d+)-(\d+)\.(json\.gz|sqlite)")
 _MICRO = 1e-6
+_NANO = 1e3  # in a microsecond
+# CUPTI, CUpti_ActivityMemcpyKind.
+_COPIES = {1: "Memcpy HtoD", 2: "Memcpy DtoH", 8: "Memcpy DtoD", 10: "Memcpy PtoP"}
 _GAPS = 5
+_BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -83,14 +96,21 @@ def read(file: Path) -> Trace:
     named = _FILE.fullmatch(file.name)
     try:
         assert named is not None  # noqa: S101 -- as `profile_request` names them
-        events = _events(file)
-        device = [_span(each) for each in events if each.get("cat") in _DEVICE]
-        found = _of(device or [*_on_cpu(events)], *map(int, named.groups()), on_gpu=bool(device))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        *of, form = named.groups()
+        spans, on_gpu = ([*_of_nsys(file)], True) if form == "sqlite" else _of_kineto(file)
+        found = _of(spans, *map(int, of), on_gpu=on_gpu)
+    except (*_BROKEN, sqlite3.Error) as problem:
         said = f"{file}: cannot be read as a trace: {problem}"
         remedy = "ask for fewer steps, and remove the file: meks profile JOB --steps FIRST:LAST"
         raise Failure(Code.BAD_TRACE, said, remedy, exit_code=CHECK_FAILED) from problem
     return found
+
+
+def _of_kineto(file: Path) -> tuple[Sequence[_Span], bool]:
+    """Return what counts of a trace, and whether it is of a GPU."""
+    events = _events(file)
+    device = [_span(each) for each in events if each.get("cat") in _DEVICE]
+    return device or [*_on_cpu(events)], bool(device)
 
 
 def _events(file: Path) -> list[Any]:
@@ -130,6 +150,21 @@ def _of(found: Iterable[_Span], rank: int, first: int, last: int, *, on_gpu: boo
 def _span(event: Any) -> _Span:  # noqa: ANN401 -- JSON
     begin = float(event["ts"])
     return _Span(str(event["name"]), begin, begin + float(event.get("dur", 0)))
+
+
+def _of_nsys(file: Path) -> Iterator[_Span]:
+    names = "SELECT start, end, value FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds"
+    with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as report:
+        tables = {name for (name,) in report.execute("SELECT name FROM sqlite_master")}
+        for table, query in (
+            ("KERNEL", f"{names} ON StringIds.id = demangledName"),
+            ("MEMCPY", "SELECT start, end, copyKind FROM CUPTI_ACTIVITY_KIND_MEMCPY"),
+            ("MEMSET", "SELECT start, end, 'Memset' FROM CUPTI_ACTIVITY_KIND_MEMSET"),
+        ):
+            if f"CUPTI_ACTIVITY_KIND_{table}" in tables:
+                for begin, end, name in report.execute(query):
+                    said = name if isinstance(name, str) else _COPIES.get(name, "Memcpy")
+                    yield _Span(said, begin / _NANO, end / _NANO)
 
 
 def _on_cpu(events: Sequence[Any]) -> Iterator[_Span]:

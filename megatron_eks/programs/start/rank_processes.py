@@ -23,7 +23,7 @@ class Rank:
     def __init__(self, pid: int) -> None:
         """Raise ProcessLookupError if it is gone already."""
         self.pid = pid
-        self.agent = _parent(pid)
+        self.agent = _starter(pid)
         self._descriptor = os.pidfd_open(pid)
 
     def wait(self, seconds: float) -> bool:
@@ -41,8 +41,8 @@ class Rank:
         if "TORCHELASTIC_RUN_ID" not in os.environ:
             return [self.pid]
         every = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
-        mine = [path for path in every if _parent(int(path.name)) == self.agent]
-        return sorted(int(path.name) for path in mine if _is_rank(path))
+        mine = [path for path in every if _starter(int(path.name)) == self.agent]
+        return sorted(int(path.name) for path in mine if _is_rank(path) and not _is_nsys(path))
 
 
 class Progress:
@@ -119,6 +119,21 @@ def _stat(pid: int, thread: str | None = None) -> list[str]:
 def _parent(pid: int) -> int | None:
     fields = _stat(pid)
     return int(fields[_PARENT]) if fields else None
+
+
+def _starter(pid: int) -> int | None:
+    """Return what has started a process: torchrun, also where nsys stands between the two."""
+    parent = _parent(pid)
+    while parent and _is_nsys(Path(f"/proc/{parent}")):
+        parent = _parent(parent)
+    return parent
+
+
+def _is_nsys(path: Path) -> bool:
+    try:
+        return (path / "comm").read_text().startswith("nsys")
+    except OSError:
+        return False
 
 
 def _is_rank(path: Path) -> bool:

@@ -48,6 +48,7 @@ _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE":
 @guarded()
 def main(program: str, description: str | None, layout: Layout, argv: Sequence[str]) -> int:
     """Check, train and sum up; return the exit code."""
+    profiler.begin_under_nsys(os.environ)
     options = _parser(description).parse_args(argv)
     if "RANK" not in os.environ:
         # Started without torchrun: one process, on a port of its own choice.

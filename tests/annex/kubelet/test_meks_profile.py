@@ -21,7 +21,7 @@ def test_it_asks_and_later_shows_what_came(cluster, cluster_file, meks):
     assert asked.returncode == 0, asked.stderr
     assert f"traces steps 10 to 12 of ranks 0, 9 once it runs (meks submit {JOB})" in asked.stderr
     wish = json.loads((logs / "profile.json").read_text())
-    assert wish == {"first": 10, "last": 12, "ranks": [0, 9]}
+    assert wish == {"first": 10, "last": 12, "ranks": [0, 9], "nsys": False}
     early = meks("profile", JOB)
     assert early.returncode == 3
     assert f"MEKS-0771 {JOB} has given no trace; steps 10 to 12 are asked - wait" in early.stderr
