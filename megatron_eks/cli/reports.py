@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from megatron_eks.cli import args
@@ -73,6 +73,8 @@ def profile(
     """
     from megatron_eks.ops.jobs.profile import run
 
+    if (rank or nsys) and not steps:
+        raise CycloptsError(msg="--rank and --nsys go with --steps FIRST:LAST")
     wish = Wish(*steps, tuple(rank or ()), nsys) if steps else None
     return on_cluster(reach, partial(run, reach.cluster, job, wish, output))
 
