@@ -21,7 +21,7 @@ _POD_RESOURCES = "/var/lib/kubelet/pod-resources"
 # of a failing GPU. Field names from DCGM's API, "Field Identifiers".
 COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock in MHz"),
-    ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock in MHz"),
+    ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "Why clocks are lowered as a bit mask"),
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature in degrees Celsius"),
     ("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature in degrees Celsius"),
     ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw in watts"),

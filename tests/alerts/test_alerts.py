@@ -4,7 +4,7 @@ import pytest
 
 from megatron_eks.plan.cluster.alerts import ALERTS, GPU_ALERTS
 from megatron_eks.plan.cluster.observability import DCGM_EXPORTER
-from tests.alerts.tried import run
+from tests.alerts.tried import firing, run
 
 pytestmark = pytest.mark.oracle
 
@@ -26,6 +26,8 @@ def recording(**changed):
     good = {
         "DCGM_FI_DEV_XID_ERRORS": "0",
         "DCGM_FI_DEV_GPU_TEMP": "62",
+        # Its power limit, which is usual.
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "4",
         "DCGM_FI_DEV_ROW_REMAP_FAILURE": "0",
         "DCGM_FI_DEV_GPU_UTIL": "97",
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "0.9",
@@ -57,8 +59,9 @@ def everywhere(name, values):
 
 
 GPU = {"gpu": "3", "Hostname": "a", "namespace": "megatron-workshop", "pod": "job-a"}
+ONE = {"gpu": "3", "Hostname": "a"}
 BAD = {
-    "GpuError": (recording(DCGM_FI_DEV_XID_ERRORS=f"0x60 79x{MINUTES}"), 62, GPU),
+    "GpuError": (recording(DCGM_FI_DEV_XID_ERRORS=f"0x60 79x{MINUTES}"), 62, ONE),
     "GpuLost": (recording(DCGM_FI_DEV_GPU_TEMP="62x60 stale"), 75, {"Hostname": "a"}),
     "GpuMemoryFailing": (recording(DCGM_FI_DEV_ROW_REMAP_FAILURE=f"0x60 1x{MINUTES}"), 62, GPU),
     "GpuHot": (recording(DCGM_FI_DEV_GPU_TEMP=f"62x60 88x{MINUTES}"), 75, GPU),
@@ -110,3 +113,33 @@ def test_trouble_is_told_where_it_is(promtool, tmp_path, alert):
         if other is not alert
     ]
     run(promtool, tmp_path, recorded, tests)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "at", "told"),
+    [
+        # An exporter of today has no such series before the first error.
+        ("DCGM_FI_DEV_XID_ERRORS", f"_x60 79x{MINUTES}", 62, "GpuError"),
+        ("DCGM_FI_DEV_XID_ERRORS", f"_x60 31x{MINUTES}", 62, ""),
+        ("DCGM_FI_DEV_XID_ERRORS", f"_x60 79x{MINUTES}", 75, ""),
+        # Hardware slowdown by heat, at whatever temperature; and one by power.
+        ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", f"4x60 72x{MINUTES}", 75, "GpuHot"),
+        ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", f"4x60 136x{MINUTES}", 75, ""),
+    ],
+)
+def test_what_a_gpu_says_of_itself(promtool, tmp_path, name, values, at, told):  # noqa: PLR0917 -- a table's columns
+    """The first error of its life, once, and that heat slows it down."""
+    labels = GPU if told == "GpuHot" else ONE
+    alarms = [(each, labels) for each in GPU_ALERTS if each.name == told]
+    firing(promtool, tmp_path, recording(**{name: values}), {at: alarms})
+
+
+def test_an_old_error_is_not_the_next_jobs(promtool, tmp_path):
+    """A series gets the name of each pod that comes to the GPU."""
+    rest = [each for each in recording() if "XID" not in each["series"]]
+    pods = {"job-a": f"79x60 _x{MINUTES}", "next": f"_x60 79x{MINUTES}"}
+    old = [
+        series("DCGM_FI_DEV_XID_ERRORS", values, **ONE, namespace="megatron-workshop", pod=pod)
+        for pod, values in pods.items()
+    ]
+    firing(promtool, tmp_path, rest + old, dict.fromkeys((30, 62, 75), ()))

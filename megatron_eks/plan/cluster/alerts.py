@@ -23,7 +23,10 @@ class Alert:
 # Xids that a program causes and that leave the GPU as it was: illegal access and instructions,
 # resets of channels, preemptive clean-up (NVIDIA, "Xid Errors").
 _OF_PROGRAMS = (13, 31, 43, 45)
-_XID = "DCGM_FI_DEV_XID_ERRORS"
+# A series has its pod's name and the code's text, so that another job's is another series.
+_XID, _XID_BEFORE = (
+    f"max by (Hostname, gpu) (DCGM_FI_DEV_XID_ERRORS{when})" for when in ("", " offset 10m")
+)
 _GPUS = "count by (Hostname) (DCGM_FI_DEV_GPU_TEMP)"
 
 # Field names from DCGM's API, "Field Identifiers"; labels from NVIDIA/dcgm-exporter, which gives a
@@ -31,9 +34,10 @@ _GPUS = "count by (Hostname) (DCGM_FI_DEV_GPU_TEMP)"
 GPU_ALERTS: tuple[Alert, ...] = (
     Alert(
         "GpuError",
-        # The metric keeps the last code for ever, so what tells is that it changes.
-        f"{_XID} and changes({_XID}[10m]) > 0 "
-        f"unless ({' or '.join(f'{_XID} == {n}' for n in _OF_PROGRAMS)})",
+        # The metric keeps the last code for ever, so what tells is that it changes. Before the
+        # first one there is none, or 0 (NVIDIA/dcgm-exporter, issue 700).
+        f"({_XID} != {_XID_BEFORE} or {_XID} unless {_XID_BEFORE}) "
+        f"unless ({' or '.join(f'{_XID} == {n}' for n in (0, *_OF_PROGRAMS))})",
         0,
         "page",
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reports Xid {{ $value }}",
@@ -57,8 +61,11 @@ GPU_ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "GpuHot",
-        # Where A100 and H100 begin to slow down (nvidia-smi -q -d TEMPERATURE).
-        "DCGM_FI_DEV_GPU_TEMP >= 85",
+        # Where A100 and H100 begin to slow down (nvidia-smi -q -d TEMPERATURE), and wherever one
+        # says that it does: bits 5 and 6 are its software's and hardware's slowdown by heat (NVML,
+        # "NvmlClocksEventReasons").
+        "DCGM_FI_DEV_GPU_TEMP >= 85 or (DCGM_FI_DEV_GPU_TEMP and on (Hostname, gpu) "
+        "floor(DCGM_FI_DEV_CLOCKS_EVENT_REASONS / 32) % 4 > 0)",
         10,
         "ticket",
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} is at {{ $value }} degrees and slows down",
