@@ -56,7 +56,10 @@ def firing(port):
 
 
 def training(cluster, name=NAME, program=None, interval=STEPS, **told):
-    """Return a job of the real train_ddp on a CPU, with as much to do as nobody waits for."""
+    """Return a job of the real train_ddp on a CPU, with as much to do as nobody waits for.
+
+    It takes half a node.
+    """
     folder = f"/shared/{name}"
     run = Run(cluster.shared() / name, Path("python"), "train_ddp")
     run.config["training"] |= {"max_steps": STEPS, "validation_interval": STEPS, "log_interval": 1}
@@ -79,6 +82,9 @@ def training(cluster, name=NAME, program=None, interval=STEPS, **told):
     (container,) = pod["containers"]
     for each in (container, *pod.get("initContainers", ())):
         each["image"] = runs.GANG
+    for part in container["resources"].values():
+        part |= {"nvidia.com/gpu": 4, "vpc.amazonaws.com/efa": 2, "memory": "400Gi"}
+    container["resources"]["requests"]["cpu"] = "40"
     words = container["command"]
     words[3] = f"/shared/logs/{name}"
     container["args"] = ["--config", f"{folder}/config.json", "--device=cpu"]
@@ -143,7 +149,7 @@ _BAD_DAY_SECONDS = 25 * 60
 
 @pytest.mark.timeout(_BAD_DAY_SECONDS + 600)
 def test_on_a_bad_day_each_job_has_its_own_alarm(cluster, submit, port):
-    """One is starved of data, one sent NaN, one slowed, one cannot save; no other alarm fires."""
+    """One is starved of data, one sent NaN, one slowed, one cannot save; a fifth has none."""
     full = cluster.shared() / "full" / "checkpoints"
     full.mkdir(parents=True)
     words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(full)]
@@ -156,12 +162,13 @@ def test_on_a_bad_day_each_job_has_its_own_alarm(cluster, submit, port):
     }
     # The job of the test before has started again, and is gone.
     own = {(NAME, "JobRestarted"), (NAME, "JobEndedEarly")}
-    fast = {"peak_seconds": 0.1, "step_seconds": 0.6, "step_seconds_high": 1.2}
+    fast = {"peak_seconds": 0.1, "step_seconds": 0.6}
     made = {
         "starved": submit(training(cluster, "starved", HUNGRY)),
         "lost": submit(training(cluster, "lost", LOST)),
-        "slowed": submit(training(cluster, "slowed", HUNGRY, **fast)),
+        "slowed": submit(training(cluster, "slowed", HUNGRY, step_seconds_high=1.2, **fast)),
         "full": submit(training(cluster, "full", HUNGRY, interval=5)),
+        "healthy": submit(training(cluster, "healthy", HUNGRY, 50, step_seconds_high=30, **fast)),
     }
     over = threading.Event()
     try:
