@@ -30,7 +30,7 @@ def recorded(root, command, *more, **environment):
     logs = root / "logs" / "job"
     ask(logs, "--steps", "5:6", *more)
     (root / "pod").mkdir()
-    environment |= {**trainer_files.environment(), "TMPDIR": str(root / "pod")}
+    environment = trainer_files.environment() | environment | {"TMPDIR": str(root / "pod")}
     words = [sys.executable, "-m", "megatron_eks.programs.record", str(logs), "7", *command]
     done = subprocess.run(  # noqa: S603 -- as above
         words,
@@ -83,19 +83,19 @@ def test_nsys_starts_the_ranks_once(tmp_path, programs_python, found):
         (tools / "nsys").write_text("\n".join(("#!/bin/sh", *lines, "")))
         (tools / "nsys").chmod(0o755)
     run = Run(tmp_path, programs_python)
-    run.config["training"]["max_steps"] = 8
+    run.config["training"]["max_steps"] = 6
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    logs = recorded(tmp_path, run.command(2), "--nsys", PATH=path)
+    logs = recorded(tmp_path, run.command(1), "--nsys", PATH=path)
     said = (logs / "0001" / "rank-00000.log").read_text()
-    trace = logs / "0001" / "profile" / "rank-00001.steps-5-6"
+    trace = logs / "0001" / "profile" / "rank-00000.steps-5-6"
     assert trace.with_name(f"{trace.name}.nsys-rep").read_bytes() == b""
     assert ("nsys is not in this image - training goes on" in said) == (not found)
     assert ask(logs)["found"] is None
     if found:
-        words = (tmp_path / "pod" / "1").read_text()
+        words = (tmp_path / "pod" / "0").read_text()
         assert f"--export=sqlite --force-overwrite=true --output={trace} {programs_python}" in words
         # There is no GPU: its profiler cannot be told to begin.
-        assert said.count("training goes on without it") == 2
+        assert said.count("training goes on without it") == 1
 
 
 def test_nsys_collects_the_steps_and_nothing_else(tmp_path, monkeypatch, capsys):

@@ -24,7 +24,7 @@ _NSYS = "MEGATRON_EKS_NSYS"
 """FIRST:LAST, in a process that nsys has started for these steps."""
 # Nsight Systems User Guide, "CLI Profile Command Switch Options"; Megatron-LM names the same
 # (megatron/training/config/common_config.py). It collects from cudaProfilerStart to -Stop alone,
-# leaves the process alone after that, and ends with its exit code.
+# writes its report at once, leaves the process alone, and ends with its exit code.
 _OPTIONS = (
     *("--trace=cuda,nvtx", "--cuda-graph-trace=node", "--sample=none", "--cpuctxsw=none"),
     *("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--wait=primary"),
@@ -170,10 +170,12 @@ def begin_under_nsys(environment: Mapping[str, str]) -> None:
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
         report.with_name(f"{report.name}.nsys-rep").touch()
-        if nsys:
+        # It ends at once by SIGTERM, and the rank later: torchrun's next ranks would meet this one.
+        found = "torchrun starts ranks again, which nsys keeps alive"
+        if nsys and environment.get("TORCHELASTIC_MAX_RESTARTS", "0") == "0":
             more = {_NSYS: f"{wish.first}:{wish.last}"}
             os.execve(nsys, words, {**environment, **more})  # noqa: S606 -- no shell is needed
-        found = "nsys is not in this image"
+        found = found if nsys else "nsys is not in this image"
     except OSError as problem:
         found = f"nsys is not started: {problem}"
     remedy = "training goes on without it; meks profile without --nsys needs none"
