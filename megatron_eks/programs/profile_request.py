@@ -70,7 +70,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     if options.steps:
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f".{FILE}")
-        wish = Wish(*options.steps, tuple(options.rank), options.nsys)
+        first, last = options.steps
+        wish = Wish(first, last, tuple(options.rank), options.nsys)
         partial.write_text(json.dumps(asdict(wish)))
         partial.replace(file)
     # A report of nsys is empty until nsys has written it.

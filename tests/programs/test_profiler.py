@@ -100,12 +100,13 @@ def test_nsys_starts_the_ranks_once(tmp_path, programs_python, found):
 
 def test_nsys_collects_the_steps_and_nothing_else(tmp_path, monkeypatch, capsys):
     """From the end of the step before the first; a run that comes too late says so."""
-    told = []
-    monkeypatch.setattr(_Capture, "_tell", lambda _, what: told.append((what, at)))
+    told, at = [], [0]
+    monkeypatch.setattr(_Capture, "_tell", lambda _, what: told.append((what, at[-1])))
     for begin in (1, 9):
         profiler = Profiler(tmp_path, tmp_path / "0001", 0, 4, nsys="10:12")
-        for at in range(begin, 15):
-            profiler.after_step(at)
+        for step in range(begin, 15):
+            at.append(step)
+            profiler.after_step(step)
     assert told == [("start", 9), ("stop", 12)]
     said = capsys.readouterr().err
     assert "rank-00000.steps-10-12.*" in said
