@@ -11,7 +11,7 @@ from tests.annex.kubelet import runs
 from tests.annex.kubelet.test_shared_pod import _JOB as JOB
 from tests.annex.kubelet.test_shared_pod import begin, meks, no_pod, write_project
 from tests.annex.kubelet.test_watched import HUNGRY, training
-from tests.ops.test_profile import written
+from tests.ops.test_profile import exported
 
 __all__ = ["begin", "meks"]
 
@@ -35,25 +35,27 @@ def shown_by(done):
 
 
 def test_it_asks_and_later_shows_what_came(cluster, cluster_file, meks):
-    """Of a job that does not run: the request waits for it, and nothing is shown before."""
+    """Of a job that does not run: the request waits for it; what nsys left is read and fetched."""
     logs = cluster.shared() / "logs" / JOB
-    asked = meks("profile", JOB, "--steps", "10:12", "--rank", "0", "--rank", "9")
+    asked = meks("profile", JOB, "--steps", "10:12", "--rank", "0", "--rank", "9", "--nsys")
     assert asked.returncode == 0, asked.stderr
     assert f"traces steps 10 to 12 of ranks 0, 9 once it runs (meks submit {JOB})" in asked.stderr
     wish = json.loads((logs / "profile.json").read_text())
-    assert wish == {"first": 10, "last": 12, "ranks": [0, 9], "nsys": False}
+    assert wish == {"first": 10, "last": 12, "ranks": [0, 9], "nsys": True}
+    (folder := logs / "0004" / "profile").mkdir(parents=True)
+    report = folder / "rank-00009.steps-10-12.nsys-rep"
+    report.touch()
     early = meks("profile", JOB)
     assert early.returncode == 3
     assert f"MEKS-0771 {JOB} has given no trace; steps 10 to 12 are asked - wait" in early.stderr
-    (folder := logs / "0004" / "profile").mkdir(parents=True)
+    report.write_bytes(b"what Nsight Systems reads")
     for rank in (0, 9):
-        written(folder, rank)
+        exported(folder, rank=rank)
     shown = meks("profile", JOB)
     assert shown.stdout == f"{cluster_file.parent / 'reports' / f'{JOB}-profile.html'}\n"
     assert "Rank 9: longest kernels" in shown_by(shown)
-    assert (
-        cluster_file.parent / "profiles" / JOB / "0004" / "rank-00009.steps-10-12.json.gz"
-    ).exists()
+    fetched = cluster_file.parent / "profiles" / JOB / "0004" / report.name
+    assert fetched.read_bytes() == report.read_bytes()
     no_pod(cluster)
 
 
