@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from shutil import get_terminal_size
+from sys import maxsize
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
+from megatron_eks.config.messages import paragraph
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, Failure
 from megatron_eks.ops.jobs import expected, queues
@@ -31,16 +34,17 @@ def run(on: Opened, output: str) -> int:
     seen = teams.narrowed(on.client, on.project, on.console, None, None).cluster.platform
     found, now = queues.read(on.client, *seen.namespaces), on.client.now()
     starts = expected.starts(on.client, on.project.jobs, found)
-    on.console.write(
-        formatted(
-            output, lines(found, starts, now), lambda: as_json(on.plan.name, found, starts, now)
-        )
-    )
+    out = on.console.stdout
+    columns = get_terminal_size().columns if out.isatty() else maxsize
+    shown = lines(found, starts, now, columns)
+    on.console.write(formatted(output, shown, lambda: as_json(on.plan.name, found, starts, now)))
     return DONE
 
 
-def lines(found: Queues, starts: Mapping[str, Start], now: datetime) -> Iterator[str]:
-    """Yield the shares, the jobs that wait, why, and until when."""
+def lines(
+    found: Queues, starts: Mapping[str, Start], now: datetime, columns: int = maxsize
+) -> Iterator[str]:
+    """Yield the shares, the jobs that wait, why, and until when; reasons as wide as a terminal."""
     rows = [
         (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
         for each in found.shares
@@ -65,7 +69,8 @@ def lines(found: Queues, starts: Mapping[str, Start], now: datetime) -> Iterator
     yield from table(("JOB", "TEAM", "POOL", "GPUS", "WAITS", ""), rows, right=(3,))
     for each in waiting:
         start = starts.get(each.uid)
-        yield plain(f"{each.job}: {found.why(each)}{'; ' if start else ''}{start or ''}")
+        why = f"{each.job}: {found.why(each)}{'; ' if start else ''}{start or ''}"
+        yield from paragraph(plain(why), rest="  ", columns=columns)
 
 
 def as_json(cluster: str, found: Queues, starts: Mapping[str, Start], now: datetime) -> Json:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from megatron_eks.catalog import kueue
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.quantity import quantity
-from megatron_eks.ops.jobs import room
+from megatron_eks.ops.jobs import queue_words, room
 from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -70,9 +70,17 @@ class Queues:
 
     @property
     def waiting(self) -> list[Entry]:
-        """Return those without a place; within a pool in the order in which they are tried."""
-        found = [each for each in self.entries if not each.has_place]
-        return sorted(found, key=self._turn)
+        """Return those without a place; within a pool in the order in which they are tried.
+
+        Kueue holds the first of each team, by class and then by time, against those of others.
+        """
+        left = sorted((each for each in self.entries if not each.has_place), key=_line)
+        found = []
+        while left:
+            heads = {(each.pool, each.team): each for each in reversed(left)}
+            found.append(min(heads.values(), key=self._turn))
+            left.remove(found[-1])
+        return found
 
     @property
     def next_ones(self) -> set[str]:
@@ -112,8 +120,9 @@ class Queues:
                 number = min(other.lent, entry.gpus - idle)
                 why = f"{number} of {share.gpus} GPUs of {mine} are lent to team {other.team}"
                 return f"{why}{self._until(entry, [other.team])}"
-            why = f"{max(0, idle)} of {total} GPUs of {pool} are idle, and it takes {entry.gpus}"
-            return f"{why}{self._until(entry, [each.team for each in pooled])}"
+            until = self._until(entry, [each.team for each in pooled])
+            idle = max(0, idle)
+            return f"it takes {entry.gpus} GPUs, and {idle} of {total} of {pool} are idle{until}"
         return entry.told
 
     def _until(self, entry: Entry, teams: Sequence[str]) -> str:
@@ -129,11 +138,21 @@ class Queues:
         own = (each for each in self.shares if (each.team, each.pool) == (entry.team, entry.pool))
         return next(own, None)
 
-    def _turn(self, entry: Entry) -> tuple[str, bool, bool, int, str]:
-        """Order as Kueue does: whose nodes start, within their share, by class, then by time."""
-        share = self._share(entry)
+    def _turn(self, entry: Entry) -> tuple[str, bool, bool, float, int, str]:
+        """Order teams as Kueue does: within its share, who would borrow least, by class, by time.
+
+        It counts what a team borrows of all pools, and against its share (KEP 1714).
+        """
+        share, own = self._share(entry), [e for e in self.shares if e.team == entry.team]
         borrows = share is not None and share.used + entry.gpus > share.gpus
-        return entry.pool, not entry.nodes, borrows, -entry.priority, str(entry.since)
+        over = sum(max(0, e.used + entry.gpus * (e is share) - e.gpus) for e in own)
+        part = over / (sum(e.gpus for e in own) or 1e-9)
+        return entry.pool, not entry.nodes, borrows, part, *_line(entry)[2:]
+
+
+def _line(entry: Entry) -> tuple[str, bool, int, str]:
+    """Order the jobs of a team: whose nodes start, by class, then by time."""
+    return entry.pool, not entry.nodes, -entry.priority, str(entry.since)
 
 
 def read(client: Client, *namespaces: str) -> Queues:
@@ -263,7 +282,7 @@ def _entry(workload: Object) -> Entry:
         since=pods.moment(left.get("lastTransitionTime") or metadata.get("creationTimestamp")),
         has_place=has_place,
         uid=(metadata.get("labels") or {}).get(kueue.UID_LABEL, ""),
-        told=pods.one_line(waits.get("message", "")),
+        told=queue_words.told(left, waits),
         leaves_in=max(graces) if left and has_place and graces else None,
         nodes=pods.one_line(nodes),
     )

@@ -58,7 +58,7 @@ def test_what_is_lent_comes_back(cluster, start):
     assert conditions["Preempted"]["reason"] == "InCohortReclamation"
     waits = live.get(cluster.client, "megatron-workshop", "borrows")
     assert expected.why(cluster.client, (), waits) == (
-        "8 of 16 GPUs of pool p4d are idle, and it takes 16 until owns ends; "
+        "it takes 16 GPUs, and 8 of 16 of pool p4d are idle until owns ends; "
         "when it starts is not known: nothing predicts the end of owns"
     )
     owns.finish()

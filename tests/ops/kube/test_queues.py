@@ -51,7 +51,7 @@ _WAITS = _entry("wait", "vision", 16)
         ),
         (
             _queues(_OWN, _entry("bert", "nlp", 8, runs=True), _WAITS),
-            "8 of 32 GPUs of pool p5 are idle, and it takes 16 until bert or vit ends",
+            "it takes 16 GPUs, and 8 of 32 of pool p5 are idle until bert or vit ends",
         ),
         # By shares it could start, so nodes are missing.
         (_queues(_WAITS), "told by Kueue"),
@@ -71,6 +71,17 @@ def test_who_comes_next():
     found = _queues(borrows, new, old, higher)
     assert [each.job for each in found.waiting] == ["higher", "old", "new", "borrows"]
     assert found.next_ones == {"higher"}
+
+
+def test_of_two_that_borrow_whose_team_borrows_less_comes_next():
+    """Of all pools together, and against its share; in a team a class still comes first."""
+    less, more = _entry("less", "vision", 24), _entry("more", "nlp", 24, priority=9, age=9)
+    low = _entry("low", "vision", 17, priority=-1)
+    found = _queues(more, less, low)
+    assert [each.job for each in found.waiting] == ["more", "less", "low"]
+    elsewhere = Share("nlp", "p4d", 8, 16, may_borrow=True)
+    found = replace(found, shares=(*found.shares, elsewhere))
+    assert [each.job for each in found.waiting] == ["less", "low", "more"]
 
 
 @pytest.mark.parametrize(
@@ -151,12 +162,14 @@ def test_words_of_others_stay_on_one_line():
         def list(self, _, kind, *__, **___):
             """Return it."""
             condition = {"type": "QuotaReserved", "status": "False", "message": hostile.ALL}
+            lost = {"type": "Evicted", "status": "True", "reason": "NodeFailures"}
+            lost["message"] = "there was no replacement for unhealthy node(s): n-1"
             metadata = {"name": "w", "namespace": "nlp", "creationTimestamp": stamp(NOW)}
-            workload = {"metadata": metadata, "status": {"conditions": [condition]}}
+            workload = {"metadata": metadata, "status": {"conditions": [lost, condition]}}
             return [workload] if kind == "Workload" else []
 
     shown = list(queue.lines(queues.read(cast("Client", Fake())), {}, NOW))
-    assert "w: " in shown[-1]
+    assert "w: no other node could replace failed n-1; " in shown[-1]
     assert [hostile.acting(line) for line in shown if hostile.acting(line)] == []
 
 
