@@ -179,7 +179,7 @@ class Team(Model):
     """How many GPUs are reserved for the team."""
     may_borrow: bool = True
     """Whether it may also use GPUs that other teams leave idle; with `platform.kueue` alone."""
-    priority: int = 0
+    priority: int = Field(default=0, ge=-1_000_000_000, le=1_000_000_000)
 
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]

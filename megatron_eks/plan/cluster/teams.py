@@ -51,7 +51,7 @@ class TeamPlan:
     may_borrow: bool
     """Whether it may use GPUs that others leave idle."""
     priority: int
-    """Higher comes first when nodes become free."""
+    """Of jobs within their shares, higher comes first."""
     uid: int
     """Of its pods."""
     folder: str
