@@ -152,9 +152,9 @@ def _settings(platform: PlatformPlan) -> dict[str, object]:
         "integrations": {"frameworks": [kueue.FRAMEWORKS[e.kind] for e in platform.queued]},
         # A job whose pods do not all run in time gives its place to others, and tries again.
         "waitForPodsReady": {"timeout": seconds, "recoveryTimeout": seconds},
-        "fairSharing": {
-            "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
-        },
+        # With the default's LessThanInitialShare too, teams take borrowed nodes from each other as
+        # their jobs in other pools begin and end (decision 106).
+        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
         # Queues count GPUs and network cards; CPU and memory come in proportion.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
         "clientConnection": {"qps": 300, "burst": 500},

@@ -26,7 +26,7 @@ def told(lost: Object, waits: Object) -> str:
     said = [waits.get("message", "")]
     if lost.get("reason") in _LOST:
         said.insert(0, lost.get("message", ""))
-    return "; ".join(map(_meant, filter(None, said)))
+    return "; ".join(dict.fromkeys(map(_meant, filter(None, said))))
 
 
 def _meant(message: str) -> str:

@@ -4,32 +4,21 @@ import io
 import json
 import re
 import ssl
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import cast
 
-import cdk8s
 import jsonschema
 import pytest
 
-from charts.platform.kueue_queues import KueueQueues
 from megatron_eks.catalog.workloads import AnyWorkload, whole
-from megatron_eks.demo.nodes import gpu_node, system_nodes
-from megatron_eks.kubernetes.client import Client, Object, wait_for
-from megatron_eks.localcloud.kubernetes import nodes
-from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
-from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.jobs import expected, fit, placing, queue, queues
+from megatron_eks.demo.nodes import gpu_node
+from megatron_eks.kubernetes.client import Object, wait_for
+from megatron_eks.ops.jobs import expected, fit, queue, queues
 from megatron_eks.ops.kube import jobs as live
-from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
-from megatron_eks.plan.cluster.pools import POOL_LABEL
-from megatron_eks.plan.cluster.queues import topology_levels
 from megatron_eks.project import ROOT
 from tests.annex import jobs
 from tests.charts import rendered
@@ -38,34 +27,6 @@ pytestmark = pytest.mark.control_plane
 
 _SPACE = "megatron-workshop"
 _KINDS = (*jobs.KINDS, "Job")
-
-
-@pytest.fixture(scope="module")
-def plan() -> ClusterPlan:
-    """Plan two nodes whose jobs wait in a queue."""
-    return rendered.other_platform(workload="trainjob", kueue=True, observed=True)
-
-
-@pytest.fixture(scope="module")
-def plane(start_plane, tmp_path_factory) -> ControlPlane:
-    """Start a control plane."""
-    found: ControlPlane = start_plane(tmp_path_factory.mktemp("queues"))
-    return found
-
-
-@pytest.fixture(scope="module")
-def client(plane, plan) -> Client:
-    """Return an administrator of a cluster with every controller, its queues, and one node."""
-    files = rendered.platform_files("trainjob", kueue=True, observed=True)
-    for each in CONTROLLERS:
-        each(plane, files.pop(each.name)).install()
-    for manifest in (each for objects in files.values() for each in objects):
-        plane.client.apply(manifest)
-    for node in (gpu_node(plan.pools[0], 0), *system_nodes(plan)):
-        plane.client.create(node)
-    wait_for("nodes", lambda: all(map(nodes.is_ready, plane.client.list("v1", "Node"))))
-    found: Client = plane.client
-    return found
 
 
 @pytest.fixture
@@ -118,7 +79,7 @@ def _queue(client, plan) -> Object:
 def test_a_job_waits_as_a_whole_for_nodes(client, plan, start):
     """Quotas are of the pool at its largest; a pod on the one node that is there would be half."""
     job = start("early")
-    assert "topology" in _waits(client, "early")
+    assert "nodes have room for" in _waits(client, "early")
     client.create(gpu_node(plan.pools[0], 1))
     jobs.wait_for_pods(client, job, 2, "Running")
     places = {pod["spec"]["nodeName"] for pod in jobs.pods_of(client, job)}
@@ -168,60 +129,6 @@ def test_a_queue_that_is_not_there_is_told_before(client, plan):
     job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "none"
     found = [each for each in fit.obstacles(client, plan, job) if each.is_final]
     assert [each.found for each in found] == ["there is no queue none"]
-
-
-def _below(client, job) -> list[str]:
-    """Return the part of the network in which each of four ranks is, in their order."""
-    places = {}
-    pods = jobs.pods_of(client, job)
-    for pod in (each for each in pods if each["spec"].get("nodeName")):
-        node = client.get("v1", "Node", pod["spec"]["nodeName"])
-        rank = int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
-        places[rank] = node["metadata"]["labels"][topology_levels(rendered.cluster().pools[0])[-2]]
-    return [places[rank] for rank in sorted(places)] if places.keys() == {0, 1, 2, 3} else []
-
-
-@pytest.mark.parametrize("kind", ["JobSet", "Job"])
-def test_groups_of_ranks_are_divided_only_where_they_must_be(client, plan, kind):
-    """Two network nodes with three nodes each hold two groups of two; then one has one node left.
-
-    Ranks placed close to each other and nothing else would be three and one.
-    """
-    name = kind.lower()
-    pool = replace(plan.pools[0], name=f"blocks-{name}", max_nodes=6)
-    pool = replace(pool, labels={**pool.labels, POOL_LABEL: pool.name})
-    team = replace(plan.teams[0], name=pool.name, gpus=48)
-    blocks = replace(plan, name=pool.name, pools=(pool,), teams=(team,))
-    for each in cdk8s.Testing.synth(KueueQueues(cdk8s.App(), "queues", plan=blocks)):
-        client.apply(each)
-    for number in range(6):
-        node = gpu_node(pool, number)
-        node["metadata"]["labels"][topology_levels(pool)[-2]] = f"nn-{number // 3}"
-        client.create(node)
-    job = replace(rendered.training_job(), pool=pool, nodes=4, queue=team.name)
-    # The namespace has a quota of two nodes; CPU and memory still fill each.
-    job = replace(job, resources=replace(job.resources, gpus=4, efa=2))
-    assert job.training
-    layout = replace(job.training.layout, tensor=4, context=2, pipeline=1, data=2)
-    job = replace(job, training=replace(job.training, layout=layout), workload=name)
-    said = []
-    for run, lost in (("near", ()), ("far", (4, 5))):
-        for number in lost:
-            client.delete("v1", "Node", f"{pool.name}-{number}")
-        objects = rendered.jobs(replace(job, name=f"{name}-{run}"))
-        err = io.StringIO()
-        placing.ease(client, objects, Console(sys.stdin, io.StringIO(), err, SystemClock()))
-        said.append(err.getvalue())
-        for each in objects:
-            client.apply(each)
-        found = whole(rendered.only(objects, kind), objects)
-        below = wait_for("four places", partial(_below, client, found), 120)
-        jobs.delete(client, found)
-        apart = [below[rank] != below[rank + 1] for rank in (0, 2)]
-        assert apart.count(True) == (1 if lost else 0)
-    assert said[0] == ""
-    assert "of 2 groups of 2 nodes" in said[1]
-    assert "1 fit below one network node" in said[1]
 
 
 def _metrics(plane, account: str) -> str:
