@@ -119,8 +119,9 @@ def test_a_node_that_fails_is_replaced_in_its_jobs_place(client, plan, kind):
     Where none is free there, the job waits as a whole, and `meks` says for which node.
     """
     name = f"fails-{kind.lower()}"
-    plan_of_job = _pool(client, plan, name, 4, 1)
-    job = _begin(client, plan_of_job, kind)
+    planned = _pool(client, plan, name, 4, 1)
+    pool, job = planned.pool, _begin(client, planned, kind)
+    assert pool
 
     def places(lost: str = "") -> list[str]:
         pods = jobs.pods_of(client, job)
@@ -144,7 +145,7 @@ def test_a_node_that_fails_is_replaced_in_its_jobs_place(client, plan, kind):
     now = wait_for("another node", partial(places, first), 120)
     (workload,) = _workloads(client, name)
     assert not workload["status"].get("schedulingStats", {}).get("evictions")
-    label = topology_levels(plan_of_job.pool)[-2]
+    label = topology_levels(pool)[-2]
     below = {client.get("v1", "Node", each)["metadata"]["labels"][label] for each in now}
     # A PyTorchJob's pods have their place as a wish, and the smallest room is taken first.
     assert below == {"nn-0"} | ({"nn-1"} if kind == "PyTorchJob" else set())
@@ -159,7 +160,7 @@ def test_a_node_that_fails_is_replaced_in_its_jobs_place(client, plan, kind):
         return queues.why(client, live.get(client, _SPACE, name))
 
     assert f"no other node could replace failed {second}" in wait_for("the reason", why, 120)
-    _add_node(client, plan_of_job.pool, 9, "nn-0")
+    _add_node(client, pool, 9, "nn-0")
     assert f"{name}-9" in wait_for("both again", partial(places, second), 120)
     jobs.delete(client, job)
 
