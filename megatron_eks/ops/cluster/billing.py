@@ -10,7 +10,7 @@ from megatron_eks.ops.cluster import cost
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import Failure, NoJob
 from megatron_eks.ops.jobs import holdings
-from megatron_eks.ops.kube import access
+from megatron_eks.ops.kube import access, teams
 from megatron_eks.ops.opening import Reach, console_here, load, opened
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.project import Project
@@ -38,8 +38,9 @@ def run(reach: Reach, job: str | None, output: str) -> int:
     """Show what runs and costs; return the exit code."""
     console = console_here()
     project = load(reach.cluster, console)
+    teams.checked(project, reach.team)
     instances, no_instances = _instances(project)
-    held, no_holdings, is_local = _holdings(reach, project, job, console)
+    project, held, no_holdings, is_local = _holdings(reach, project, job, console)
     if is_local and "AWS_ENDPOINT_URL" not in os.environ:
         # What the account of this machine's credentials runs is something else.
         instances = None
@@ -56,23 +57,24 @@ def run(reach: Reach, job: str | None, output: str) -> int:
 
 def _holdings(
     reach: Reach, project: Project, job: str | None, console: Console
-) -> tuple[holdings.Holdings | None, Failure | None, bool]:
-    """Ask the API server; say why not where it cannot be asked."""
+) -> tuple[Project, holdings.Holdings | None, Failure | None, bool]:
+    """Ask the API server, as the team has it; say why not where it cannot be asked."""
     try:
         found = opened(project.cluster, reach)
     except Failure as failure:
         if failure.finding is Code.OTHER_KUBERNETES:
             raise
-        return None, failure, False
+        return project, None, failure, False
     try:
+        project = teams.narrowed(found.client, project, console, reach.team, job)
         held = holdings.read(found.client, project.cluster, console.clock.now(), job)
     except NoJob as failure:
         raise failure.beside([each.name for each in project.jobs]) from failure
     except access.ERRORS as error:
-        return None, access.explained(error), False
+        return project, None, access.explained(error), False
     finally:
         found.client.close()
-    return held, None, found.is_local
+    return project, held, None, found.is_local
 
 
 def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:

@@ -54,20 +54,32 @@ def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = No
     """Read nodes, and jobs with their pods; raise Failure if there is no job called `only`."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         nodes = threads.submit(client.list, "v1", "Node")
-        pods = threads.submit(teams.of_jobs, client, plan, "v1", "Pod")
+        pods = threads.submit(_pods, client, plan)
         space = plan.platform.namespace
         found = [jobs.get(client, space, only)] if only else teams.everybody(client, plan)
         by_name = {each["metadata"]["name"]: each for each in nodes.result()}
-        reader = _Reader(client, plan, now, by_name, pods.result())
+        listed, all_of_them = pods.result()
+        reader = _Reader(client, plan, now, by_name, listed)
         holdings = tuple(threads.map(reader.job, found))
     return Holdings(
-        nodes=tuple(_node(each, plan, reader.busy) for each in by_name.values()),
+        # Where others may have pods that are not to be seen, no node is called idle.
+        nodes=tuple(
+            _node(each, plan, reader.busy if all_of_them else {*by_name})
+            for each in by_name.values()
+        ),
         instance_ids={
             name: str(each["spec"].get("providerID", "")).rpartition("/")[2]
             for name, each in by_name.items()
         },
         jobs=holdings,
     )
+
+
+def _pods(client: Client, plan: ClusterPlan) -> tuple[list[Object], bool]:
+    """Return pods, and whether they are those of all teams."""
+    if plan.is_shared and (found := teams.seen(plan, lambda: client.list("v1", "Pod"), None)):
+        return found, True
+    return teams.of_jobs(client, plan, "v1", "Pod"), not plan.is_shared
 
 
 def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:

@@ -12,6 +12,7 @@ from functools import partial
 import jsonschema
 import pytest
 
+from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import ApiError, wait_for
 from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
@@ -21,7 +22,7 @@ from megatron_eks.ops.jobs import cancel, fit, holdings, overview, status
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.project import ROOT, load_project
 from megatron_eks.synthesis import FOLDERS, synthesise_manifests
-from tests import examples
+from tests import command, examples
 from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
@@ -288,6 +289,32 @@ def test_people_of_a_team_look_at_their_jobs_and_ahead_of_others(person, project
     told = "\n".join(str(each) for each in fit.obstacles(person, mine.cluster, workload))
     assert "quota share allows 16 nvidia.com/gpu, 16 are in use" in told
     assert "pool p4d has 0 of the 2 nodes that this takes" in told
+
+
+@pytest.mark.usefixtures("running")
+def test_cost_is_that_of_the_team_and_names_no_node_idle_that_others_may_use(
+    admin, person, project, files
+):
+    """As a command of an administrator for one team, and as its people see it."""
+    node = gpu_node(project.cluster.pools[0], 0)
+    node["spec"]["unschedulable"] = True
+    admin.create(node)
+    mine = teams.of_team(project, "nlp").cluster
+    idle = {
+        who: [each.busy for each in holdings.read(client, mine, client.now()).nodes]
+        for who, client in (("admin", admin), ("person", person))
+    }
+    assert idle == {"admin": [False], "person": [True]}
+    config = next(files.parents[1].glob("teams*/admin.kubeconfig"))
+    asked = ("cost", "--cluster", files, "--kubeconfig", config)
+    for words, names in (
+        (("--team", "nlp"), {"llama-3-1-8b"}),
+        (("fsdp-llama-3-2-1b",), {"fsdp-llama-3-2-1b"}),
+    ):
+        shown = json.loads(command.meks(*asked, *words, "-o", "json").stdout)
+        assert {each["name"] for each in shown["jobs"]} == names
+    assert "no team 'nlq'" in command.meks(*asked, "--team", "nlq").stderr
+    admin.delete("v1", "Node", node["metadata"]["name"])
 
 
 @pytest.mark.usefixtures("running")
