@@ -48,10 +48,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "fsdp": (
         *("torch.distributed.fsdp", "boto3", "datasets", "safetensors", "tokenizers", "yaml"),
-        "etcd",
+        *("etcd", "accelerate", "transformers"),
     ),
 }
-"""What the programs of an image import."""
+"""What the programs of an image import, and scripts of others."""
 OURS: dict[str, tuple[str, ...]] = {
     "megatron": ("megatron.core", "megatron.training", "megatron.bridge"),
     "fsdp": (),

@@ -204,6 +204,17 @@ def test_base_image_keeps_its_own_builds():
     assert not theirs & locked.keys()
 
 
+def test_the_fsdp_image_has_what_examples_import():
+    """Scripts of others, such as the Trainer's; torch stays the base image's."""
+    lock = (ASSETS / "images" / "fsdp" / "requirements.txt").read_text()
+    locked = set(re.findall(r"^(\S+)==", lock, re.MULTILINE))
+    assert not {name for name in locked if re.match("torch|nvidia|triton", name)}
+    for name in ("ddp", "trainer"):
+        script = (ROOT / "examples" / "own-script" / "jobs" / name / "train.py").read_text()
+        imported = set(re.findall(r"^(?:from|import) (\w+)", script, re.MULTILINE))
+        assert imported - sys.stdlib_module_names <= {"torch"} | locked
+
+
 def test_hadolint_finds_nothing(image):
     """The linter's own findings, none of them ignored without a reason in the file."""
     path = ASSETS / "images" / image / "Dockerfile"

@@ -32,6 +32,10 @@ def test_versions_are_the_pins():
     assert table["EFA installer, with plugin and libfabric"][0] == ", ".join(
         megatron[name] for name in ("efa_installer", "aws_ofi_nccl", "libfabric")
     )
+    locked = (ROOT / "assets" / "images" / "fsdp" / "requirements.txt").read_text()
+    theirs = dict(re.findall(r"^(transformers|accelerate)==(\S+)", locked, re.MULTILINE))
+    written = "{transformers}, with accelerate {accelerate}".format_map(theirs)
+    assert table["transformers"] == [megatron["transformers"], written]
     assert "26.08.01" in pins.MEGATRON_BASE_IMAGE
     assert "26.08.01" in table["base"][0]
     assert "2.13-cu133" in pins.FSDP_BASE_IMAGE
