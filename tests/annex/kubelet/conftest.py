@@ -2,7 +2,9 @@
 
 import contextlib
 import itertools
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -139,7 +141,7 @@ class Cluster:
 
     def ranks_of(self, pod: Object, program: str) -> list[int]:
         """Return the ranks of a pod; what starts them names their program too."""
-        starts = ("torch.distributed.run", "programs.record")
+        starts = ("torch.distributed.run", "programs.record", "--script=")
         launchers = [each for name in starts for each in self.processes_of(pod, name)]
         return [each for each in self.processes_of(pod, program) if each not in launchers]
 
@@ -153,6 +155,26 @@ class Cluster:
             # Its controller may have deleted it meanwhile.
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+
+    def lose(self, what: str, pod: Object, program: str) -> None:
+        """Kill the only rank of a pod, delete the pod, or lose its node."""
+        if what == "rank":
+            (rank,) = self.ranks_of(pod, program)
+            os.kill(rank, signal.SIGKILL)
+        elif what == "pod":
+            self.client.delete("v1", "Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+        else:
+            self.lose_node(pod)
+
+    def lose_node(self, pod: Object) -> str:
+        """Lose the node that a pod is on, add one, and return its name once it is gone."""
+        name: str = pod["spec"]["nodeName"]
+        self.fleet.lose(name)
+        self.add_gpu_node()
+        wait_for("the eviction", lambda: "deletionTimestamp" in self.now(pod)["metadata"], 60)
+        # No kubelet will say that its processes are gone: the end of the node says so.
+        self.client.delete("v1", "Node", name)
+        return name
 
     def now(self, pod: Object) -> Object:
         """Return a pod as it is by now."""

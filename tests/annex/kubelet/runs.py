@@ -1,11 +1,16 @@
 """Jobs of our own chart that step on process nodes until a test tells them to finish."""
 
 import json
+import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from megatron_eks.kubernetes.client import Object, wait_for
 from tests.annex import jobs
+
+_LOG = logging.getLogger(__name__)
 
 SMALL = "small"
 """The image of ranks that start at once; see `programs/small`."""
@@ -40,14 +45,21 @@ class Run:
         found: Object = wait_for("a step", lambda: self.steps()[after:], _SECONDS)[-1]
         return found
 
-    def wait_for_restart(self) -> Object:
-        """Return the first step of another start than those that are known by now."""
+    def wait_for_restart(self, began: float | None = None) -> Object:
+        """Return the first step of another start than those that are known by now.
+
+        The log says how long it took since a rank was lost, by default now.
+        """
         known = {step["start"] for step in self.steps()}
+        began = time.monotonic() if began is None else began
 
         def found() -> list[Object]:
             return [step for step in self.steps() if step["start"] not in known]
 
-        return wait_for("a restart", found, _SECONDS)[0]
+        first: Object = wait_for("a restart", found, _SECONDS)[0]
+        name = self.job["metadata"]["name"]
+        _LOG.info("%s steps again after %.0f s", name, time.monotonic() - began)
+        return first
 
     def finish(self) -> None:
         """Tell the job to end after its next step."""
@@ -82,6 +94,21 @@ def job(
             container["command"] = container["command"][5:]
             container["args"] = ["--log-dir", folder, *container["args"]]
     return found
+
+
+def starts(cluster: Any, name: str) -> list[str]:
+    """Return what the first rank of a job has printed in each start."""
+    files = (cluster.shared() / "logs" / name).glob("*/rank-00000.log")
+    return [file.read_text() for file in sorted(files)]
+
+
+def hurry(found: Object) -> None:
+    """Let a job's pods end and leave a lost node soon; in our charts each takes half a minute."""
+    for pod in jobs.pod_specs(found):
+        pod["terminationGracePeriodSeconds"] = 2
+        for toleration in pod["tolerations"]:
+            if "tolerationSeconds" in toleration:
+                toleration["tolerationSeconds"] = 1
 
 
 def gang_job(name: str, nodes: int, *, processes: int = 1, kind: str = "PyTorchJob") -> Object:

@@ -1,17 +1,27 @@
 """Ranks that wait for a lost peer and raise nothing: the watcher makes all of them start again."""
 
 import contextlib
+import json
+import logging
 import os
+import re
 import signal
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, whole
 from megatron_eks.kubernetes.client import wait_for
 from tests.annex import jobs
 from tests.annex.kubelet import runs
+from tests.charts import rendered
+from tests.programs.trainer_files import Run
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
+_LOG = logging.getLogger(__name__)
 _MEGATRON = "programs.train_megatron"
 
 
@@ -84,30 +94,70 @@ def test_a_pod_that_dies_without_a_word_restarts_the_gang(cluster, run):
 def test_a_lost_node_restarts_the_gang(cluster, start, kind):
     """On a new node, with the same silent survivors: nobody's connection is closed by anybody."""
     job = runs.gang_job(f"gang-lost-node-{kind.lower()}", 3, kind=kind)
-    for pod in jobs.pod_specs(job):
-        for toleration in pod["tolerations"]:
-            # Half a minute in our chart.
-            if "tolerationSeconds" in toleration:
-                toleration["tolerationSeconds"] = 1
+    runs.hurry(job)
     run = start(job)
     run.wait_for_step(after=10)
-    worker = jobs.pods_of(cluster.client, job)[1]
-    name, node = worker["metadata"]["name"], worker["spec"]["nodeName"]
-    cluster.fleet.lose(node)
-    cluster.add_gpu_node()
-
-    def evicted() -> bool:
-        pod = cluster.client.get("v1", "Pod", name, "megatron-workshop")
-        return "deletionTimestamp" in pod["metadata"]
-
-    wait_for("the eviction", evicted, 60)
-    # Its kubelet will never say that the processes are gone; of a set, the end of its node does.
-    if kind == "PyTorchJob":
-        cluster.force_delete(worker)
-    else:
-        cluster.client.delete("v1", "Node", node)
+    began = time.monotonic()
+    node = cluster.lose_node(jobs.pods_of(cluster.client, job)[1])
     # From the newest step that is recorded, as from the newest whole checkpoint.
-    assert run.wait_for_restart()["start"] >= 10
+    assert run.wait_for_restart(began)["start"] >= 10
     assert node not in {pod["spec"]["nodeName"] for pod in jobs.pods_of(cluster.client, job)}
     _finish(cluster, run)
-    cluster.client.delete("v1", "Node", node, missing_ok=True)
+
+
+_SHIPPED = {"train_fsdp": "fsdp-llama-2-7b", "train_ddp": "ddp-llama-3-2-1b"}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("other_kinds")
+@pytest.mark.parametrize(
+    ("program", "kind", "lost"),
+    [
+        *((program, kind, "rank") for program in _SHIPPED for kind in jobs.KINDS),
+        *(("train_ddp", "Job", lost) for lost in ("rank", "pod", "node")),
+    ],
+)
+def test_our_trainers_step_again(cluster, submit, program, kind, lost):
+    """From their newest checkpoint, whatever runs their ranks."""
+    name = f"{lost}-{program.replace('_', '-')}-{kind.lower()}"
+    files = Run(cluster.shared() / name, Path("python"), program)
+    files.config["training"] |= {"max_steps": 10**6, "log_interval": 1}
+    files.config["checkpoint"] |= {"interval": 5, "keep_last": 2}
+    text = json.dumps(files.config).replace(str(files.root), f"/shared/{name}")
+    (files.root / "config.json").write_text(text)
+    plan = replace(
+        rendered.training_job(name=_SHIPPED[program]),
+        name=name,
+        nodes=2,
+        files={},
+        workload=kind.lower(),
+    )
+    objects = rendered.jobs(plan)
+    job = whole(rendered.only(objects, kind), objects)
+    runs.hurry(job)
+    if kind == "PyTorchJob":
+        job["spec"]["nprocPerNode"] = "1"
+    folder = f"/shared/logs/{name}"
+    for pod in jobs.pod_specs(job):
+        (container,) = pod["containers"]
+        for each in (container, *pod["initContainers"]):
+            each["image"] = runs.GANG
+        words = [word.replace("node=8", "node=1") for word in container["command"]]
+        container["command"] = [*words[:3], folder, *words[4:]]
+        container["args"] = ["--config", f"/shared/{name}/config.json", "--device=cpu"]
+        container["args"] += ["--heartbeats", f"{folder}/heartbeats"]
+    for each in (*(each for each in objects if each["kind"] not in WITH_PODS), job):
+        if each["kind"] not in WORKLOADS or each is job:
+            submit(each)
+
+    def newest(after: int) -> int:
+        """Return the first step of the newest start, of several."""
+        printed = runs.starts(cluster, name)
+        steps = re.findall(r"^step (\d+)/", printed[-1], re.MULTILINE) if printed[after:] else ()
+        return int(steps[0 if after else -1]) if steps else 0
+
+    wait_for("steps", lambda: newest(0) >= 12, 240)
+    before, began = len(runs.starts(cluster, name)), time.monotonic()
+    cluster.lose(lost, jobs.pods_of(cluster.client, job)[1], program)
+    assert wait_for("steps of another start", lambda: newest(before), 240) >= 11
+    _LOG.info("%s: %.0f s", name, time.monotonic() - began)

@@ -1,19 +1,22 @@
 """A program of a user's own on process nodes: its code from the job, under our record and guard."""
 
 import json
+import logging
 import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from megatron_eks.catalog.workloads import WITH_PODS, WORKLOADS, whole
 from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.project import ROOT
@@ -24,15 +27,26 @@ from tests.programs.s3_world import ACCESS
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
+_LOG = logging.getLogger(__name__)
+
 _SECONDS = 240
 _PLACE = {"LocationConstraint": "us-east-2"}
+_EXAMPLES = ROOT / "examples" / "own-script" / "jobs"
 
 
-def write(folder: Path, name: str, *args: str, **changes: object) -> None:
-    """Write the default cluster and the example's job, changed, for the pool of these nodes."""
-    shutil.copytree(ROOT / "examples" / "own-script" / "jobs" / "ddp", folder / "jobs/ddp")
-    shutil.copy(ROOT / "cluster.yaml", folder)
-    value = yaml.safe_load((ROOT / "examples/own-script/jobs/ddp.yaml").read_text())
+def write(
+    folder: Path,
+    name: str,
+    *args: str,
+    example: str = "ddp",
+    platform: str = "pytorchjob",
+    **changes: object,
+) -> None:
+    """Write the default cluster and a job of the example, changed, for the pool of these nodes."""
+    shutil.copytree(_EXAMPLES / example, folder / "jobs" / example)
+    cluster = (ROOT / "cluster.yaml").read_text()
+    (folder / "cluster.yaml").write_text(f"{cluster}platform: {{workload: {platform}}}\n")
+    value = yaml.safe_load((_EXAMPLES / f"{example}.yaml").read_text())
     saved = f"/shared/checkpoints/{name}"
     value |= {"name": name, "pool": "p4d", "gpus_per_node": 1, **changes}
     value["program"]["args"] = [f"--directory={saved}", *args]
@@ -44,15 +58,15 @@ def write(folder: Path, name: str, *args: str, **changes: object) -> None:
 def run(submit, tmp_path) -> Callable[..., Object]:
     """Return a function that submits such a job."""
 
-    def begin(name: str, *args: str, **changes: object) -> Object:
+    def begin(name: str, *args: str, **changes: Any) -> Object:
         write(tmp_path, name, *args, **changes)
         synthesise_manifests(tmp_path / "cluster.yaml", tmp_path / "dist")
-        for each in manifests.read(tmp_path / "dist" / "jobs"):
-            if each["kind"] == "PyTorchJob":
-                job = each
-                for pod in jobs.pod_specs(job):
-                    pod["terminationGracePeriodSeconds"] = 2
-            submit(each)
+        objects = manifests.read(tmp_path / "dist" / "jobs")
+        (job,) = (whole(each, objects) for each in objects if each["kind"] in WORKLOADS)
+        runs.hurry(job)
+        for each in (*(each for each in objects if each["kind"] not in WITH_PODS), job):
+            if each["kind"] not in WORKLOADS or each is job:
+                submit(each)
         return job
 
     return begin
@@ -153,18 +167,102 @@ def test_a_large_program_is_sent_once_and_fetched_by_each_node(cluster, s3_serve
     assert len(seen) == 1
 
 
-def test_a_lost_rank_restarts_all_from_the_newest_checkpoint(cluster, run):
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [
+        ("PyTorchJob", "rank"),
+        *(
+            pytest.param(kind, lost, marks=pytest.mark.long)
+            for kind in jobs.KINDS
+            for lost in ("rank", "pod", "node")
+            if (kind, lost) != ("PyTorchJob", "rank")
+        ),
+    ],
+)
+def test_who_loses_one_rank_restarts_all_from_the_newest_checkpoint(
+    cluster, run, request, kind, lost
+):
     """As with the programs of this project; nothing in the script knows of it."""
-    job = run("own-killed", "--steps=1000000", "--save-every=200")
-    wait_for("steps", lambda: "step 600/" in record(cluster, "own-killed", 1, 0), _SECONDS)
+    if kind != "PyTorchJob":
+        request.getfixturevalue("other_kinds")
+    name = f"own-{lost}-{kind.lower()}"
+    # Whose platform has JobSets too.
+    job = run(
+        name,
+        "--steps=1000000",
+        "--save-every=20",
+        platform="trainjob",
+        runtime={"workload": kind.lower()},
+    )
+    wait_for("steps", lambda: "step 60/" in "".join(runs.starts(cluster, name)), _SECONDS)
     _, worker = jobs.pods_of(cluster.client, job)
-    starters = cluster.processes_of(worker, "--script=")
-    (rank,) = {*cluster.processes_of(worker, "train.py")} - {*starters}
-    os.kill(rank, signal.SIGKILL)
+    before, began = len(runs.starts(cluster, name)), time.monotonic()
+    cluster.lose(lost, worker, "train.py")
 
     def again() -> str:
-        text = record(cluster, "own-killed", 2, 0)
-        return text if "starts at step " in text else ""
+        text = "".join(runs.starts(cluster, name)[before:]).rpartition("starts at step ")[2]
+        return text if "\nstep " in text else ""
 
-    text = wait_for("another start", again, _SECONDS)
-    assert int(text.partition("starts at step ")[2].split()[0]) >= 600
+    # A step of one rank is one of all, as gradients are everybody's mean.
+    text = wait_for("steps of another start", again, _SECONDS)
+    assert int(text.split()[0]) >= 60
+    _LOG.info("%s, a %s lost: %.0f s", kind, lost, time.monotonic() - began)
+
+
+@pytest.mark.long
+def test_the_trainer_of_hugging_face_goes_on_from_its_checkpoint(cluster, run):
+    """With no line for that in its job but the file that a complete folder has."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"token": "none"}}
+    named = {"metadata": {"name": "wandb", "namespace": "megatron-workshop"}}
+    cluster.client.apply({**secret, **named})
+    job = run("own-trainer", "--steps=75", example="trainer")
+    saved = cluster.shared() / "checkpoints" / "own-trainer"
+    complete = saved / "checkpoint-25" / "trainer_state.json"
+    wait_for("a checkpoint", complete.exists, _SECONDS)
+    _, worker = jobs.pods_of(cluster.client, job)
+    cluster.lose("rank", worker, "train.py")
+    jobs.wait_for_condition(cluster.client, job, "Succeeded", _SECONDS)
+    first, *_, last = runs.starts(cluster, "own-trainer")
+    epochs = [float(re.findall(r"'epoch': '?([\d.]+)", text)[0]) for text in (first, last)]
+    # Two ranks take eight sequences of 4,096 each, and tell of every fifth step.
+    assert epochs == [pytest.approx(step * 16 / 4096, abs=0.001) for step in (5, epochs[1] * 256)]
+    assert epochs[1] * 256 >= 30
+    assert sorted(each.name for each in saved.iterdir()) == ["checkpoint-50", "checkpoint-75"]
+
+
+@pytest.fixture
+def cordon(cluster) -> Iterator[Callable[..., None]]:
+    """Return a function that closes all nodes to new pods, or opens them."""
+
+    def call(*, closed: bool) -> None:
+        for node in cluster.client.list("v1", "Node"):
+            metadata = {"name": node["metadata"]["name"]}
+            named = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+            cluster.client.apply({**named, "spec": {"unschedulable": closed}})
+
+    yield call
+    call(closed=False)
+
+
+@pytest.mark.long
+def test_an_elastic_job_goes_on_with_the_nodes_that_are_left(cluster, run, cordon):
+    """With one of two while no node is there for the other, and with both again afterwards."""
+    runtime = {"rendezvous": "c10d", "elastic": {"min_nodes": 1, "max_nodes": 2}}
+    job = run("own-elastic", "--steps=1000000", "--save-every=20", runtime=runtime)
+
+    def last(words: str) -> int:
+        files = (cluster.shared() / "logs" / "own-elastic").glob("*/rank-*.log")
+        text = "".join(file.read_text() for file in files)
+        return max(map(int, re.findall(rf"{words} (\d+)", text)), default=-1)
+
+    wait_for("steps", lambda: last("\nstep") > 60, _SECONDS)
+    assert last("of 2 starts at step") == 0
+    cordon(closed=True)
+    cluster.lose("pod", jobs.pods_of(cluster.client, job)[1], "train.py")
+    alone = wait_for("steps of one", lambda: max(0, last("of 1 starts at step")), _SECONDS)
+    assert alone >= 60
+    wait_for("its steps", lambda: last("\nstep") > alone + 20, _SECONDS)
+    cordon(closed=False)
+    both = wait_for("steps of both", lambda: max(0, last("of 2 starts at step")), _SECONDS)
+    assert both > alone
+    wait_for("their steps", lambda: last("\nstep") > both + 20, _SECONDS)

@@ -29,9 +29,8 @@ def main() -> None:
     parser.add_argument("--directory", default="/shared/checkpoints/trainer")
     options = parser.parse_args()
 
-    model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=256, n_positions=64, n_embd=64, n_layer=2, n_head=2)
-    )
+    size = {"vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 2}
+    model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=None, eos_token_id=None))
     arguments = TrainingArguments(
         output_dir=options.directory,
         max_steps=options.steps,
@@ -39,6 +38,7 @@ def main() -> None:
         save_steps=25,
         logging_steps=5,
         disable_tqdm=True,
+        ddp_find_unused_parameters=False,
         use_cpu=not torch.cuda.is_available(),
         report_to="wandb" if os.environ.get("WANDB_PROJECT") else "none",
     )
