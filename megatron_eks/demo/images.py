@@ -31,8 +31,14 @@ def torch(repository: str, package: Path = ROOT / "megatron_eks") -> Image:
             Mount(str(package), f"{_PACKAGES}/{package.name}", read_only=True),
             _stand_ins("torch"),
         ),
-        # As the Dockerfiles of assets/images have it.
-        environment={"PATH": _PATH, "HOME": "/tmp", "PYTHONPATH": _PACKAGES},  # noqa: S108 -- the container's own
+        # As the Dockerfiles of assets/images have it, but for the threads: those that wait for work
+        # would take the processors from the other ranks.
+        environment={
+            "PATH": _PATH,
+            "HOME": "/tmp",  # noqa: S108 -- the container's own
+            "PYTHONPATH": _PACKAGES,
+            "OMP_NUM_THREADS": "1",
+        },
         directory=_OURS,
         user=POD_UID,
         remedy=f"run: {GET_PROGRAMS}",

@@ -136,8 +136,6 @@ def on_cpus(manifest: Object) -> Object:
     for role in manifest["spec"]["pytorchReplicaSpecs"].values():
         (container,) = role["template"]["spec"]["containers"]
         container["args"] = _args(container["args"])
-        # Threads that wait for work would take the processors from the other ranks.
-        container["env"].append({"name": "OMP_NUM_THREADS", "value": "1"})
     return manifest
 
 
