@@ -15,6 +15,7 @@ from datetime import date
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
@@ -266,6 +267,22 @@ REMEDIES = {
     "demo": "start it again: make demo",
 }
 """By the name of a cluster's folder, how it starts again."""
+
+
+def bring_controllers(address: str, platform: Path) -> None:
+    """Let the local cluster at an address run the controllers of a platform, and no others."""
+    from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS, hand_over  # noqa: PLC0415 -- slow
+
+    folder = build.cache_folder(os.environ) / "local"
+    if not is_running(folder) or urlsplit(address).port not in read_state(folder).ports.values():
+        return
+    wanted = {each.name for each in CONTROLLERS if each.file(platform)}
+    try:
+        build.programs(os.environ, _say, without={*build.SELDOM} - wanted)
+        hand_over(folder, platform)
+    except (build.BuildError, TimeoutError) as error:
+        remedy = f"see {folder / LOG_FILE}, then run it again"
+        raise Failure(Code.PROGRAM_FAILED, str(error), remedy) from error
 
 
 def fall_of(address: str, environment: Mapping[str, str]) -> GoneError | None:

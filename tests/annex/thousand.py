@@ -16,7 +16,7 @@ from megatron_eks.kubernetes import manifests
 from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
-from megatron_eks.localcloud.kubernetes.controllers import install
+from megatron_eks.localcloud.kubernetes.controllers import follow
 from megatron_eks.localcloud.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.ops.jobs.submit import create
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY
@@ -126,7 +126,7 @@ class Crowd:
     def start(self) -> None:
         """Start everything, and return when all nodes are ready."""
         self.plane.start()
-        install(self.plane, self._platform)
+        follow(self.plane, self._platform)
         for each in manifests.read(self._platform):
             if each["kind"] not in _WITHOUT:
                 self.client.apply(each)

@@ -23,8 +23,8 @@ def main(file: str) -> int:
             sys.stderr.write("another cluster of this user is running or starting\n")
             return 1
         try:
-            programs = build.programs(os.environ, _report, without=settings.without)
-            cluster.serve(programs, settings)
+            build.programs(os.environ, _report, without=settings.without)
+            cluster.serve(build.places(os.environ), settings)
         except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
             sys.stderr.write(f"{error}\n")
             state.note_fall(settings.folder, error)

@@ -120,12 +120,9 @@ def programs(
     gigabyte of downloads on two cores. A second process that asks meanwhile waits for the first.
     What a build of other versions left, and nobody has used for a month, goes with the next build.
     """
-    folder, found = cache_folder(environment) / "kubernetes", _given(environment)
-    wanted = {
-        each: folder / _key(each.module) / each.name
-        for each in _PROGRAMS
-        if each.name not in (*found, *without)
-    }
+    folder, found = cache_folder(environment) / "kubernetes", places(environment)
+    leave = {*_given(environment), *without}
+    wanted = {each: found[each.name] for each in _PROGRAMS if each.name not in leave}
     for file in wanted.values():
         cache.hold(file.parent)
     if not all(file.exists() for file in wanted.values()):
@@ -133,7 +130,14 @@ def programs(
             missing = {each: file for each, file in wanted.items() if not file.exists()}
             _build(missing, folder, environment, report)
         cache.prune(folder)
-    return {**{each.name: file for each, file in wanted.items()}, **found}
+    return {name: file for name, file in found.items() if name not in without}
+
+
+def places(environment: Mapping[str, str]) -> dict[str, Path]:
+    """Return where each program is, or will be once it is built."""
+    folder = cache_folder(environment) / "kubernetes"
+    built = {each.name: folder / _key(each.module) / each.name for each in _PROGRAMS}
+    return {**built, **_given(environment)}
 
 
 def _given(environment: Mapping[str, str]) -> dict[str, Path]:

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import Client, Object, wait_for
@@ -57,7 +58,7 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
         wait_for("the manifests", lambda: platform.exists() or stopped.is_set())
         if stopped.is_set():
             return
-        controllers.install(plane, platform)
+        controllers.follow(plane, platform)
         joined, environment = None, {"KUBECONFIG": str(plane.kubeconfig)}
         if settings.empty:
             joined = JoinedNodes(plane, local, fleet)
@@ -87,6 +88,8 @@ def serve(programs: Mapping[str, Path], settings: Settings) -> None:
         state.publish(folder)
         while not stopped.wait(_WATCH_SECONDS):
             plane.processes.check()
+            if controllers.follow(plane, platform):
+                replace(state, pids=plane.processes.pids).publish(folder)
             if joined:
                 joined.adjust()
     finally:

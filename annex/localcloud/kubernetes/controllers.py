@@ -1,14 +1,16 @@
 """The controllers that a platform may have, and what each needs as a process of this machine."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.localcloud.kubernetes.build import JOBSET, KUEUE, TRAINER
 from megatron_eks.localcloud.kubernetes.operator import PROBES, SERVING, Operator
+from megatron_eks.localcloud.kubernetes.state import read_state
 
 if TYPE_CHECKING:
     from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
@@ -79,8 +81,31 @@ CONTROLLERS = (Operator, JobSetController, Trainer, Kueue)
 """The training operator first; a platform may have no other."""
 
 
-def install(cluster: "ControlPlane", platform: Path) -> None:
-    """Install every controller that a platform has."""
+def follow(cluster: "ControlPlane", platform: Path) -> bool:
+    """Run every controller that a platform has, and no other; tell whether that changed any."""
+    changed = False
     for each in CONTROLLERS:
-        if file := each.file(platform):
+        file, runs = each.file(platform), each.name in cluster.processes.pids
+        if file and not runs:
             each(cluster, read_file(file)).install()
+        elif runs and not file:
+            cluster.processes.stop(each.name)
+        changed |= runs != bool(file)
+    return changed
+
+
+def hand_over(folder: Path, platform: Path) -> None:
+    """Let the cluster of a folder follow another platform; return when it does."""
+    theirs = folder / "manifests" / "platform"
+    wanted = [(each.name, each.file(platform), each.file(theirs)) for each in CONTROLLERS]
+    for name, file, there in wanted:
+        if there and not file:
+            there.unlink()
+        elif file and not there:
+            # At once, for who looks twice a second.
+            partial = theirs / name
+            shutil.copy(file, partial)
+            partial.replace(theirs / file.name)
+    names = {name for name, file, _ in wanted if file}
+    known = {name for name, *_ in wanted}
+    wait_for("its controllers", lambda: known & read_state(folder).pids.keys() == names)

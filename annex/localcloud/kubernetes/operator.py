@@ -77,7 +77,7 @@ class Operator:
         wait("kube-apiserver", self._may_own, _READY_SECONDS)
         token = self.client.service_account_token(self._plan.account, self._plan.namespace)
         self._cluster.write_kubeconfig(self.name, token)
-        (self._temporary / SERVING).mkdir(parents=True)
+        (self._temporary / SERVING).mkdir(parents=True, exist_ok=True)
         for name, content in self._plan.files.items():
             (self._temporary / name).write_text(content)
         self.start()

@@ -89,6 +89,10 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
         if not console.confirm(f"Apply to {client.server}?"):
             console.say("nothing was changed")
             return FAILED
+        if is_platform and access.is_local:
+            from megatron_eks.ops.local import bring_controllers  # noqa: PLC0415 -- seldom needed
+
+            bring_controllers(client.server, options.platform)
         _carry_out(client, acting, console, options.wait_seconds)
     if is_platform:
         readiness.wait(client, wanted, console, options.wait_seconds)
