@@ -23,7 +23,7 @@ class Measured:
 
     family: str
     part: str
-    """`fit`: constants come from it; `choose`: the form of the model; `report`: neither."""
+    """`fit`: constants come from it; `choose`: the form of the model; `report`, `blind`: neither."""
     framework: str
     gpu: str
     model: ModelShape
@@ -77,7 +77,11 @@ def _published(column: str, unit: float) -> list[Measured]:
     split = {
         framework: parts(
             framework,
-            {models[row["model"]]["lineage"] for row in rows if row["framework"] == framework},
+            {
+                models[row["model"]]["lineage"]
+                for row in rows
+                if row["framework"] == framework and not row["added"]
+            },
         )
         for framework in ("megatron", "fsdp")
     }
@@ -137,7 +141,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
     lineage = named["lineage"]
     return Measured(
         family=f"{'' if ours else 'fsdp '}{lineage} {row['gpu']} {row['precision']}",
-        part=split[lineage],
+        part="blind" if row["added"] else split[lineage],
         framework=row["framework"],
         gpu=row["gpu"],
         model=model,
