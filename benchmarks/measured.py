@@ -23,7 +23,7 @@ class Measured:
 
     family: str
     part: str
-    """`fit`: constants come from it; `choose`: the form of the model; `report`, `blind`: neither."""
+    """`fit`: constants come from it; `choose`: the form of the model; the others: neither."""
     framework: str
     gpu: str
     model: ModelShape
@@ -110,7 +110,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         context=context,
         data=int(row["gpus"]) // (tensor * pipeline * context),
         virtual_pipeline=_number(row, "virtual_pipeline"),
-        sequence_parallel=tensor > 1,
+        sequence_parallel=tensor > 1 and row["sequence_parallel"] != "0",
         expert=_number(row, "expert"),
         expert_tensor=int(row["expert_tensor"] or tensor),
         fsdp="megatron" if row["fsdp"] else None,
@@ -150,7 +150,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         value=value,
         source=f"{row['source']} {row['software']}",
         # NVIDIA's recipes reduce gradients in bf16, and gather FP8 weights as they are.
-        states=States(gradient=2) if recipe else MIXED,
+        states=States(2 if recipe else 4, int(row["optimizer_bytes"] or MIXED.optimizer)),
         loss="whole" if row["date"] < "2025-06" else "compiled",
     )
 
