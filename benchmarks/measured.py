@@ -73,22 +73,23 @@ def _published(column: str, unit: float) -> list[Measured]:
     with (DATA / "models.csv").open(encoding="utf-8", newline="") as file:
         models = {row["name"]: row for row in csv.DictReader(file)}
     with (DATA / "published.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if not row["left_out"]]
+        found = list(csv.DictReader(file))
+    # Rows that were left out later keep their lineage's turn.
     split = {
         framework: parts(
             framework,
             {
                 models[row["model"]]["lineage"]
-                for row in rows
-                if row["framework"] == framework and not row["added"]
+                for row in found
+                if row["framework"] == framework and not row["added"] and row["model"] in models
             },
         )
         for framework in ("megatron", "fsdp")
     }
     return [
         _of_published(row, models[row["model"]], float(row[column]) * unit, split[row["framework"]])
-        for row in rows
-        if row[column]
+        for row in found
+        if row[column] and not row["left_out"]
     ]
 
 
