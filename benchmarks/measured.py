@@ -10,7 +10,7 @@ from typing import Any
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.predict.layout import Batch, Graphs, Layout, Precision, Recompute
 from megatron_eks.predict.replicas import Loss
-from megatron_eks.predict.settings import MIXED, States
+from megatron_eks.predict.settings import MIXED, States, pipeline_stages
 
 DATA = Path(__file__).parent / "data"
 
@@ -106,6 +106,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         expert=_number(row, "expert"),
         expert_tensor=int(row["expert_tensor"] or tensor),
         fsdp="megatron" if row["fsdp"] else None,
+        stages=pipeline_stages(["--pipeline-model-parallel-layout", row["stages"]]),
     )
     micro = int(row["micro_batch_size"])
     recipe = "NeMo" in row["software"] or "Bridge" in row["software"]
