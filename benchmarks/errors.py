@@ -1,6 +1,7 @@
 """How far predictions are from measurements: the tables that `make bench` prints."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ _NOISE = 0.1
 _NINE_TENTHS = 0.9
 # Families of fewer rows say little, and have no bar.
 _ENOUGH = 5
+PARTS = ("fit", "choose", "report", "blind")
 _KINDS = (
     ("Megatron bf16", "megatron", False),
     ("Megatron FP8", "megatron", True),
@@ -41,7 +43,7 @@ def rows() -> "Iterator[Row]":
     """Yield a row for each part of the data, ours first, then simpler predictors on the same."""
     peaks = measured.memory()
     for words, framework, quantized in _KINDS:
-        for part in ("fit", "choose", "report"):
+        for part in PARTS:
             chosen = [
                 row
                 for row in peaks
@@ -56,10 +58,16 @@ def rows() -> "Iterator[Row]":
                     yield _row("  Megatron's own estimator", off)
     speeds = measured.throughput()
     constant = constant_efficiency([row for row in speeds if row.part == "fit"])
-    for part in ("fit", "choose", "report"):
+    for part in PARTS:
         chosen = [row for row in speeds if row.part == part]
         bar = None if part == "fit" else _SPEED_BAR
         yield _row(f"speed, {part}", relative(chosen, predicted_tokens), bar)
+        # Weak scaling and releases repeat one layout.
+        apart = {
+            (row.gpu, row.model, replace(row.layout, data=1), row.batch): row for row in chosen
+        }
+        off = relative(apart.values(), predicted_tokens)
+        yield _row("  one run of each layout", off)
         yield _row("  a constant efficiency of the fit rows", relative(chosen, constant))
         own = constant_efficiency(chosen)
         yield _row("  the best constant efficiency of these rows", relative(chosen, own))
@@ -84,10 +92,10 @@ def families() -> "Iterator[tuple[str, ...]]":
     """Yield for each family its part, the error beside constants, the range and the order."""
     speeds = measured.throughput()
     fitted = constant_efficiency([row for row in speeds if row.part == "fit"])
-    for part in ("report", "choose", "fit"):
+    for part in reversed(PARTS):
         own = constant_efficiency([row for row in speeds if row.part == part])
         for family in sorted({row.family for row in speeds if row.part == part}):
-            chosen = [row for row in speeds if row.family == family]
+            chosen = [row for row in speeds if (row.family, row.part) == (family, part)]
             off, tau = median(relative(chosen, predicted_tokens)), kendall_tau(chosen)
             best = median(relative(chosen, own))
             holds = off <= min(_SPEED_BAR, max(best, 0.0)) and (tau is None or tau >= _TAU_BAR)
@@ -155,7 +163,8 @@ def _kind(row: "Measured") -> tuple[str, str, str]:
 
 def _ideal(row: "Measured") -> float:
     """Tokens a second at the GPU's peak, recomputation counted as work."""
-    flops = model_flops_per_token(row.model, row.batch.sequence_length)
+    frozen = row.batch.lora > 0
+    flops = model_flops_per_token(row.model, row.batch.sequence_length, frozen=frozen)
     flops *= 4 / 3 if row.batch.recompute == "full" else 1
     return HARDWARE[row.gpu].peak_flops(row.batch.precision) / flops
 

@@ -17,6 +17,7 @@ _BOUNDS = {
     "launch experts": (1e-3, 3e-2),
     "launch experts partial": (2e-4, 3e-2),
     "launch flex": (0.1, 1.0),
+    "launch blackwell": (0.3, 1.0),
     "traffic": (1.0, 20.0),
     "cast": (1.0, 16.0),
     "tiles": (10.0, 600.0),
@@ -25,6 +26,7 @@ _BOUNDS = {
     "slowed megatron": (0.02, 1.0),
     "slowed fsdp": (0.02, 1.0),
     "ultra": (1.0, 1.4),
+    "all-to-all efa": (5.0, 50.0),
     # FlashAttention-3 (arXiv 2407.08608, figures 5 and 6): 550 to 620 TFLOP/s forward, 450 to 550
     # backward, of 989, with head size 128; no long sequences on Hopper are among the rows.
     "attention hopper": (0.5, 0.6),

@@ -129,6 +129,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         fp8_weights=recipe and row["precision"] in {"fp8", "mxfp8"},
         dispatcher=row["dispatcher"] or "alltoall",
         expert_overlap=row["expert_overlap"] == "1",
+        lora=int(row["lora_rank"] or 0),
         software="2024" if "NeMo 24.03" in row["software"] else "2026",
     )
     lineage = named["lineage"]
@@ -136,7 +137,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         family=f"{'' if ours else 'fsdp '}{lineage} {row['gpu']} {row['precision']}",
         part="blind" if row["added"] else split[lineage],
         framework=row["framework"],
-        gpu=row["gpu"],
+        gpu=f"{row['gpu']}-efa" if "awslabs" in row["source"] else row["gpu"],
         model=model,
         layout=layout,
         batch=batch,

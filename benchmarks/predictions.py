@@ -1,5 +1,6 @@
 """Predictions beside what others measured, and beside simpler predictors."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.plan.prediction import USABLE
@@ -49,7 +50,7 @@ _GIB = {
 
 def does_not_fit(row: "Measured") -> bool:
     """Tell whether a run that ran would be refused."""
-    usable = tensor_capacity_bytes(int(_GIB[row.gpu] * GIB * USABLE))
+    usable = tensor_capacity_bytes(int(_GIB[row.gpu.removesuffix("-efa")] * GIB * USABLE))
     if row.framework == "fsdp":
         shards = row.layout.data * row.layout.context
         memory = estimate_sharded(
@@ -95,14 +96,14 @@ HARDWARE: dict[str, Hardware] = {
     "a100-80": Hardware("A100-SXM4-80GB", 312.0, None, 600, 25, 8),
     "h100": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
     "h100-80": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
-    # A power limit of 500 W takes from the clock about as the root of its share of 700 W.
-    "h100-500w": Hardware("H100 96GB HBM2e", 836.0, 1672.0, 900, 50, 8, 2400.0),
+    "h100-500w": Hardware("H100 96GB HBM2e", 989.5, 1979.0, 900, 50, 8, 2400.0, power=500 / 700),
     "h200": Hardware("H200", 989.5, 1979.0, 900, 50, 8),
     "b200": Hardware("B200", 2250.0, 4500.0, 1800, 50, 8),
     "b300": Hardware("B300", 2250.0, 4500.0, 1800, 100, 8),
     "gb200": Hardware("GB200", 2500.0, 5000.0, 1800, 50, 72),
     "gb300": Hardware("GB300", 2500.0, 5000.0, 1800, 100, 72),
 }
+HARDWARE |= {f"{gpu}-efa": replace(HARDWARE[gpu], efa=True) for gpu in ("h100", "b300")}
 
 
 def predicted_speed(row: "Measured", calibration: Calibration = CALIBRATION) -> Speed:

@@ -79,12 +79,13 @@ def rows() -> "Iterator[Row]":
 
 
 def _whole_nodes(row: "Measured") -> bool:
-    return row.framework == "megatron" and row.layout.gpus % 8 == 0 and row.layout.fsdp is None
+    own = row.framework == "megatron" and row.layout.fsdp is None and not row.batch.lora
+    return own and row.layout.gpus % 8 == 0
 
 
 def _own(row: "Measured") -> float:
     """Return the predicted step of the published layout on the type that is searched."""
-    found = hardware(INSTANCES[_TYPES[row.gpu]]) or HARDWARE[row.gpu]
+    found = hardware(INSTANCES[_TYPES[row.gpu.removesuffix("-efa")]]) or HARDWARE[row.gpu]
     speed = megatron_speed(row.model, row.layout, row.batch, found, states=row.states)
     return speed.step_seconds
 
@@ -95,7 +96,12 @@ def _best(row: "Measured") -> float:
     # The same for every layout of a run, and so for every release of it.
     same = replace(row.batch, micro_batch_size=1, microbatches=1, recompute="none")
     whole = replace(same, modules=frozenset(), offloaded=0.0)
-    return _fastest(row.model, _TYPES[row.gpu], whole, (row.layout.gpus, sequences, row.states))
+    return _fastest(
+        row.model,
+        _TYPES[row.gpu.removesuffix("-efa")],
+        whole,
+        (row.layout.gpus, sequences, row.states),
+    )
 
 
 @cache

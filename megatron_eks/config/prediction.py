@@ -25,6 +25,10 @@ class GpuFacts(Model):
     """Both directions together; 0: PCIe."""
     network_gb_s_per_gpu: float = Field(gt=0)
     """One direction, in gigabytes."""
+    efa: bool = False
+    """Whether the network is EFA, over which NCCL's all-to-all is slower than the wire."""
+    power_share: float = Field(default=1.0, gt=0, le=1)
+    """Of its full power, what a limit leaves the GPU: 0.71 is 500 of 700 W."""
 
 
 class PredictedTraining(MegatronTraining):
@@ -41,6 +45,8 @@ class PredictedTraining(MegatronTraining):
     sharding: Literal["full", "hybrid"] = "full"
     loss: Literal["whole", "compiled", "pieces"] = "compiled"
     """FSDP: how cross entropy is computed. compiled: as torchtitan does since 2025."""
+    lora_rank: Positive | None = None
+    """Adapters of this rank beside each linear map are trained, and the model is frozen."""
 
 
 class PredictionFile(Model):

@@ -98,6 +98,8 @@ def predict(wanted: PredictionFile) -> Prediction:
         network_gb_s_per_gpu=gpu.network_gb_s_per_gpu,
         gpus_per_node=wanted.gpus_per_node,
         memory_gb_s=gpu.memory_gb_s,
+        power=gpu.power_share,
+        efa=gpu.efa,
     )
     if wanted.framework == "megatron":
         states = megatron_states(wanted.extra_args)
@@ -153,7 +155,7 @@ def _complete(wanted: PredictionFile) -> str | ModelSpec:
 
 def _batch(wanted: PredictionFile, model: ModelShape, layout: Layout) -> Batch:
     batch = megatron_batch(_training(wanted), model, layout, wanted.extra_args)
-    return replace(batch, software=wanted.software)
+    return replace(batch, software=wanted.software, lora=wanted.training.lora_rank or 0)
 
 
 def _training(wanted: PredictionFile) -> PredictedTraining:

@@ -1,5 +1,6 @@
 """What predictions need of hardware, and what they were fitted to."""
 
+import math
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ class Hardware:
     """GPUs that NVLink joins: 72 of a GB200 NVL72, though its nodes have four."""
     memory_gb_s: float | None = None
     """Bandwidth of the GPU's memory; None: the data sheet's, or usual for its generation."""
+    power: float = 1.0
+    """Share of its full power that the GPU may take."""
+    efa: bool = False
+    """Whether nodes are joined by EFA, over which NCCL's all-to-all is slower than the wire."""
 
     @property
     def generation(self) -> Generation:
@@ -87,12 +92,17 @@ class Hardware:
         return self.tflops_bf16 * _TERA / _OPERATIONS_PER_BYTE[self.generation]
 
     def peak_flops(self, precision: Precision) -> float:
-        """Dense operations a second of the tensor cores."""
+        """Dense operations a second of the tensor cores, at the clock that its power allows.
+
+        The clock falls about as the root of the power: bf16 runs of torchtitan on H100 of 500 W
+        (pytorch/torchtitan, benchmarks), of which none was fitted, are within 6 %.
+        """
+        clock = _TERA * math.sqrt(self.power)
         if precision == "bf16" or not self.tflops_fp8:
-            return self.tflops_bf16 * _TERA
+            return self.tflops_bf16 * clock
         fp4 = precision == "nvfp4" and self.generation == "blackwell"
         times = _FP4_OF_FP8[self.is_ultra] if fp4 else 1
-        return self.tflops_fp8 * times * _TERA
+        return self.tflops_fp8 * times * clock
 
 
 _TABLE = parts((pkgutil.get_data("megatron_eks.predict", "calibration.txt") or b"").decode())
@@ -126,14 +136,15 @@ class Calibration:
             return self["attention hopper 2024"]
         return self[f"attention {generation}{' fsdp' * (framework == 'fsdp')}"]
 
-    def launching(self, batch: Batch, share: float) -> float:
+    def launching(self, batch: Batch, share: float, generation: Generation) -> float:
         """Return the least time of an average layer of which this share has experts."""
         if batch.graphs == "full":
             return 0.0
         partial = batch.graphs == "partial"
         experts = self["launch experts partial" if partial else "launch experts"]
         experts *= self["launch flex"] if batch.flex else 1.0
-        return share * experts + (0.0 if partial else (1 - share) * self["launch"])
+        host = self["launch blackwell"] if generation == "blackwell" else 1.0
+        return host * (share * experts + (0.0 if partial else (1 - share) * self["launch"]))
 
 
 CALIBRATION = Calibration(

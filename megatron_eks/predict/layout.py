@@ -140,6 +140,8 @@ class Batch:
     """2024: attention still had the kernels that were written for Ampere."""
     expert_overlap: bool = False
     """Whether tokens travel while another microbatch computes."""
+    lora: int = 0
+    """Rank of adapters beside each linear map, which alone are trained; 0: all weights are."""
 
     @property
     def flex(self) -> bool:

@@ -78,13 +78,25 @@ def output_flops_per_token(model: ModelShape) -> float:
     return 2 * model.hidden_size * model.vocab_size
 
 
-def model_flops_per_token(model: ModelShape, sequence_length: int) -> float:
-    """Return all operations of a training step for a token."""
+def adapter(matrices: Iterable[Matrix], rank: int) -> float:
+    """Count the entries of LoRA's two narrow maps beside each (Hu et al., arXiv 2106.09685)."""
+    return sum(rank * (matrix.inner + matrix.columns) for matrix in matrices)
+
+
+def model_flops_per_token(
+    model: ModelShape, sequence_length: int, *, frozen: bool = False
+) -> float:
+    """Return all operations of a training step for a token.
+
+    Frozen matrices have no gradient of their own: two products instead of three.
+    """
     mixed = model.expert_layers(0, model.num_layers)
     layers = mixed * layer_flops_per_token(model, experts=True)
     layers += (model.num_layers - mixed) * layer_flops_per_token(model, experts=False)
-    layers += model.num_layers * attention_flops_per_token(model, sequence_length)
+    pairs = model.num_layers * attention_flops_per_token(model, sequence_length)
     # Multi-token prediction: a layer, a map of two inputs to one, and the output layer again.
-    each = layers / model.num_layers + 4 * model.hidden_size**2 + output_flops_per_token(model)
-    ahead = model.mtp_num_layers * each
-    return FORWARD_AND_BACKWARD * (layers + output_flops_per_token(model) + ahead)
+    ahead = model.mtp_num_layers
+    layers += ahead * (layers / model.num_layers + 4 * model.hidden_size**2)
+    layers += (1 + ahead) * output_flops_per_token(model)
+    pairs += ahead * pairs / model.num_layers
+    return (FORWARD_AND_BACKWARD - frozen) * layers + FORWARD_AND_BACKWARD * pairs

@@ -11,13 +11,14 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import activations, logits
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.parameters import (
+    adapter_parameters,
     ahead_parameters,
     expert_parameters,
     extra_parameters,
     layers_without_experts,
     padded_vocabulary,
 )
-from megatron_eks.predict.settings import MIXED, States
+from megatron_eks.predict.settings import FROZEN, MIXED, States
 
 GIB = 1024**3
 
@@ -126,6 +127,7 @@ def _stage(
     model: ModelShape, layout: Layout, batch: Batch, states: States, index: int
 ) -> StageMemory:
     first, last = index == 0, index == layout.pipeline - 1
+    adapters, trained = states, 0
     layers = layout.stage_layers(model.num_layers, index)
     mixed = layout.expert_layers(model, index)
     in_layers, outside = _parameters(
@@ -135,6 +137,9 @@ def _stage(
     experts = mixed * each
     in_layers += ahead_parameters(model, layout.tensor, each) if last else 0
     held = in_layers + outside
+    if batch.lora:
+        ranks = (layout.tensor, layout.expert, layout.expert_tensor)
+        states, trained = FROZEN, adapter_parameters(model, ranks, layers, mixed, batch.lora)
     data = layout.data * layout.context
     shared = layout.distributed_optimizer or layout.fsdp is not None
     optimized = held // (data if shared else 1) + experts // (layout.expert_data if shared else 1)
@@ -154,11 +159,13 @@ def _stage(
         # The copies are the weights; what FSDP shards is one of them.
         sharded = held // data + experts // layout.expert_data
         copies -= _WEIGHT * (in_layers + experts) if layout.fsdp is None else sharded
+    weights += (_WEIGHT + adapters.gradient) * trained
     return StageMemory(
         stage=index,
-        parameters=held + experts,
+        parameters=held + experts + trained,
         weights_bytes=int(weights + copies),
-        optimizer_bytes=states.optimizer * optimized,
+        optimizer_bytes=states.optimizer * optimized
+        + adapters.optimizer * (trained // (data if shared else 1)),
         host_bytes=states.host * optimized,
         activations_bytes=int(activations(model, layout, batch, layers, index)),
         logits_bytes=int(logits(model, layout, batch)) if last else 0,

@@ -4,7 +4,7 @@ import math
 from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.predict.matrices import attention, feed_forward, size
+from megatron_eks.predict.matrices import adapter, attention, feed_forward, size
 
 _VOCABULARY_MULTIPLE = 128
 
@@ -56,6 +56,21 @@ def expert_parameters(model: ModelShape, expert: int, tensor: int) -> int:
     """Parameters of one layer's routed experts on one rank."""
     count = (model.num_experts or 0) // expert
     return count * _feed_forward_parameters(model, model.expert_width, tensor)
+
+
+@cache
+def adapter_parameters(
+    model: ModelShape, ranks: tuple[int, int, int], layers: int, mixed: int, rank: int
+) -> int:
+    """Parameters of adapters on one rank of tensor, expert and expert tensor parallelism."""
+    tensor, expert, expert_tensor = ranks
+    whole = layers * adapter(attention(model, tensor), rank)
+    dense = feed_forward(model, model.ffn_hidden_size, tensor)
+    whole += (layers - mixed) * adapter(dense, rank)
+    if shared := model.moe_shared_expert_intermediate_size:
+        whole += mixed * adapter(feed_forward(model, shared, tensor), rank)
+    routed = adapter(feed_forward(model, model.expert_width, expert_tensor), rank)
+    return int(whole + mixed * (model.num_experts or 0) // expert * routed)
 
 
 def _attention_parameters(model: ModelShape, tensor: int) -> int:

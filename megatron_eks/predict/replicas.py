@@ -12,7 +12,12 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import layer_bytes_per_token
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import MemoryEstimate, StageMemory
-from megatron_eks.predict.parameters import layers_parameters, padded_vocabulary, parameters
+from megatron_eks.predict.parameters import (
+    adapter_parameters,
+    layers_parameters,
+    padded_vocabulary,
+    parameters,
+)
 
 # fp32 weight and two Adam moments: what a checkpoint holds for a parameter.
 CHECKPOINT_BYTES_PER_PARAMETER = 12
@@ -120,10 +125,11 @@ def _sharded(rank: _Rank, shards: int, stage: int) -> StageMemory:
     # The next layer is gathered while this one computes, and the gradients of one are reduced in
     # fp32; embedding and output layer are gathered for the whole step.
     count = layout.stage_layers(model.num_layers, stage)
-    moment = layers // count * (2 * _BF16 + _FP32) + root * 2 * _BF16
+    reduced = 0 if rank.batch.lora else _FP32
+    moment = layers // count * (2 * _BF16 + reduced) + root * 2 * _BF16
     if layout.pipeline > 1:
         # Between the microbatches of a pipeline, weights stay gathered and gradients unreduced.
-        moment = (layers + root) * (_BF16 + _FP32)
+        moment = (layers + root) * (_BF16 + reduced)
     moment = moment if shards > 1 else 0
     return _stage(rank, stage, held=held, moment=moment)
 
@@ -138,12 +144,18 @@ def estimate_copied(
 
 
 def _stage(rank: _Rank, stage: int, *, held: int, moment: int) -> StageMemory:
-    last = stage == rank.layout.pipeline - 1
+    last, model, layout, trained = stage == rank.layout.pipeline - 1, rank.model, rank.layout, held
+    if rank.batch.lora:
+        # Frozen weights stay as they were loaded, in bf16; adapters are too small to shard.
+        layers, ranks = layout.stage_layers(model.num_layers, stage), (layout.tensor, 1, 1)
+        mixed = model.expert_layers(0, layers)
+        trained = adapter_parameters(model, ranks, layers, mixed, rank.batch.lora)
+        moment += held * _BF16
     return StageMemory(
         stage=stage,
         parameters=held,
-        weights_bytes=held * 2 * _FP32 + moment,
-        optimizer_bytes=held * _ADAM,
+        weights_bytes=trained * 2 * _FP32 + moment,
+        optimizer_bytes=trained * _ADAM,
         activations_bytes=int(rank.activations(stage)),
         logits_bytes=int(rank.logits()) if last else 0,
     )

@@ -21,6 +21,7 @@ class States:
 
 
 MIXED = States()
+FROZEN = States(gradient=0, optimizer=0)
 _OFFLOADED_BYTES = 16
 # A master weight and one momentum (megatron/core/optimizer/muon.py): the matrices have no second.
 _MUON_BYTES = 8

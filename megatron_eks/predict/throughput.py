@@ -7,6 +7,7 @@ from megatron_eks.predict.hardware import CALIBRATION, Calibration, Hardware, sp
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.parameters import (
+    adapter_parameters,
     common_parameters,
     expert_parameters,
     padded_vocabulary,
@@ -80,7 +81,7 @@ def megatron_speed(
     gathering when one microbatch has hidden the rest.
     """
     worker = Worker("megatron", hardware, calibration, model, layout, batch)
-    wires = Wires(hardware, model, layout, batch)
+    wires = Wires(hardware, model, layout, batch, calibration["all-to-all efa"])
     layer, output = worker.work()
     chunk = model.num_layers / layout.pipeline / layout.virtual_pipeline
     again = _computed_again(batch, chunk, layer, layer.again_seconds)
@@ -88,12 +89,17 @@ def megatron_speed(
     whole = batch.recompute == "full"
     sent = _sent(calibration, wires, layer, batch, 3 if whole or "moe" in batch.modules else 2)
     mixed = model.expert_layers(0, model.num_layers) / model.num_layers
-    waited = _waited(calibration.launching(batch, mixed), computing + sent)
+    # What is computed again is started again.
+    host = calibration.launching(batch, mixed, hardware.generation)
+    host *= computing / (computing - again)
+    waited = _waited(host, computing + sent)
     handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration["exposed tensor"]
     last = output.forward_seconds + output.backward_seconds
     slowest, average = _layers(model, layout, last / (computing + sent + waited))
     stage = average * (computing + sent + waited) + handed + last / layout.pipeline
     held, experts = _held(model, layout)
+    if batch.lora:
+        held, experts = _adapters(model, layout, batch), 0.0
     # FSDP gathers weights for each pass of each microbatch, and reduces as often.
     weight = 1 if batch.fp8_weights else _BF16
     passed = states.gradient + weight * (2 if layout.fsdp not in {None, "gradients"} else 1)
@@ -127,19 +133,21 @@ def fsdp_speed(
     3.3): a step takes the longer of the two, and a share of the shorter.
     """
     worker = Worker("fsdp", hardware, calibration, model, layout, batch)
-    wires = Wires(hardware, model, layout, batch)
+    wires = Wires(hardware, model, layout, batch, calibration["all-to-all efa"])
     layer, output = worker.work()
     half = layer.forward_seconds * _FSDP_SELECTIVE
-    each = layer.forward_seconds + layer.backward_seconds
-    each += _computed_again(batch, model.num_layers, layer, half)
+    once = layer.forward_seconds + layer.backward_seconds
+    each = once + _computed_again(batch, model.num_layers, layer, half)
     sent = _sent(calibration, wires, layer, batch, 3 if batch.recompute == "full" else 2)
     mixed = model.expert_layers(0, model.num_layers) / model.num_layers
-    waited = _waited(calibration.launching(batch, mixed), each + sent)
+    host = calibration.launching(batch, mixed, hardware.generation) * each / once
+    waited = _waited(host, each + sent)
     last = output.forward_seconds + output.backward_seconds
     layers = model.num_layers / layout.pipeline
     computing = layers * (each + sent + waited) + last
     held = parameters(model) / layout.tensor / layout.pipeline
-    gathered = wires.data_seconds(held * (2 * _BF16 + _FP32))
+    gathered = wires.data_seconds(held * (2 * _BF16 + (0 if batch.lora else _FP32)))
+    held = _adapters(model, layout, batch) if batch.lora else held
     slowed = calibration["slowed fsdp"] * min(gathered, computing)
     exposed = max(0.0, gathered - computing) + slowed
     handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration["exposed tensor"]
@@ -206,6 +214,13 @@ def _held(model: ModelShape, layout: Layout) -> tuple[float, float]:
     return layers / layout.pipeline + table, experts / layout.pipeline
 
 
+def _adapters(model: ModelShape, layout: Layout, batch: Batch) -> float:
+    """Count what alone is reduced and updated of a frozen model, on one rank."""
+    ranks = (layout.tensor, layout.expert, layout.expert_tensor)
+    mixed = model.expert_layers(0, model.num_layers)
+    return adapter_parameters(model, ranks, model.num_layers, mixed, batch.lora) / layout.pipeline
+
+
 def _optimizer_seconds(states: float, hardware: Hardware) -> float:
     return states * _OPTIMIZER_TRAFFIC / hardware.memory_bytes_per_second
 
@@ -217,7 +232,7 @@ def _speed(worker: Worker, parts: _Parts) -> Speed:
     rate = tokens / seconds / layout.gpus
     experts = model.num_experts is not None
     factor, rows = spread(worker.framework, hardware.generation, batch.precision, experts=experts)
-    flops = rate * model_flops_per_token(model, batch.sequence_length)
+    flops = rate * model_flops_per_token(model, batch.sequence_length, frozen=batch.lora > 0)
     return Speed(
         step_seconds=seconds,
         compute_seconds=parts.compute,

@@ -29,6 +29,8 @@ class Wires:
     model: ModelShape
     layout: Layout
     batch: Batch
+    efa_gb_s: float
+    """What each GPU sends to experts in other nodes by NCCL over EFA."""
 
     def tensor_seconds(self) -> float:
         """One layer's forward pass: two all-gathers and two reduce-scatters, or two all-reduces."""
@@ -72,7 +74,10 @@ class Wires:
             nodes = size / node
             outside = (nodes - 1) * (1 - (1 - 1 / nodes) ** topk)
         inside = topk * min(1.0, node / size) * (1 - 1 / min(size, node))
-        over_network = message * outside / self._network(1)
+        rate = self._network(1)
+        if self.hardware.efa and not self.batch.flex:
+            rate = min(rate, self.efa_gb_s * _GIGA)
+        over_network = message * outside / rate
         latency = _NETWORK_LATENCY if outside else _NVLINK_LATENCY
         over_nvlink = message * inside / self._rate(min(size, node), 1)
         return shared + 2 * (over_network + over_nvlink + latency)

@@ -89,9 +89,11 @@ class Worker:
             "shared_experts": mixed * shared,
         }
         named = modules or frozenset({"core_attn"})
+        beside = self._adapters(tokens, mixed)
         return Work(
-            forward_seconds=products + scores + between * _FORWARD_TRAFFIC,
-            backward_seconds=_MATRIX_BACKWARD * products
+            forward_seconds=products + beside + scores + between * _FORWARD_TRAFFIC,
+            backward_seconds=self._backward * products
+            + _MATRIX_BACKWARD * beside
             + _ATTENTION_BACKWARD * scores
             + between * (1 - _FORWARD_TRAFFIC),
             attention_seconds=scores,
@@ -106,7 +108,29 @@ class Worker:
         product = self._product(tokens, self.model.hidden_size, entries, "bf16")
         loss = tokens * entries * _LOGITS_TRAFFIC / self.hardware.memory_bytes_per_second
         times = 1 + self.model.mtp_num_layers
-        return Work(times * (product + loss / 2), times * (_MATRIX_BACKWARD * product + loss / 2))
+        return Work(times * (product + loss / 2), times * (self._backward * product + loss / 2))
+
+    @property
+    def _backward(self) -> int:
+        """Products in the backward pass for one in the forward pass: frozen, of inputs alone."""
+        return 1 if self.batch.lora else _MATRIX_BACKWARD
+
+    def _adapters(self, tokens: float, mixed: float) -> float:
+        """Return the time of the narrow maps, bound by memory: input read, result added."""
+        if not self.batch.lora:
+            return 0.0
+        model, layout = self.model, self.layout
+        parts = [(tokens, 1.0, attention(model, layout.tensor))]
+        width = model.ffn_hidden_size
+        parts.append((tokens, 1 - mixed, feed_forward(model, width, layout.tensor)))
+        routed = tokens * (model.moe_router_topk or 1) / layout.tensor
+        parts.append((routed, mixed, feed_forward(model, model.expert_width, 1)))
+        moved = sum(
+            rows * share * (each.inner + 4 * each.columns + 2 * self.batch.lora)
+            for rows, share, matrices in parts
+            for each in matrices
+        )
+        return _BF16 * moved / self.hardware.memory_bytes_per_second
 
     def _between(self, tokens: float, mixed: float) -> float:
         """Return the time of what is done between the products, forward and backward."""

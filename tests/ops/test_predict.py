@@ -139,6 +139,24 @@ def test_an_option_that_is_not_counted_is_told(predict):
     assert "not counted: --fine-grained-activation-offloading" in err
 
 
+@pytest.mark.parametrize(
+    ("block", "change", "slower"),
+    [
+        ("training", {"lora_rank": 16}, False),
+        ("gpu", {"power_share": 0.7}, True),
+        ("gpu", {"memory_gb_s": 2000}, True),
+        ("gpu", {"efa": True}, None),
+    ],
+)
+def test_what_may_be_said_of_gpu_and_training_counts(predict, block, change, slower):
+    """EFA alone says nothing of a model without experts."""
+    plain, other = (
+        json.loads(predict(LLAMA | {block: LLAMA[block] | given})[1])["throughput"]["step_seconds"]
+        for given in ({}, change)
+    )
+    assert (other > plain if slower else other < plain) if slower is not None else other == plain
+
+
 def test_fsdp_takes_its_own_names(predict):
     """`train_batch_size` and `activation_checkpointing` are the job file's words for it."""
     base = {key: LLAMA[key] for key in ("gpu", "gpus", "gpus_per_node")}

@@ -57,6 +57,21 @@ def test_agrees_with_megatrons_estimator(layout, expected):
     assert gib(layout) == pytest.approx(expected, rel=0.10)
 
 
+def test_a_frozen_model_is_two_bytes_a_parameter():
+    """Adapters alone have gradients and an optimizer: Megatron's on qkv, proj, fc1 and fc2."""
+    layout, adapted = Layout(1, 1, 1, 1), replace(BATCH, lora=16)
+    trained = 32 * 16 * ((4096 + 6144) + 2 * 4096 + (4096 + 2 * 14336) + (14336 + 4096))
+    stage = estimate(LLAMA, layout, adapted, 0).stages[0]
+    assert stage.parameters == parameters(LLAMA) + trained
+    assert stage.weights_bytes == 2 * parameters(LLAMA) + 6 * trained
+    assert stage.optimizer_bytes == 12 * trained
+    assert stage.activations_bytes == estimate(LLAMA, layout, BATCH, 0).stages[0].activations_bytes
+    whole, sharded = (estimate_sharded(LLAMA, adapted, 0, shards=each) for each in (1, 8))
+    saved = whole.per_gpu_bytes - sharded.per_gpu_bytes
+    assert saved < 2 * parameters(LLAMA) * 7 / 8
+    assert whole.stages[0].optimizer_bytes == 8 * trained
+
+
 def test_source_layout_needs_about_twice_a_p4d_gpu():
     """The workshop guide's GPT 7B without distributed optimizer needs more than 80 GiB."""
     layout = Layout(2, 1, 1, 8, sequence_parallel=False, distributed_optimizer=False)

@@ -174,6 +174,7 @@ def hardware(instance: InstanceType) -> Hardware | None:
         nvlink_gb_s=instance.nvlink_gb_s,
         network_gb_s_per_gpu=instance.network_gbps / _BITS / instance.gpus,
         gpus_per_node=instance.gpus,
+        efa=instance.efa_interfaces > 0,
     )
 
 
