@@ -75,8 +75,8 @@ _NINE_TENTHS = 0.9
 def ranges(best: Calibration) -> "dict[tuple[str, str, bool, bool], tuple[float, int]]":
     """Return the factor that nine of ten runs keep, of rows that constants do not come from.
 
-    Those are the rows to choose with, and of each fitted family its rows under constants that were
-    fitted without it.
+    Those are the rows to choose with, those that were reported and are blind no longer, and of each
+    fitted family its rows under constants that were fitted without it.
     """
     rows = measured.throughput()
     fitted = [row for row in rows if row.part == "fit"]
@@ -90,7 +90,7 @@ def ranges(best: Calibration) -> "dict[tuple[str, str, bool, bool], tuple[float,
             error = abs(math.log(predicted_tokens(row, constants) / row.value))
             off.setdefault(kind, []).append(error)
 
-    measure([row for row in rows if row.part == "choose"], best)
+    measure([row for row in rows if row.part in {"choose", "report"}], best)
     lineages = {row.family.split()[0] for row in fitted}
     for lineage in sorted(lineages):
         left = [row for row in fitted if row.family.split()[0] == lineage]
