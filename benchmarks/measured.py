@@ -130,6 +130,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         dispatcher=row["dispatcher"] or "alltoall",
         expert_overlap=row["expert_overlap"] == "1",
         lora=int(row["lora_rank"] or 0),
+        lora_targets="attention" if row["lora_targets"] == "attention" else "all",
         software="2024" if "NeMo 24.03" in row["software"] else "2026",
     )
     lineage = named["lineage"]

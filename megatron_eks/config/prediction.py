@@ -47,6 +47,8 @@ class PredictedTraining(MegatronTraining):
     """FSDP: how cross entropy is computed. compiled: as torchtitan does since 2025."""
     lora_rank: Positive | None = None
     """Adapters of this rank beside each linear map are trained, and the model is frozen."""
+    lora_targets: Literal["all", "attention"] = "all"
+    """Whose maps have adapters."""
 
 
 class PredictionFile(Model):

@@ -155,7 +155,8 @@ def _complete(wanted: PredictionFile) -> str | ModelSpec:
 
 def _batch(wanted: PredictionFile, model: ModelShape, layout: Layout) -> Batch:
     batch = megatron_batch(_training(wanted), model, layout, wanted.extra_args)
-    return replace(batch, software=wanted.software, lora=wanted.training.lora_rank or 0)
+    rank, targets = wanted.training.lora_rank or 0, wanted.training.lora_targets
+    return replace(batch, software=wanted.software, lora=rank, lora_targets=targets)
 
 
 def _training(wanted: PredictionFile) -> PredictedTraining:

@@ -142,6 +142,8 @@ class Batch:
     """Whether tokens travel while another microbatch computes."""
     lora: int = 0
     """Rank of adapters beside each linear map, which alone are trained; 0: all weights are."""
+    lora_targets: Literal["all", "attention"] = "all"
+    """Whose maps have adapters."""
 
     @property
     def flex(self) -> bool:

@@ -139,7 +139,7 @@ def _stage(
     held = in_layers + outside
     if batch.lora:
         ranks = (layout.tensor, layout.expert, layout.expert_tensor)
-        states, trained = FROZEN, adapter_parameters(model, ranks, layers, mixed, batch.lora)
+        states, trained = FROZEN, adapter_parameters(model, ranks, layers, mixed, batch)
     data = layout.data * layout.context
     shared = layout.distributed_optimizer or layout.fsdp is not None
     optimized = held // (data if shared else 1) + experts // (layout.expert_data if shared else 1)

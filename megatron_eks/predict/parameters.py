@@ -4,6 +4,7 @@ import math
 from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
+from megatron_eks.predict.layout import Batch
 from megatron_eks.predict.matrices import adapter, attention, feed_forward, size
 
 _VOCABULARY_MULTIPLE = 128
@@ -60,11 +61,13 @@ def expert_parameters(model: ModelShape, expert: int, tensor: int) -> int:
 
 @cache
 def adapter_parameters(
-    model: ModelShape, ranks: tuple[int, int, int], layers: int, mixed: int, rank: int
+    model: ModelShape, ranks: tuple[int, int, int], layers: int, mixed: int, batch: Batch
 ) -> int:
     """Parameters of adapters on one rank of tensor, expert and expert tensor parallelism."""
-    tensor, expert, expert_tensor = ranks
+    (tensor, expert, expert_tensor), rank = ranks, batch.lora
     whole = layers * adapter(attention(model, tensor), rank)
+    if batch.lora_targets == "attention":
+        return int(whole)
     dense = feed_forward(model, model.ffn_hidden_size, tensor)
     whole += (layers - mixed) * adapter(dense, rank)
     if shared := model.moe_shared_expert_intermediate_size:

@@ -149,7 +149,7 @@ def _stage(rank: _Rank, stage: int, *, held: int, moment: int) -> StageMemory:
         # Frozen weights stay as they were loaded, in bf16; adapters are too small to shard.
         layers, ranks = layout.stage_layers(model.num_layers, stage), (layout.tensor, 1, 1)
         mixed = model.expert_layers(0, layers)
-        trained = adapter_parameters(model, ranks, layers, mixed, rank.batch.lora)
+        trained = adapter_parameters(model, ranks, layers, mixed, rank.batch)
         moment += held * _BF16
     return StageMemory(
         stage=stage,

@@ -218,7 +218,7 @@ def _adapters(model: ModelShape, layout: Layout, batch: Batch) -> float:
     """Count what alone is reduced and updated of a frozen model, on one rank."""
     ranks = (layout.tensor, layout.expert, layout.expert_tensor)
     mixed = model.expert_layers(0, model.num_layers)
-    return adapter_parameters(model, ranks, model.num_layers, mixed, batch.lora) / layout.pipeline
+    return adapter_parameters(model, ranks, model.num_layers, mixed, batch) / layout.pipeline
 
 
 def _optimizer_seconds(states: float, hardware: Hardware) -> float:

@@ -121,10 +121,11 @@ class Worker:
             return 0.0
         model, layout = self.model, self.layout
         parts = [(tokens, 1.0, attention(model, layout.tensor))]
-        width = model.ffn_hidden_size
-        parts.append((tokens, 1 - mixed, feed_forward(model, width, layout.tensor)))
-        routed = tokens * (model.moe_router_topk or 1) / layout.tensor
-        parts.append((routed, mixed, feed_forward(model, model.expert_width, 1)))
+        if self.batch.lora_targets == "all":
+            width = model.ffn_hidden_size
+            parts.append((tokens, 1 - mixed, feed_forward(model, width, layout.tensor)))
+            routed = tokens * (model.moe_router_topk or 1) / layout.tensor
+            parts.append((routed, mixed, feed_forward(model, model.expert_width, 1)))
         moved = sum(
             rows * share * (each.inner + 4 * each.columns + 2 * self.batch.lora)
             for rows, share, matrices in parts

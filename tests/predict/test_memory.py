@@ -66,6 +66,9 @@ def test_a_frozen_model_is_two_bytes_a_parameter():
     assert stage.weights_bytes == 2 * parameters(LLAMA) + 6 * trained
     assert stage.optimizer_bytes == 12 * trained
     assert stage.activations_bytes == estimate(LLAMA, layout, BATCH, 0).stages[0].activations_bytes
+    fewer = replace(adapted, lora_targets="attention")
+    left = 32 * 16 * ((4096 + 6144) + 2 * 4096)
+    assert estimate(LLAMA, layout, fewer, 0).stages[0].optimizer_bytes == 12 * left
     whole, sharded = (estimate_sharded(LLAMA, adapted, 0, shards=each) for each in (1, 8))
     saved = whole.per_gpu_bytes - sharded.per_gpu_bytes
     assert saved < 2 * parameters(LLAMA) * 7 / 8
