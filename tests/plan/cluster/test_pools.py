@@ -108,7 +108,7 @@ def test_several_nodes_on_spot_are_warned_of():
     [found] = findings_of_job(spot)
     assert found == (
         "warning MEKS-0231  nodes: 2 nodes on spot: EC2 takes one with two minutes' notice, and "
-        "all restart; a checkpoint takes about 6 minutes; 100 steps between checkpoints take 81 "
+        "all restart; a checkpoint takes about 6 minutes; 100 steps between checkpoints take 80 "
         "minutes - use another kind of capacity, or storage.lustre.capacity_gib: 4800 with "
         "checkpoint.interval: 37 at most"
     )
@@ -116,7 +116,7 @@ def test_several_nodes_on_spot_are_warned_of():
     seldom = "2 nodes on spot: EC2 takes one with two minutes' notice, and all restart"
     [found] = findings_of_job(followed)
     assert found == (
-        f"warning MEKS-0231  nodes: {seldom}; 100 steps between checkpoints take 81 minutes - use "
+        f"warning MEKS-0231  nodes: {seldom}; 100 steps between checkpoints take 80 minutes - use "
         "another kind of capacity, or checkpoint.interval: 37 at most"
     )
     assert findings_of_job(followed, {"\n  interval: 100": "\n  interval: 36"}) == []
