@@ -24,6 +24,8 @@ _AFTER_SIGNAL = frozenset({LogCode.GROUP_NOT_INITIALISED, LogCode.MEETING_TIMED_
 
 # Collectives keep ranks together, so after a rank has failed another reports one step at most.
 _SURVIVED = 2
+_ON = 10
+"""Lines after a request that is tried again which say that one of them was answered."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Course:
             place > sign.place and (mild or self._is_later(step, sign.line))
             for place, step in self._steps[-_SURVIVED:]
         )
-        outlived = later >= enough or self._ended_after(sign)
+        outlived = later >= enough or self._ended_after(sign) or (mild and self._quiet(sign))
         if of_the_shell(sign.line.text):
             # What prepares a run is over when ranks talk to each other.
             outlived = outlived or self._last_of_ranks > sign.place
@@ -102,6 +104,16 @@ class Course:
             # The pod got its node, image and volumes in the end: its program ran.
             outlived = outlived or later > 0 or self._last_own > sign.place or self.over(sign)
         return outlived
+
+    def _quiet(self, sign: Sign) -> bool:
+        """Say whether its rank wrote on for a while, and no line shows anything worse since."""
+        on = self.kept.heard[sign.line.rank] - sign.line.number
+        later = (each for each in self.signs if each.place > sign.place)
+        return (
+            on >= _ON
+            and all(each.tier is Tier.MILD for each in later)
+            and not any(each.number > sign.line.number for each in self.kept.errors)
+        )
 
     def _ended_after(self, sign: Sign) -> bool:
         # The first rank says so, whose log stands first where they stand one after the other.

@@ -134,7 +134,9 @@ def _explained(chosen: Sign, course: Course) -> Diagnosis:
         remedy = f"{_OTHERS} {remedy}"
     return Diagnosis(
         code=signature.code,
-        certain=chosen.tier is Tier.CAUSE and signature.certain and not _rivals(chosen, course),
+        certain=chosen.tier is Tier.CAUSE
+        and signature.certain
+        and not (signature.quoted(chosen.line.text) or _rivals(chosen, course)),
         cause=cause,
         why=signature.why,
         remedy=remedy,

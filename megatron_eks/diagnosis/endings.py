@@ -14,7 +14,10 @@ _ENDED = re.compile(
     r"\[after training is done\] datetime|\[exiting program (at iteration|after [\d.]+ minutes)"
     # this project's programs; nccl-tests: src/common.cu; transformers, Lightning, torchtitan
     r'|^\{"program": "\w+", (.*, )?"status": "(done|finished)"|^# Avg bus bandwidth +: '
-    r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\S+` reached|^Training completed\b"
+    r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+    r"|(^|- INFO - )Training completed\b"
+    # CodeBuild, the CDK, JobSet's event
+    r"|Phase complete: BUILD State: SUCCEEDED|^ ✅  \S+( \(no changes\))?$|\sAllJobsCompleted\s"
 )
 _SAVED = re.compile(
     r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"

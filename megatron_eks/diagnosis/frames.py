@@ -9,6 +9,7 @@ from megatron_eks.diagnosis.lines import Line
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
 _LIBRARY = re.compile(r"(site|dist)-packages/|/lib(64)?/python3|^<frozen|^<string>|/bin/torchrun")
+_NAMED = re.compile(r"^\s*(\w+\.)*[A-Z]\w*: \S")
 _RAISED = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit|Failed)(:|\s*$)")
 _BARE = re.compile(r"^\s*(\w+\.)*AssertionError:?\s*$")
 _SOURCE = re.compile(r"^(\s+)(?!assert\b)\S")
@@ -89,6 +90,10 @@ class Places:
             self._bare[key] = line
             return ""
         return _with(before, text)
+
+    def raised(self, line: Line, text: str) -> bool:
+        """Say whether a line ends a traceback, by whatever name its exception has."""
+        return bool((line.rank, line.pod) in self._own and _NAMED.match(text))
 
     def _is_source(self, text: str, key: object) -> bool:
         """Say whether a line stands below a frame, indented more than it."""

@@ -67,6 +67,11 @@ class Signature:
             return False
         return self.unless is None or not self.unless.search(text)
 
+    def quoted(self, text: str) -> bool:
+        """Say whether its words are somebody else's, an example or a guess."""
+        found = self.shown.search(text)
+        return bool(found and _SENTENCE.search(text[: found.start()]))
+
     def what_of(self, text: str) -> str:
         """Return what it is, with what the line itself names."""
         found = self.shown.search(text)
@@ -82,6 +87,8 @@ class Signature:
         return Tier.MILD if outlived else self.tier
 
 
+_SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g\.)\s")
+"""What leads to the words of somebody else, to an example or to a guess."""
 _XID = (
     r"\b(?:NVIDIA|Nvidia)? ?(?:Xid|XID|xid)(?: \([^)]*\))?"
     r"(?: ?[Ee]rrors?| code| event)?[ :=(\"']{0,4}"
@@ -175,6 +182,8 @@ _ECHO = re.compile(
     r"|(\S+@\S+|\w*sh-[\d.]+)# |Step \d+/\d+ :"
     r"|(=> )?(ERROR |CACHED )?>? ?\[[\w -]*\d+/\d+\] (RUN|COPY|ADD|FROM|ENTRYPOINT|CMD|WORKDIR)\b"
     r"|(RUN|COPY|ENTRYPOINT|CMD) |(Running|Executing|Run) (the )?command\b|>{1,3} (RUN|COPY) "
+    # the help of options; a variable of a pod that is described
+    r"|\s+(-\w, )?--[\w-]+( [A-Z{\[]\S*)?\s{2,}\S|\s{20,}[a-z]+ [a-z]+ |\s{4,}[A-Z][A-Z\d_]+:\s+\S"
     # settings as they are printed: Config(name=value, ...)
     r"|\S*( .{0,60})?\b\w*(Config|Namespace|Args|Arguments|Options|Settings)\(\w+="
     r"|--?[\w-]+([ =]\S+)* ?\\\\$|[\w.-]+ \.{4,} |cmd = |Launching: )"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from megatron_eks.diagnosis import activity, endings, frames, pods, stalls
 from megatron_eks.diagnosis.index import shape
 from megatron_eks.diagnosis.lines import Line, in_order, read
-from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
+from megatron_eks.diagnosis.signatures import Signature, Tier, match, named, tells_nothing
 
 _FIRST = 8
 _LAST = 8
@@ -88,7 +88,8 @@ def tally(raw: Iterable[str]) -> Tally:
         # What a line shows without the exception that stood before it counts if it is exact.
         alone = match(line.text, around.words) if places.joined else None
         exact = alone is not None and alone.tier < Tier.GENERIC
-        if signature := alone if exact else match(text, around.words) or alone:
+        found = match(text, around.words) or alone or _any_name(places, line, text)
+        if signature := alone if exact else found:
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
         elif _tells(shape(line.text)):
@@ -99,6 +100,10 @@ def tally(raw: Iterable[str]) -> Tally:
         if signature := match(line.text):
             _keep_sign(kept, signature, line, line.text)
     return kept
+
+
+def _any_name(places: frames.Places, line: Line, text: str) -> Signature | None:
+    return named("EXCEPTION") if places.raised(line, text) else None
 
 
 def _keep_course(kept: Tally, line: Line) -> bool:

@@ -231,6 +231,50 @@ def test_certain_is_what_its_words_alone_can_mean() -> None:
     assert diagnose([full, timeout(0)]).certain, "what follows from it is no other trouble"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan.PlanRejected: refused: this plan would end in CUDA out of memory (105 GiB > 79 GiB)",
+        "< The kernel log says NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.",
+    ],
+)
+def test_what_others_say_or_what_might_be_is_never_certain(line: str) -> None:
+    """A program may print any words."""
+    assert not diagnose([line]).certain
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '  --oom {abort,skip}  what to do on "CUDA out of memory"',
+        '                        what to do on "No space left on device" while saving',
+        '      SAVE_ON_ERROR:  "no space left on device"',
+    ],
+)
+def test_help_and_settings_are_no_trouble(line: str) -> None:
+    """Of a program's options, and of a pod that is described."""
+    assert diagnose([line]).code is None
+
+
+def test_an_exception_may_have_any_name() -> None:
+    """What ends a traceback is one."""
+    raised = "plugins.s3_reader.ShardMissing: shard 00417 absent from manifest v12"
+    frame = '  File "/app/reader.py", line 9, in read'
+    found = diagnose(["Traceback (most recent call last):", frame, "    raise x", raised])
+    assert (found.code, raised in found.cause) == (LogCode.EXCEPTION, True)
+    assert diagnose([raised]).code is None
+
+
+def test_a_request_that_was_tried_again_is_over_when_its_program_went_on() -> None:
+    """Without steps too; not where something worse came after it."""
+    again = "WARNING Retrying after connection broken by 'NewConnectionError(\"refused\")'"
+    again = f"urllib3.connectionpool {again}: rendezvous Connection refused"
+    went_on = [f"epoch {number} accuracy 0.7" for number in range(10)]
+    assert diagnose([again]).code is not None
+    assert diagnose([again, *went_on]).code is None
+    assert diagnose([again, *went_on, timeout(0)]).code is not None
+
+
 def test_what_slows_a_run_is_told_though_it_goes_on() -> None:
     """Nothing outlives it: every step after it is slow."""
     slow = "[0] node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0"
