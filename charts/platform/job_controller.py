@@ -57,16 +57,10 @@ class Settings:
     kind: WorkloadKind
     service: str
     """Of its webhook."""
-    secret: str
-    """Of the webhook's certificate."""
-    definitions: Sequence[str]
-    """Plurals of the kinds that it brings."""
     checks: Sequence[Review]
     args: Sequence[str]
     in_jobs: Sequence[k8s.PolicyRule] = field(repr=False)
     in_cluster: Sequence[k8s.PolicyRule] = field(default=(), repr=False)
-    mutating: str = ""
-    """The MutatingWebhookConfiguration that it fills its certificate into."""
     completes: Sequence[Review] = ()
     env: Sequence[k8s.EnvVar] = ()
     files: Mapping[str, str] = field(default_factory=dict)
@@ -91,9 +85,9 @@ class JobController(cdk8s.Chart):
         levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in modes}
         own = k8s.ObjectMeta(name=self._namespace, labels=levels)
         k8s.KubeNamespace(self, "namespace", metadata=own)
-        for plural in settings.definitions:
+        for plural in settings.kind.definitions:
             JobDefinition(self, f"definition-{plural}", plural)
-        secret = settings.secret
+        secret = settings.kind.certificate
         granted = {
             "": [
                 *settings.in_cluster,
@@ -126,7 +120,7 @@ class JobController(cdk8s.Chart):
         self._deployment(platform)
 
     def _mutating_rules(self) -> list[k8s.PolicyRule]:
-        name = self._settings.mutating
+        name = self._settings.kind.mutating
         return webhook_rules("mutatingwebhookconfigurations", name) if name else []
 
     def _metadata(self, name: str, namespace: str | None = None) -> k8s.ObjectMeta:
@@ -147,7 +141,7 @@ class JobController(cdk8s.Chart):
             for each in self._settings.completes
         ]
         if completing:
-            metadata = self._metadata(self._settings.mutating)
+            metadata = self._metadata(self._settings.kind.mutating)
             k8s.KubeMutatingWebhookConfiguration(
                 self, "mutating-webhook", metadata=metadata, webhooks=completing
             )
@@ -217,7 +211,7 @@ class JobController(cdk8s.Chart):
         )
 
     def _pod(self, platform: PlatformPlan) -> k8s.PodSpec:
-        certificate = k8s.SecretVolumeSource(secret_name=self._settings.secret)
+        certificate = k8s.SecretVolumeSource(secret_name=self._settings.kind.certificate)
         volumes = [k8s.Volume(name="certificate", secret=certificate)]
         paths = {"certificate": _CERTIFICATE_DIRECTORY}
         if self._settings.files:

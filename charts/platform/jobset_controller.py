@@ -27,9 +27,6 @@ class JobSetController(JobController):
             # Compiled into the controller (pkg/util/cert/cert.go), or its defaults
             # (api/config/v1alpha1).
             service="jobset-webhook-service",
-            secret="jobset-webhook-server-cert",  # noqa: S106 -- its name
-            mutating="jobset-mutating-webhook-configuration",
-            definitions=[_KIND.plural],
             completes=[Review("mjobset.kb.io", _KIND.plural, ["CREATE"], "jobset")],
             checks=[Review("vjobset.kb.io", _KIND.plural, ["CREATE", "UPDATE"], "jobset")],
             args=["--leader-elect=false", "--metrics-bind-address=0", "--zap-devel=false"],

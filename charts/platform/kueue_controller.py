@@ -45,9 +45,6 @@ class KueueController(JobController):
             kind=kueue.WORKLOAD,
             # The defaults (apis/config/v1beta2/defaults.go).
             service=kueue.SERVICE,
-            secret="kueue-webhook-server-cert",  # noqa: S106 -- its name
-            mutating="kueue-mutating-webhook-configuration",
-            definitions=[*kueue.KINDS.values()],
             completes=[
                 *(_own(kind, "m", ["CREATE"]) for kind in ("ClusterQueue", "ResourceFlavor")),
                 _own("Workload", "m", ["CREATE"]),

@@ -13,7 +13,6 @@ from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.jobs.job import JOB_LABEL
 
 _KIND, _SETS = WORKLOADS["TrainJob"], WORKLOADS["JobSet"]
-_RUNTIMES = ("trainingruntimes", "clustertrainingruntimes")
 _WRITTEN = ["CREATE", "UPDATE"]
 
 
@@ -26,9 +25,6 @@ class Trainer(JobController):
             kind=_KIND,
             # Compiled in (main.go), or its defaults (pkg/apis/config/v1alpha1).
             service="kubeflow-trainer-controller-manager",
-            secret="kubeflow-trainer-webhook-cert",  # noqa: S106 -- its name
-            mutating="defaulter.trainer.kubeflow.org",
-            definitions=[_KIND.plural, *_RUNTIMES],
             completes=[Review(f"defaulter.{name}", _KIND.plural, _WRITTEN, "trainjob")],
             checks=[
                 # It refuses a job whose runtime it does not know yet: ours come with theirs, in
@@ -41,7 +37,7 @@ class Trainer(JobController):
             ],
             args=["--zap-log-level=info"],
             in_cluster=[
-                rule(_KIND.group, [_KIND.plural, *_RUNTIMES], *READ),
+                rule(_KIND.group, [*_KIND.definitions], *READ),
                 rule(_SETS.group, [_SETS.plural], *READ),
                 # Its plugins for MPI and Flux watch both, whether a job uses them or not, and
                 # without that it ends (pkg/runtime/framework/plugins).

@@ -36,8 +36,6 @@ class TrainingOperator(JobController):
             # The operator's defaults, or compiled in (kubeflow/training-operator v1.9.4,
             # cmd/training-operator.v1/main.go and pkg/cert/cert.go).
             service="training-operator",
-            secret="training-operator-webhook-cert",  # noqa: S106 -- its name
-            definitions=[_KIND.plural],
             checks=[Review(name, _KIND.plural, ["CREATE", "UPDATE"], "pytorchjob")],
             args=[
                 "--enable-scheme=pytorchjob",

@@ -63,6 +63,10 @@ class InstanceType:
         """Memory that a node's huge pages take away from everything else."""
         return HUGEPAGES_PREALLOCATED_MIB if self.efa_interfaces else 0
 
+    def efa_beside(self, gpus: int) -> int:
+        """Return how many EFA interfaces belong to so many of its GPUs: one at least, if any."""
+        return max(self.efa_interfaces * gpus // self.gpus, bool(self.efa_interfaces))
+
     @property
     def primary_card_pods(self) -> int:
         """Pods that the first card could address if all its interfaces were ordinary ones."""

@@ -24,22 +24,6 @@ without them; for checks of this name alone it chooses places in the network beh
 UID_LABEL = f"{GROUP}/job-uid"
 """On a Workload: the uid of its job."""
 
-WORKLOAD = WorkloadKind(
-    kind="Workload",
-    api_version=API_VERSION,
-    plural="workloads",
-    job_label="",
-    index_label="",
-    templates=(),
-    count="count",
-    controller=("kueue-system", "kueue-controller-manager"),
-    webhook="kueue-validating-webhook-configuration",
-    image=pins.KUEUE_IMAGE,
-)
-"""What Kueue makes of each job in a queue: the job as it is counted, and what became of it."""
-
-NAMESPACE, SERVICE = "kueue-system", "kueue-webhook-service"
-
 KINDS = {
     "AdmissionCheck": "admissionchecks",
     "ClusterQueue": "clusterqueues",
@@ -52,6 +36,25 @@ KINDS = {
 }
 """What it cannot start without; plurals by kind. Those for several clusters and for the cluster
 autoscaler are left out, with the features that need them."""
+
+WORKLOAD = WorkloadKind(
+    kind="Workload",
+    api_version=API_VERSION,
+    plural="workloads",
+    job_label="",
+    index_label="",
+    templates=(),
+    count="count",
+    controller=("kueue-system", "kueue-controller-manager"),
+    webhook="kueue-validating-webhook-configuration",
+    mutating="kueue-mutating-webhook-configuration",
+    certificate="kueue-webhook-server-cert",
+    definitions=tuple(KINDS.values()),
+    image=pins.KUEUE_IMAGE,
+)
+"""What Kueue makes of each job in a queue: the job as it is counted, and what became of it."""
+
+NAMESPACE, SERVICE = "kueue-system", "kueue-webhook-service"
 
 FRAMEWORKS = {kind: f"{each.group}/{kind.lower()}" for kind, each in WORKLOADS.items()}
 """What its settings call the kinds of jobs. PyTorchJob is off unless named (decision 99)."""

@@ -26,6 +26,12 @@ class WorkloadKind:
     """Namespace and Deployment of what makes the pods; None: Kubernetes itself."""
     webhook: str = ""
     """The ValidatingWebhookConfiguration by which the controller refuses mistaken jobs."""
+    mutating: str = ""
+    """The MutatingWebhookConfiguration by which it completes them."""
+    certificate: str = ""
+    """The Secret with the certificate of both."""
+    definitions: tuple[str, ...] = ()
+    """Plurals of the kinds that come with the controller."""
     uid_label: str | None = None
     """On each pod: the uid of its job, where another object is between them."""
     runtime: str | None = None
@@ -71,6 +77,8 @@ WORKLOADS = {
             count="replicas",
             controller=("kubeflow", "training-operator"),
             webhook="validator.training-operator.kubeflow.org",
+            certificate="training-operator-webhook-cert",
+            definitions=("pytorchjobs",),
             image=pins.TRAINING_OPERATOR_IMAGE,
         ),
         # kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1; it labels no pod itself.
@@ -84,6 +92,9 @@ WORKLOADS = {
             count="parallelism",
             controller=("kubeflow-system", "kubeflow-trainer-controller-manager"),
             webhook="validator.trainer.kubeflow.org",
+            mutating="defaulter.trainer.kubeflow.org",
+            certificate="kubeflow-trainer-webhook-cert",
+            definitions=("trainjobs", "trainingruntimes", "clustertrainingruntimes"),
             uid_label=_UID_OF_SET,
             runtime="TrainingRuntime",
             makes="JobSet",
@@ -102,6 +113,9 @@ WORKLOADS = {
             count="parallelism",
             controller=("jobset-system", "jobset-controller"),
             webhook="jobset-validating-webhook-configuration",
+            mutating="jobset-mutating-webhook-configuration",
+            certificate="jobset-webhook-server-cert",
+            definitions=("jobsets",),
             uid_label=_UID_OF_SET,
             image=pins.JOBSET_IMAGE,
             last_pod=_POD_OF_SET,

@@ -57,11 +57,7 @@ def gpu_resources(
 
     The share of a node that runs its job alone needs no network card; several nodes need one each.
     """
-    if gpus == instance.gpus:
-        efa = instance.efa_interfaces
-    else:
-        share = max(1, instance.efa_interfaces * gpus // instance.gpus)
-        efa = min(share, instance.efa_interfaces) if nodes > 1 else 0
+    efa = instance.efa_beside(gpus) if nodes > 1 or gpus == instance.gpus else 0
     hugepages = HUGEPAGES_REQUEST_MIB * gpus // instance.gpus
     memory = memory_limit_mib(instance, gpus)
     return Resources(
