@@ -1,15 +1,15 @@
 """Guards of alarms: what tells of trouble asks for something that is measured, and is heard."""
 
 import re
-from collections.abc import Iterator
+from functools import partial
 
-from megatron_eks.config.errors import Finding
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.statements import Need, listed, needs
+from megatron_eks.guards.statements import Need, needs
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import YES, Row, Value, report
+from megatron_eks.guards.values import YES, Found, Row, Value, report
 
-_CODE = Rule.UNHEARD
+_unheard, _need = partial(report, Rule.UNHEARD), partial(Need, Rule.UNHEARD)
+_EACH, _MORE = "NotificationsWithSubscribers * ", "GREATER_THAN"
 # Who tells by which type, with its principal (Amazon SNS, "Access policies"; Amazon Managed Service
 # for Prometheus, "Giving permission to send alert messages").
 _TELLERS = {
@@ -38,13 +38,14 @@ _CONSTANTS: dict[str, tuple[Row, ...]] = {
     ),
     "SNS::TopicPolicy": (("Topics 0", (), "it applies to no topic"),),
     "SNS::Subscription": (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),),
-    "Budgets::Budget": (("Budget BudgetType", ("COST",), "it does not count cost"),),
+    "Budgets::Budget": (
+        ("Budget BudgetType", ("COST",), "it does not count cost"),
+        (f"{_EACH}Notification ComparisonOperator", (_MORE,), "it fires while costs are low"),
+        (f"{_EACH}Subscribers 0", (), "it has no recipient"),
+    ),
 }
-_NOTIFICATION: tuple[Row, ...] = (
-    ("Notification ComparisonOperator", ("GREATER_THAN",), "it fires while costs are low"),
-    ("Subscribers 0", (), "it has no recipient"),
-)
 _ENCRYPTED = (("Bool", "aws:SecureTransport", "false"),)
+_USE = ("kms:Decrypt", "kms:GenerateDataKey")
 _OURS = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
 # What a service sends, and by what we choose among it (EventBridge, "Events from AWS services").
 _EVENTS = {
@@ -56,43 +57,34 @@ _ONCE = re.compile(r"cron\(\d+ \d+ \d+ \d+ \? \d{4}\)")
 
 
 @template_guard
-def heard(templates: Templates) -> Iterator[Finding]:
+def heard(templates: Templates) -> Found:
     """Alarms and rules lead to a topic that takes them, encrypted with a key that they may use."""
     for kind, rows in _CONSTANTS.items():
-        yield from constants(templates.of(kind), _CODE, rows)
-    for budget in templates.of("Budgets::Budget"):
-        for each in budget["NotificationsWithSubscribers"]:
-            yield from each.must_hold(_CODE, _NOTIFICATION)
+        yield from constants(templates.of(kind), Rule.UNHEARD, *rows)
     for teller in templates.of("CloudWatch::Alarm", "Events::Rule"):
         ways = [teller["AlarmActions"], *(each["Arn"] for each in teller["Targets"])]
-        found = {each.type for way in ways for each in templates.targets(way)}
         # Elsewhere, a topic is named by its ARN.
-        named = [each for way in ways for each in listed(way) if each.text.startswith("arn:")]
-        lost = "AWS::SNS::Topic" not in found and not named
-        what, remedy = f"{teller.name} sends to no topic", "name the topic of the stack"
-        yield from report(_CODE, (lost, ways[-1], what, remedy))
+        named = any(each.text.startswith("arn:") for way in ways for each in way.listed)
+        lost = not named and "AWS::SNS::Topic" not in [e.type for e in templates.targets(*ways)]
+        found = f"{teller.name} sends to no topic"
+        yield from _unheard(lost, ways[-1], found, "name the topic of the stack")
         yield from _matched(teller) if "Events" in teller.type else _asked(teller["Metrics"])
-    topics = templates.of("SNS::Topic")
     policies = [each["PolicyDocument"] for each in templates.of("SNS::TopicPolicy")]
-    for topic in topics:
-        found_none = "no policy lets services publish"
-        yield from report(_CODE, (not policies, topic["KmsMasterKeyId"], found_none, "add one"))
-    keys = [key for each in topics if (key := templates.target(each["KmsMasterKeyId"]))]
-    why = "messages may travel unencrypted"
-    way = Need(_CODE, why, ("sns:Publish",), who="*", when=_ENCRYPTED, effect="Deny")
-    yield from needs(templates, policies, way) if topics else ()
+    keys = [each["KmsMasterKeyId"] for each in templates.of("SNS::Topic")]
+    for key in keys:
+        yield from _unheard(not policies, key, "no policy lets services publish", "add one")
+    why, publish = "messages may travel unencrypted", ("sns:Publish",)
+    wanted = [_need(why, publish, who="*", when=_ENCRYPTED, effect="Deny")]
     for kind, who in _TELLERS.items():
-        if topics and templates.of(kind):
-            why = f"messages of {who} are lost"
-            when = () if kind == "Events::Rule" else _OURS
-            publish = Need(_CODE, why, ("sns:Publish",), who=who, when=when)
-            yield from needs(templates, policies, publish)
-            use = ("kms:Decrypt", "kms:GenerateDataKey")
-            for key in keys:
-                yield from needs(templates, [key["KeyPolicy"]], Need(_CODE, why, use, who=who))
+        if keys and templates.of(kind):
+            why, when = f"messages of {who} are lost", () if kind == "Events::Rule" else _OURS
+            wanted.append(_need(why, publish, who=who, when=when))
+            for own in templates.targets(*keys):
+                yield from needs(templates, [own["KeyPolicy"]], _need(why, _USE, who=who))
+    yield from needs(templates, policies, *wanted) if keys else ()
 
 
-def _matched(rule: Resource) -> Iterator[Finding]:
+def _matched(rule: Resource) -> Found:
     """Report a rule that matches nothing, matches other clusters, or whose message says nothing."""
     pattern, schedule = rule["EventPattern"], rule["ScheduleExpression"]
     kind, keys = _EVENTS.get("".join(pattern["source"].texts), ("", set()))
@@ -100,47 +92,40 @@ def _matched(rule: Resource) -> Iterator[Finding]:
     right = {key for key, each in detail.items() if each[0]} == keys
     right = right and set(detail["build-status"].texts) <= _BUILD_ENDS
     known, of, chosen = (f"use {' or '.join(sorted(e))}" for e in (_EVENTS, {kind}, keys))
-    once = pattern or _ONCE.fullmatch(schedule.text)
-    rows = [
-        (not once, schedule or pattern, "it never matches", "name a minute, once"),
-        (pattern and not kind, pattern["source"], "it is not sent", known),
-        (kind and pattern["detail-type"].raw != [kind], pattern, "it never matches", of),
-        (kind and not right, detail, "it matches events of other clusters", chosen),
-    ]
+    once, named = pattern or _ONCE.fullmatch(schedule.text), pattern["detail-type"].raw == [kind]
+    yield from _unheard(not once, schedule or pattern, "it never matches", "name a minute, once")
+    yield from _unheard(pattern and not kind, pattern["source"], "it is not sent", known)
+    yield from _unheard(kind and not named, pattern, "it never matches", of)
+    yield from _unheard(kind and not right, detail, "it matches events of other clusters", chosen)
     for target in rule["Targets"]:
-        form = target["InputTransformer"]
+        form, found = target["InputTransformer"], "its message does not say what happened"
         given = {key for key, _ in form["InputPathsMap"].items()}
-        named = set(re.findall(r"<([\w-]+)>", form["InputTemplate"].text))
-        says = bool(target["Input"]) if schedule else bool(given) and named == given
-        rows.append((not says, target, "its message does not say what happened", "use every path"))
-    yield from report(_CODE, *rows)
+        told = given and given == set(re.findall(r"<([\w-]+)>", form["InputTemplate"].text))
+        silent = not (target["Input"] if schedule else told)
+        yield from _unheard(silent, target, found, "use every path")
 
 
-def _asked(queries: Value) -> Iterator[Finding]:
+def _asked(queries: Value) -> Found:
     """Report expressions that name no query, and alarms that have not one answer."""
     ids = {each["Id"].text for each in queries if each["MetricStat"]}
-    shown = [each for each in queries if each["ReturnData"].raw is not False]
-    rows = [(len(shown) != 1, queries, "one query must return data", "ReturnData: true for one")]
+    several = sum(each["ReturnData"].raw is not False for each in queries) != 1
+    found = "one query must return data"
+    yield from _unheard(several, queries, found, "ReturnData: true for one")
     for query in queries:
-        words = query["Expression"]
-        other = f"use {', '.join(sorted(ids))}"
+        words, known = query["Expression"], f"use {', '.join(sorted(ids))}"
         lost = set(re.findall(r"[a-z]\w*", words.text)) - ids
-        rows.append((bool(lost), words, "it names no query", other))
+        yield from _unheard(lost, words, "it names no query", known)
         empty = not words and not query["MetricStat"]
-        rows.append((empty, query, "it queries nothing", "give it a MetricStat"))
+        yield from _unheard(empty, query, "it queries nothing", "give it a MetricStat")
         yield from _measured(query["MetricStat"]["Metric"])
-    yield from report(_CODE, *rows)
 
 
-def _measured(metric: Value) -> Iterator[Finding]:
+def _measured(metric: Value) -> Found:
     """Report what nothing measures: such an alarm stays silent for ever."""
-    names, dimension = _METRICS.get(metric["Namespace"].text, (set(), ""))
-    name, by = metric["MetricName"], metric["Dimensions"]
-    known = f"use {' or '.join(sorted(names))}"
+    space, name, by = (metric[key] for key in ("Namespace", "MetricName", "Dimensions"))
+    names, dimension = _METRICS.get(space.text, (set(), ""))
+    known, lost = f"use {' or '.join(sorted(names))}", names and name.text not in names
     wrong = names and [each["Name"].text for each in by] != [dimension]
-    yield from report(
-        _CODE,
-        (metric and not names, metric["Namespace"], "no metric is there", known),
-        (names and name.text not in names, name, "no such metric", known),
-        (wrong, by, "no such dimension", f"use {dimension}"),
-    )
+    yield from _unheard(metric and not names, space, "no metric is there", known)
+    yield from _unheard(lost, name, "no such metric", known)
+    yield from _unheard(wrong, by, "no such dimension", f"use {dimension}")

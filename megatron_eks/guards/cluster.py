@@ -5,13 +5,12 @@ from functools import partial
 from itertools import product
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import HTTPS, is_wide, rules
 from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Row, Value, report
+from megatron_eks.guards.values import NO, YES, Found, Row, Value, report
 
 _LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"
 _MUST: tuple[Row, ...] = (
@@ -67,37 +66,35 @@ _need = partial(Need, Rule.POLICY)
 
 
 @template_guard
-def control(templates: Templates) -> Iterator[Finding]:
+def control(templates: Templates) -> Found:
     """Nodes and people reach it, and nobody else (EKS best practices, "Cluster access")."""
     clusters = templates.of("EKS::Cluster")
-    yield from constants(clusters, Rule.CLUSTER_CONTROL, _MUST)
-    yield from constants(clusters, Rule.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
+    yield from constants(clusters, Rule.CLUSTER_CONTROL, *_MUST)
+    yield from constants(clusters, Rule.CLUSTER_CONTROL, *_SHOULD, warns=True)
     for cluster in clusters:
         access, into = cluster["ResourcesVpcConfig"], (cluster.name, "Ingress")
         cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
         near = [each for each in rules(templates) if each.way[:2] == into]
         shut = not public and not any(HTTPS in each.ports for each in near)
-        yield from report(Rule.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
+        yield from report(Rule.CLUSTER_CONTROL, shut, access, _SHUT, _ADMIT)
         for cidr in list(cidrs) or [cidrs]:
             everybody = is_wide(cidr) or (public and not cidrs.texts)
             found = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
-            yield from report(Rule.ENDPOINT_OPEN, (everybody, cidr, found, _RANGES))
+            yield from report(Rule.ENDPOINT_OPEN, everybody, cidr, found, _RANGES)
 
 
 @template_guard
-def addons(templates: Templates) -> Iterator[Finding]:
+def addons(templates: Templates) -> Found:
     """All add-ons, in versions tried together and in order (terraform-aws-eks issue 3446)."""
     listed = {each["AddonName"].text: each for each in templates.of("EKS::Addon")}
-    yield from constants([*listed.values()], _SETTINGS, [_REPLACED], Level.WARNING)
+    yield from constants([*listed.values()], _SETTINGS, _REPLACED, warns=True)
     for name, addon in listed.items():
         known, links, values = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"].parsed
-        yield from values.must_hold(_SETTINGS, [_POLICIES] if name == "vpc-cni" else [])
-        if not known:
-            continue
-        account = known.service_account
+        yield from values.must_hold(_SETTINGS, *[_POLICIES] * (name == "vpc-cni"))
+        account = known.service_account if known else None
         none = account and account not in [each["ServiceAccount"].text for each in links]
         found = f"no role for {account}: AWS refuses what {name} asks for"
-        yield from report(_SETTINGS, (none, links, found, "add it with the ARN of its role"))
+        yield from report(_SETTINGS, none, links, found, "add it with the ARN of its role")
     first = {listed[name].name: name for name in _BEFORE_NODES if name in listed}
     for depends in (each.body["DependsOn"] for each in templates.of("EKS::Nodegroup")):
         for name in sorted(first.keys() - set(depends.texts)):
@@ -127,13 +124,12 @@ def _policies(role: Resource, templates: Templates) -> list[Value]:
 
 
 @template_guard
-def role_trust(templates: Templates) -> Iterator[Finding]:
+def role_trust(templates: Templates) -> Found:
     """Let a service or pods take a role, and nobody else (IAM, "The confused deputy problem")."""
-    code, warning = Rule.ROLE_TRUST, Level.WARNING
+    code, found = Rule.ROLE_TRUST, "everybody may take the role"
     for each in statements(*(role[_TRUST] for role in templates.of("IAM::Role"))):
-        who, found = each["Principal"], "everybody may take the role"
-        if each["Effect"].text == "Allow" and is_everybody(who):
-            yield who.finding(code, found, "name the service alone")
+        open_to_all = each["Effect"].text == "Allow" and is_everybody(each["Principal"])
+        yield from report(code, open_to_all, each["Principal"], found, "name the service alone")
     at_hand = templates.of("IAM::Role") if templates.of("EKS::Cluster") else []
     for role in [each for each in at_hand if _PODS in str(each[_TRUST].raw)]:
         if not any("::EKS::" in user.type for user in templates.users(role)):
@@ -142,45 +138,43 @@ def role_trust(templates: Templates) -> Iterator[Finding]:
     for role, service, user in _uses(templates):
         written, why = str(role[_TRUST].raw), "what uses the role gets no permissions"
         actions = ("sts:AssumeRole", "sts:TagSession")[: 1 + (service == _PODS)]
-        wanted = [Need(code, why, actions, (), service)]
+        need = partial(Need, code, actions=actions, who=service)
+        wanted = [need(why)]
         if service in {_BUILD, _FLOWS} and "aws:SourceArn" not in written:
             own = (("StringEquals", "aws:SourceAccount", "${AWS::AccountId}"),)
-            wanted.append(Need(code, "others may use it", actions, (), service, own, level=warning))
+            wanted.append(need("others may use it", when=own, warns=True))
         own_rights = _policies(role, templates) and service == _PODS and user != role
         for tag, name in _TAGS.items() if own_rights else ():
             cluster, why = templates.target(user[name]), "it gets no permissions, or other pods do"
             test = ("StringEquals", tag, templates.text(cluster["Name"] if cluster else user[name]))
-            level = Level.ERROR if tag in written else warning
-            wanted.append(Need(code, why, actions, (), service, (test,), level=level))
-        for need in wanted:
-            yield from needs(templates, [role[_TRUST]], need)
+            wanted.append(need(why, when=(test,), warns=tag not in written))
+        yield from needs(templates, [role[_TRUST]], *wanted)
 
 
 @template_guard
-def rights(templates: Templates) -> Iterator[Finding]:
+def rights(templates: Templates) -> Found:
     """Let jobs read and replace their data, and AWS's parts work (EKS, "... node IAM role")."""
     for role, service, user in _uses(templates):
+        own = _policies(role, templates)
         managed = _MANAGED.get(user["AddonName"].text, _MANAGED.get(user.type, ""))
         arns = [e.partition(":iam::aws:policy/")[2] for e in texts(templates, role[_ARNS])]
         for choice in managed.split():
             first, missing = choice.split("|")[0], not {*arns} & {*choice.split("|")}
             found = f"no {first}: {user.name} does not work without it"
-            level = Level.WARNING if _policies(role, templates) else Level.ERROR
             row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
-            yield from report(Rule.NODE_ROLE, row, level=level)
-        policies = _policies(role, templates) or [role["Policies"]]
+            yield from report(Rule.NODE_ROLE, *row, warns=own)
+        policies = own or [role["Policies"]]
         wanted = [*_of_builds(templates, user)]
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
             # That of a team is called after it (config/outputs.py, `team_key`).
             team = role.name.removeprefix("JobRole").replace("X", "-")
-            own = f"teams/{team}" if team and team != role.name else "data"
-            on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/{own}/*")]
+            folder = f"teams/{team}" if team and team != role.name else "data"
+            on = [("s3:GetObject", f"${{{bucket.name}.Arn}}/{folder}/*")]
             on += product(("kms:Decrypt", "kms:GenerateDataKey"), key)
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
-        for need in wanted:
-            yield from needs(templates, policies, need)
+        yield from needs(templates, policies, *wanted)
 
 
 def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:

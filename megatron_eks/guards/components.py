@@ -4,58 +4,47 @@ Facts are those of the releases in pins.py; of the operator: main.go, pkg/cert, 
 """
 
 import re
-from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog import kueue, pins
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.catalog.workloads import WORKLOADS
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.load import Json
+from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
-from megatron_eks.guards.pods import type_values
-from megatron_eks.guards.values import NO, YES, Row, report
+from megatron_eks.guards.pods import LOST, type_values
+from megatron_eks.guards.values import NO, YES, Found, Row, report, same
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
 _METRICS, _NAME, _RECORDS = "DaemonSet dcgm-exporter", "training-operator", "job-records"
-OPERATOR, RECORDER, _ETCD = f"Deployment {_NAME}", f"Deployment {_RECORDS}", "Deployment etcd"
-CERTIFICATE, HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
+_KINDS = (WORKLOADS["PyTorchJob"], WORKLOADS["JobSet"], WORKLOADS["TrainJob"], kueue.WORKLOAD)
+CONTROLLERS = {f"Deployment {each.controller[1]}": each for each in _KINDS if each.controller}
+"""The Deployments that make the pods of jobs, and the kinds that these are for."""
+OPERATOR, SET_CONTROLLER, TRAINER, QUEUER = CONTROLLERS
+RECORDER, _ETCD = f"Deployment {_RECORDS}", "Deployment etcd"
+DEFINITION, HOOK = "CustomResourceDefinition", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
 _ASKED, _MEET = "webhooks 0 clientConfig service", "ranks do not meet"
-_RULE, CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
+_RULE = "webhooks 0 rules 0 "
 _PINNED = {
     _GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
     _EFA: pins.efa_device_plugin_image("us-east-1"),
     _METRICS: pins.DCGM_EXPORTER_IMAGE,
 }
 _POD, _BOX = "spec template spec ", "spec template spec containers 0 "
-_SAFE, _ENV, ARGS = f"{_BOX}securityContext ", f"{_BOX}env name=", f"{_BOX}args "
+_SAFE, _ENV, _ARGS = f"{_BOX}securityContext ", f"{_BOX}env name=", f"{_BOX}args "
 _TYPES = f"{_POD}affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution "
 _TYPES += "nodeSelectorTerms 0 matchExpressions 0 "
 _LEAST, _PROFILE = "a break-out reaches the node", "the profiling counters stay empty"
 _NO_EFA, _ELSEWHERE = "the plugin cannot open EFA devices", "it runs on the wrong nodes, or none"
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
 _TWICE, _NO_START = "two replicas get in each other's way", "the operator does not start"
-_SETS, _TRAIN = WORKLOADS["JobSet"], WORKLOADS["TrainJob"]
-SET_CONTROLLER, SET_CERTIFICATE = "Deployment jobset-controller", "jobset-webhook-server-cert"
-TRAINER, TRAINER_CERTIFICATE = (
-    "Deployment kubeflow-trainer-controller-manager",
-    "kubeflow-trainer-webhook-cert",
-)
-QUEUER, QUEUER_CERTIFICATE = "Deployment kueue-controller-manager", "kueue-webhook-server-cert"
 NO_RECORD = "nothing records how pods end"
 _SCALER, _SCALING = "pool-scaler", "megatron_eks.programs.scaling"
-_SCALING_FILES = ("__init__", "aws", "demand", "loop", "objects")
+_SCALING_FILES = ("settings.json", "__init__.py", "aws.py", "demand.py", "loop.py", "objects.py")
 _NO_NODES = "nobody brings the nodes of pools with scale: queue, or ends them"
 _PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _AWAY = "with its node, jobs wait five minutes for it"
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
-
-
-def _same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
-    return [(below + path, (value,), why) for path, value in wanted.items()]
 
 
 def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) -> list[Row]:
@@ -71,11 +60,11 @@ def _mounted(name: str, path: str, kind: str | None = None, *read_only: bool) ->
 def _asked(path: str, port: str | int, *probes: str) -> list[Row]:
     why = "one that hangs is not restarted, or is probed too early"
     asked = [f"{_BOX}{probe}Probe httpGet " for probe in probes]
-    return [row for each in asked for row in _same(each, why, {"path": path, "port": port})]
+    return [row for each in asked for row in same(each, why, {"path": path, "port": port})]
 
 
 _ONE: tuple[Row, ...] = (
-    *_same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
+    *same("spec ", _TWICE, {"replicas": 1, "strategy type": "Recreate"}),
     ("spec template metadata annotations megatron-eks/template", (), "pods keep an old template"),
     _MEMORY,
 )
@@ -88,35 +77,42 @@ _SOCKETS = ("device-plugins", "/var/lib/kubelet/device-plugins")
 _ON_GPUS: tuple[Row, ...] = (
     *_EVERY,
     (f"{_POD}nodeSelector nvidia.com/gpu.present", ("true",), _ELSEWHERE),
-    *_same(_SAFE, _LEAST, {"allowPrivilegeEscalation": NO, "capabilities drop": ["ALL"]}),
+    *same(_SAFE, _LEAST, {"allowPrivilegeEscalation": NO, "capabilities drop": ["ALL"]}),
 )
 
 
-def _refusing(kind: str, path: str) -> tuple[Row, ...]:
-    known = WORKLOADS[kind]
+def _refusing(known: WorkloadKind) -> tuple[Row, ...]:
     version = known.api_version.partition("/")[2]
+    path = f"/validate-{known.group.replace('.', '-')}-{version}-{known.kind.lower()}"
     return (
         (f"{_ASKED} path", (path,), _GOES_ON),
         (f"{_ASKED} port", (None, 443), _GOES_ON),
         ("webhooks 0 failurePolicy", ("Fail",), _GOES_ON),
         (f"{_RULE}apiGroups", ([known.group],), _GOES_ON),
-        *_same(_RULE, _GOES_ON, {"apiVersions": [version], "resources": [known.plural]}),
+        *same(_RULE, _GOES_ON, {"apiVersions": [version], "resources": [known.plural]}),
         (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
     )
 
 
-def _serving(secret: str) -> tuple[Row, ...]:
-    """Return what a controller needs that has its certificate in a Secret."""
+def _serving(part: str, files: str | None = None) -> tuple[Row, ...]:
+    """Return what a controller needs that has its certificate in a Secret, and maybe files."""
+    name, secret = part.split()[1], CONTROLLERS[part].certificate
+    read = (
+        (f"{_POD}volumes name=template configMap name", (name,), _NO_START),
+        (f"{_BOX}volumeMounts name=template mountPath", (files,), _NO_START),
+        _ONE[2],
+    )
     return (
         *_ONE[:2],
         _MEMORY,
         (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
         (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook is not reached"),
-        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY) for each in _LOST),
+        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY) for each in LOST),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         (f"{_POD}volumes name=certificate secret secretName", (secret,), _NO_START),
         (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
+        *(read if files else ()),
     )
 
 
@@ -136,14 +132,14 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_TYPES}operator", ("In",), _ELSEWHERE),
         (f"{_TYPES}values 0", (), _ELSEWHERE),
         (f"{_POD}hostNetwork", (YES,), "it needs the node's network to find the interfaces"),
-        *_same(_SAFE, _NO_EFA, {"privileged": YES, "allowPrivilegeEscalation": YES}),
-        *_same(_SAFE, _NO_EFA, {"runAsUser": 0, "runAsNonRoot": NO}),
+        *same(_SAFE, _NO_EFA, {"privileged": YES, "allowPrivilegeEscalation": YES}),
+        *same(_SAFE, _NO_EFA, {"runAsUser": 0, "runAsNonRoot": NO}),
     ),
     _METRICS: (
         *_ON_GPUS,
         *_mounted("pod-resources", "/var/lib/kubelet/pod-resources", "Directory", YES),
         (f"{_SAFE}capabilities add", (["SYS_ADMIN"],), _PROFILE),
-        *_same(_SAFE, _PROFILE, {"runAsUser": 0, "runAsNonRoot": NO}),
+        *same(_SAFE, _PROFILE, {"runAsUser": 0, "runAsNonRoot": NO}),
         (f"{_ENV}DCGM_EXPORTER_KUBERNETES value", ("true",), "metrics do not name their pod"),
         (f"{_ENV}DCGM_EXPORTER_LISTEN value", (":9400",), "nobody scrapes another port"),
         (f"{_ENV}NODE_NAME valueFrom", (), "metrics do not name their node"),
@@ -160,40 +156,28 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         for key, value in {"scrape": "true", "port": "9400", "path": "/metrics"}.items()
     ),
     OPERATOR: (
-        *_ONE,
-        *_asked("/healthz", "health", "liveness"),
-        *_asked("/readyz", "health", "readiness"),
-        (f"{_POD}volumes name=certificate secret secretName", (CERTIFICATE,), _NO_START),
-        (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
-        (f"{_BOX}volumeMounts name=certificate mountPath", (_SERVING,), _NO_START),
-        (f"{_BOX}volumeMounts name=template mountPath", ("/etc/config",), _NO_START),
-        (f"{ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
+        *_serving(OPERATOR, "/etc/config"),
+        (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
     ),
     RECORDER: (
         *_ONE,
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), NO_RECORD),
         (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), NO_RECORD),
         (f"{_BOX}command", (["python3", f"{_FOLDER}/{_PROGRAM}"],), NO_RECORD),
-        (f"{ARGS}--volumes", ("--volumes=/volumes",), NO_RECORD),
+        (f"{_ARGS}--volumes", ("--volumes=/volumes",), NO_RECORD),
     ),
     f"ConfigMap {_RECORDS}": ((f"data {_PROGRAM}", (), NO_RECORD),),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
-    HOOK: _refusing("PyTorchJob", "/validate-kubeflow-org-v1-pytorchjob"),
-    f"{HOOK} {_SETS.webhook}": _refusing("JobSet", "/validate-jobset-x-k8s-io-v1alpha2-jobset"),
-    f"{HOOK} {_TRAIN.webhook}": _refusing(
-        "TrainJob", "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
-    ),
-    TRAINER: _serving(TRAINER_CERTIFICATE),
+    HOOK: _refusing(_KINDS[0]),
+    **{f"{HOOK} {each.webhook}": _refusing(each) for each in _KINDS[1:3]},
+    TRAINER: _serving(TRAINER),
     QUEUER: (
-        *_serving(QUEUER_CERTIFICATE),
-        (f"{_POD}volumes name=template configMap name", (QUEUER.split()[1],), _NO_START),
-        (f"{_BOX}volumeMounts name=template mountPath", ("/etc/kueue",), _NO_START),
-        _ONE[2],
-        (f"{ARGS}--config", ("--config=/etc/kueue/configuration.json",), "it lets no job wait"),
+        *_serving(QUEUER, "/etc/kueue"),
+        (f"{_ARGS}--config", ("--config=/etc/kueue/configuration.json",), "it lets no job wait"),
     ),
     SET_CONTROLLER: (
-        *_serving(SET_CERTIFICATE),
-        (f"{ARGS}--leader-elect", ("--leader-elect=false",), "it may not hold a lease"),
+        *_serving(SET_CONTROLLER),
+        (f"{_ARGS}--leader-elect", ("--leader-elect=false",), "it may not hold a lease"),
     ),
     f"Deployment {_SCALER}": (
         *_ONE,
@@ -203,60 +187,44 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}command", (["python3", "-m", f"{_SCALING}.loop"],), _NO_NODES),
         (f"{_BOX}args", (["/opt/scaling/settings.json"],), _NO_NODES),
     ),
-    f"ConfigMap {_SCALER}": tuple(
-        (f"data {name}", (), _NO_NODES)
-        for name in ("settings.json", *(f"{each}.py" for each in _SCALING_FILES))
-    ),
+    f"ConfigMap {_SCALER}": tuple((f"data {name}", (), _NO_NODES) for name in _SCALING_FILES),
     "AdmissionCheck": (("spec controllerName", (kueue.CHECK_CONTROLLER,), _NO_NODES),),
     _ETCD: (
         *_ONE[:2],
         *_asked("/health", 2379, "readiness"),
         (f"{_BOX}command", (["etcd"],), "the container starts no etcd"),
-        (f"{ARGS}--enable-v2", ("--enable-v2", "--enable-v2=true"), _MEET),
-        (f"{ARGS}--listen-client-urls", ("--listen-client-urls=http://0.0.0.0:2379",), _MEET),
-        (f"{ARGS}--advertise-client-urls", ("--advertise-client-urls=http://etcd:2379",), _MEET),
+        (f"{_ARGS}--enable-v2", ("--enable-v2", "--enable-v2=true"), _MEET),
+        (f"{_ARGS}--listen-client-urls", ("--listen-client-urls=http://0.0.0.0:2379",), _MEET),
+        (f"{_ARGS}--advertise-client-urls", ("--advertise-client-urls=http://etcd:2379",), _MEET),
     ),
 }
 _CODES = {"DaemonSet": Rule.DEVICE_PLUGIN, HOOK: Rule.WEBHOOK}
-DEFINITION = "CustomResourceDefinition"
-TRAINERS_KINDS = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
-_NEEDED = (
-    (OPERATOR, "Secret", CERTIFICATE),
-    (OPERATOR, DEFINITION, "pytorchjobs.kubeflow.org"),
-    (OPERATOR, HOOK, CONFIGURATION),
-    (SET_CONTROLLER, "Secret", SET_CERTIFICATE),
-    (SET_CONTROLLER, DEFINITION, f"{_SETS.plural}.{_SETS.group}"),
-    (SET_CONTROLLER, HOOK, _SETS.webhook),
-    (TRAINER, "Secret", TRAINER_CERTIFICATE),
-    *((TRAINER, DEFINITION, f"{each}.{_TRAIN.group}") for each in TRAINERS_KINDS),
-    (TRAINER, HOOK, _TRAIN.webhook),
-    (QUEUER, "Secret", QUEUER_CERTIFICATE),
-    *((QUEUER, DEFINITION, f"{each}.{kueue.GROUP}") for each in kueue.KINDS.values()),
-    (QUEUER, HOOK, kueue.WORKLOAD.webhook),
-    (_ETCD, "Service", "etcd"),
-)
+_NEEDED = {part: [("Secret", e.certificate), (HOOK, e.webhook)] for part, e in CONTROLLERS.items()}
+_NEEDED[_ETCD] = [("Service", "etcd")]
+for _part, _kind in CONTROLLERS.items():
+    _NEEDED[_part] += [(DEFINITION, f"{each}.{_kind.group}") for each in _kind.definitions]
 _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)")
 
 
 @manifest_guard
-def components(manifests: Manifests) -> Iterator[Finding]:
+def components(manifests: Manifests) -> Found:
     """Give each part of the platform the settings without which it fails, mostly silently."""
     for each in manifests.objects:
         part = part_of(each)
         code = Rule.MONITOR if "dcgm" in part else _CODES.get(each.kind, Rule.OPERATOR)
-        yield from each.body.must_hold(code, _SETTINGS.get(part, ()))
+        yield from each.body.must_hold(code, *_SETTINGS.get(part, ()))
         if part == RECORDER:
             user, why = manifests.user(each.namespace), "it may not write beside the jobs' logs"
             yield from each.body.at(f"{_POD}securityContext runAsUser").must_be(code, user, why=why)
-        beside = _NEEDED if len(manifests.objects) > 1 else ()
-        for kind, name in ((kind, name) for owner, kind, name in beside if owner == part):
+        beside = _NEEDED.get(part, []) if len(manifests.objects) > 1 else []
+        for kind, name in beside:
             missing, place = manifests.named(kind, name, each.namespace) is None, each["metadata"]
             found = f"no {kind} {name}: it does not start, or is never asked"
-            yield from report(code, (missing, place["name"], found, "apply it too"))
+            yield from report(code, missing, place["name"], found, "apply it too")
 
 
 @manifest_guard
-def device_plugins(manifests: Manifests) -> Iterator[Finding]:
+def device_plugins(manifests: Manifests) -> Found:
     """Run one of each plugin where its devices are, in a release that knows the nodes.
 
     Kubernetes, "Device Plugins": a node without one offers no device, and pods stay Pending.
@@ -269,13 +237,13 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
         version, of_plugin = _release(image.text), code if part in offered else Rule.MONITOR
         found = "not a release, or older than the tested one: 0.5.9 breaks p6 nodes"
         old = (version < _release(_PINNED[part]), image, found, f"use {_PINNED[part]}")
-        yield from report(of_plugin, old, level=Level.WARNING if version else Level.ERROR)
+        yield from report(of_plugin, *old, warns=version)
         found = f"a second {part}: the kubelet takes the devices of the last one"
-        yield from report(code, (plugins.count(part) > 1, name, found, "keep one of the two"))
+        yield from report(code, plugins.count(part) > 1, name, found, "keep one of the two")
         for each in type_values(pod.owner) if part == _EFA else ():
             lacks = each.text not in INSTANCES or not INSTANCES[each.text].efa_interfaces
             found = f"{each.raw!r} has no EFA: the plugin misses the nodes that need it"
-            yield from report(code, (lacks, each, found, "name types with EFA"))
+            yield from report(code, lacks, each, found, "name types with EFA")
     for part in [each for each in offered if plugins and each not in plugins]:
         for pod in [each for each in manifests.pods if each.asks(offered[part])][:1]:
             found = f"no {part} beside the other plugin: no node offers {offered[part]}"

@@ -11,11 +11,11 @@ from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.catalog.program_options import PACKAGE, PROGRAM_OPTIONS, ZIP
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level
+from megatron_eks.config.errors import TOKEN
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, node_types
-from megatron_eks.guards.values import Value, report, warn
+from megatron_eks.guards.values import Found, Value, report, warn
 from megatron_eks.guards.volumes import mounted, twice
 
 _PASSWORD = re.compile(
@@ -46,7 +46,7 @@ _OURS = PACKAGE.partition(".")[0]
 
 
 @manifest_guard
-def variables(manifests: Manifests) -> Iterator[Finding]:
+def variables(manifests: Manifests) -> Found:
     """Libraries read what they know, some values break a run, and ranks leave a trace (NCCL)."""
     for pod in (each for each in manifests.pods if each.of_job):
         for container in (each for each in pod.containers if each["env"]):
@@ -54,22 +54,22 @@ def variables(manifests: Manifests) -> Iterator[Finding]:
             contexts = tuple(_contexts(manifests, pod, container))
             for each in container["env"]:
                 empty = not each["value"] and not each["valueFrom"]
-                yield from warn(Code.VARIABLE_MISSING, (empty, each, "no value", "write one"))
+                yield from warn(Code.VARIABLE_MISSING, empty, each, "no value", "write one")
                 yield from _judged(each["name"].text, each["value"], contexts)
         yield from _missing(pod)
 
 
-def _missing(pod: Pod) -> Iterator[Finding]:
+def _missing(pod: Pod) -> Found:
     env, given = pod.main["env"], {e["name"].text: e["value"] for e in pod.main["env"]}
     ranks = "torchrun" in pod.main["command"].texts and pod.asks(GPU)
     proxied = any(each["configMap"]["name"].text == "ca-bundle" for each in pod.spec["volumes"])
     for name, pattern, why, wanted in (*(_SET if ranks else ()), *(_TRUST if proxied else ())):
         value = given.get(name, env)
         right = name in given and (not value.text or re.fullmatch(pattern, value.text))
-        ends = name.startswith("NCCL") and "--expect-efa" in pod.main["args"].texts
+        goes_on = not name.startswith("NCCL") or "--expect-efa" not in pod.main["args"].texts
         found = f"{name} is {value.raw if name in given else 'not set'}: {why}"
         row = (not right, value, found, f"set it to {wanted!r}")
-        yield from report(Code.VARIABLE_MISSING, row, level=Level.ERROR if ends else Level.WARNING)
+        yield from report(Code.VARIABLE_MISSING, *row, warns=goes_on)
 
 
 def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]:
@@ -86,17 +86,17 @@ def _contexts(manifests: Manifests, pod: Pod, container: Value) -> list[Context]
 _judge = cache(judge_any)  # ranks and jobs have most in common
 
 
-def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Iterator[Finding]:
+def _judged(name: str, value: Value, contexts: tuple[Context, ...]) -> Found:
     policy = _judge(name, value.text, contexts)
-    code, level = Rule.REFUSED_VARIABLE, Level.ERROR
-    if policy.verdict is Verdict.ADVISED_AGAINST:
-        code, level = Rule.VARIABLE_ADVISED_AGAINST, Level.WARNING
-    if policy is not IN_CLEAR and value and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
-        yield value.finding(code, f"{name}: {policy.reason}", policy.instead, level)
+    advice = policy.verdict is Verdict.ADVISED_AGAINST
+    code = Rule.VARIABLE_ADVISED_AGAINST if advice else Rule.REFUSED_VARIABLE
+    wrong = policy is not IN_CLEAR and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}
+    found = f"{name}: {policy.reason}"
+    yield from report(code, value and wrong, value, found, policy.instead, warns=advice)
 
 
 @manifest_guard
-def secrets(manifests: Manifests) -> Iterator[Finding]:
+def secrets(manifests: Manifests) -> Found:
     """Keep secrets out of manifests, which end in Git (EKS Best Practices, "Secrets")."""
     code, found = Rule.SECRET_IN_MANIFEST, "a secret in plain text: it ends up in Git and in logs"
     remedy = "create a Secret with kubectl, mount it as a file, and revoke this one"
@@ -105,12 +105,12 @@ def secrets(manifests: Manifests) -> Iterator[Finding]:
             yield value.finding(code, found, remedy)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             said = f"base64 hides nothing: {found}"
-            yield from report(code, (each[key], each[key], said, "create it with kubectl"))
+            yield from report(code, each[key], each[key], said, "create it with kubectl")
     for name, value in _told(manifests):
         text = f'{name}="{value.text}"'
         named = [e[1] for e in _SAID.finditer(text) if is_secret(_SNAKE.sub("_", e[1]), e[2])]
         wrong = (named or _is_token(text)) and not _is_token(value.text)
-        yield from report(code, (wrong, value, f"{[*named, name][0]}: {found}", remedy))
+        yield from report(code, wrong, value, f"{[*named, name][0]}: {found}", remedy)
 
 
 def _told(manifests: Manifests) -> Iterator[tuple[str, Value]]:
@@ -130,7 +130,7 @@ def _is_token(text: str) -> bool:
 
 
 @manifest_guard
-def programs(manifests: Manifests) -> Iterator[Finding]:
+def programs(manifests: Manifests) -> Found:
     """Start a program that is there, with what it needs, or it ends on paid nodes."""
     for pod in manifests.pods:
         for place, found, remedy in _mistakes(pod):
@@ -142,7 +142,7 @@ def programs(manifests: Manifests) -> Iterator[Finding]:
         for before, word in pairwise(args):
             again = before.text == word.text and before.path != word.path
             found = f"{word.text} appears twice: the program stops, or reads one as a value"
-            yield from report(Rule.TRAINING_FLAG, (again, word, found, "keep one"))
+            yield from report(Rule.TRAINING_FLAG, again, word, found, "keep one")
         for each, (block, file) in product(pod.spec["volumes"], _files(pod)):
             name = each["configMap"]["name"].text
             kept = manifests.named("ConfigMap", name, pod.owner.namespace)

@@ -1,14 +1,13 @@
 """Kubernetes objects that are applied together: objects by kind, their pods and containers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from megatron_eks.catalog.pins import POD_UID, UID_LABEL
 from megatron_eks.catalog.workloads import WITH_PODS
-from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
-from megatron_eks.guards.values import Place, Value, inside
+from megatron_eks.guards.values import Found, Place, Value, inside
 
 _TEMPLATE_KINDS = ("DaemonSet", "Deployment")
 _CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
@@ -21,7 +20,7 @@ class Pod:
 
     owner: "Object"
     replica: str
-    """Master or Worker of a PyTorchJob, else empty."""
+    """Master or Worker, of a PyTorchJob."""
     metadata: Value
     spec: Value
 
@@ -71,6 +70,7 @@ class Object:
         self.kind = body["kind"].text
         self.name = body["metadata"]["name"].text
         self.namespace = body["metadata"]["namespace"].text
+        self.labels = body["metadata"]["labels"]
 
     def __getitem__(self, key: str) -> Value:
         """Return what stands under a key of the object."""
@@ -83,28 +83,23 @@ class Object:
         return self.body.at("spec template spec") if of_runtime else self.body["spec"]
 
     @cached_property
-    def holders(self) -> list[tuple[str, Value]]:
-        """What pod templates stand in, by role where pods have one."""
-        found = [("", self.run)] if self.kind in (*_TEMPLATE_KINDS, *WITH_PODS) else []
-        for step in WITH_PODS[self.kind].templates if self.kind in WITH_PODS else ():
-            if step == "*":
-                found = [below for _, each in found for below in _below(each)]
-            else:
-                found = [(role, each[step]) for role, each in found]
-        return found
+    def holders(self) -> list[Value]:
+        """What pod templates stand in."""
+        path = " ".join(WITH_PODS[self.kind].templates) if self.kind in WITH_PODS else ""
+        return [*self.run.every(path)] if self.kind in (*_TEMPLATE_KINDS, *WITH_PODS) else []
 
     @property
     def wanted(self) -> int:
         """How many pods a job is to have."""
         count = WITH_PODS[self.kind].count
-        return int(sum(each[count].number or 0 for _, each in self.holders)) or 1
+        return int(sum(each[count].number or 0 for each in self.holders)) or 1
 
     @cached_property
     def pods(self) -> list[Pod]:
         """The pods that it makes."""
         if self.kind == "Pod":
             return [Pod(self, "", self.body["metadata"], self.body["spec"])]
-        pods = ((role, each["template"]) for role, each in self.holders)
+        pods = ((each.name, each["template"]) for each in self.holders)
         return [Pod(self, role, each["metadata"], each["spec"]) for role, each in pods]
 
     @cached_property
@@ -115,12 +110,8 @@ class Object:
     @property
     def main_pod(self) -> Pod | None:
         """The pod of a PyTorchJob's master, or the only one."""
-        return next((each for each in self.pods if each.replica in {"", "Master"}), None)
-
-
-def _below(value: Value) -> list[tuple[str, Value]]:
-    """Return what a mapping or a list holds."""
-    return [*value.items(), *(("", each) for each in value)]
+        one = self.kind != "PyTorchJob"
+        return next((each for each in self.pods if one or each.replica == "Master"), None)
 
 
 class Manifests:
@@ -144,7 +135,7 @@ class Manifests:
     def user(self, namespace: str) -> int:
         """Return the user of the pods of jobs: a team's namespace names its own."""
         space = self.named("Namespace", namespace)
-        text = space["metadata"]["labels"][UID_LABEL].text if space else ""
+        text = space.labels[UID_LABEL].text if space else ""
         return int(text) if text.isdecimal() else POD_UID
 
     def policies_of(self, pod: Pod) -> list[Object]:
@@ -178,7 +169,7 @@ class Manifests:
         return beside and self.named(kind, name, namespace) is None
 
 
-Guard = Callable[[Manifests], Iterator[Finding]]
+Guard = Callable[[Manifests], Found]
 
 GUARDS: list[Guard] = []
 """Every guard of manifests, in the order of their modules."""

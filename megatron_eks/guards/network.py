@@ -6,11 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.statements import allows, is_everybody, listed, statements
+from megatron_eks.guards.statements import allows, is_everybody, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Value, report
+from megatron_eks.guards.values import NO, YES, Found, Value, report
 
 _PART, HTTPS = Rule.NETWORK_PART, 443
 SIDES = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}
@@ -67,11 +66,11 @@ def name_of(templates: Templates, group: Value) -> str:
 
 
 @template_guard
-def way_out(templates: Templates) -> Iterator[Finding]:
+def way_out(templates: Templates) -> Found:
     """Nodes have no public address: they get out by NAT (EKS, "VPC and subnet considerations")."""
     nat, private = templates.of("EC2::NatGateway"), _private(templates)
-    yield from constants(templates.of("EC2::VPC"), _PART, _VPC)
-    yield from constants(templates.of("EC2::Subnet"), Rule.PUBLIC_ADDRESS, _SUBNET)
+    yield from constants(templates.of("EC2::VPC"), _PART, *_VPC)
+    yield from constants(templates.of("EC2::Subnet"), Rule.PUBLIC_ADDRESS, *_SUBNET)
     for subnet in templates.of("EC2::Subnet"):
         place, table = _table(templates, subnet)
         ways = _ways_out(templates, table)
@@ -85,7 +84,7 @@ def way_out(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def way_to_services(templates: Templates) -> Iterator[Finding]:
+def way_to_services(templates: Templates) -> Found:
     """S3 has its own gateway; without NAT, the rest has endpoints (VPC, "Gateway endpoints")."""
     tables = [e for each in _private(templates) if (e := _table(templates, each)[1])]
     out = templates.of("EC2::NatGateway") or any(_ways_out(templates, each) for each in tables)
@@ -98,19 +97,19 @@ def way_to_services(templates: Templates) -> Iterator[Finding]:
     loss = "image layers and checkpoints are billed as NAT traffic" if out else "no image is pulled"
     for table in tables:
         if "s3" not in there or table not in templates.targets(there["s3"]):
-            place, level = there.get("s3", table.properties), Level.WARNING if out else Level.ERROR
+            place = there.get("s3", table.properties)
             found = f"no gateway endpoint of S3 in {table.name}: {loss}"
             remedy = f"add {table.name} to the RouteTableIds of a gateway endpoint for S3"
-            yield place.finding(Rule.ENDPOINT_UNUSED, found, remedy, level)
+            yield place.finding(Rule.ENDPOINT_UNUSED, found, remedy, warns=out)
 
 
 @template_guard
-def endpoints(templates: Templates) -> Iterator[Finding]:
+def endpoints(templates: Templates) -> Found:
     """Nodes find an endpoint by name and reach it by HTTPS (PrivateLink, "Interface endpoints")."""
     code, inward = Rule.ENDPOINT_UNUSED, [e for e in rules(templates) if e.way[1] == "Ingress"]
     for cidr in (rule.body[key] for rule in inward for key in _ADDRESSES[:2]):
         row = (is_wide(cidr), cidr, f"{cidr.text} lets the whole internet in", "name who needs it")
-        yield from report(Rule.OPEN_TO_ALL, row)
+        yield from report(Rule.OPEN_TO_ALL, *row)
     near = [range_of(each["CidrBlock"]) for each in _private(templates)]
     for each in templates.of("EC2::VPCEndpoint"):
         policy, service = each["PolicyDocument"], _service(templates, each)
@@ -118,15 +117,15 @@ def endpoints(templates: Templates) -> Iterator[Finding]:
         wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
         if policy and all(e["Condition"] for e in wide):
             found = "it lets only part through: ECR keeps image layers in buckets of its own"
-            yield policy.finding(code, found, "remove the policy: roles decide", Level.WARNING)
+            yield policy.finding(code, found, "remove the policy: roles decide", warns=True)
         if service in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
             continue
-        yield from constants([each], code, _ENDPOINT)
+        yield from constants([each], code, *_ENDPOINT)
         known = templates.targets(each["SecurityGroupIds"])
         own = [e for e in inward if e.way[0] in {group.name for group in known}]
         admitted = [range_of(e.body["CidrIp"]) for e in own if HTTPS in e.ports]
         shut = [e for e in near if not any(not e or not a or e.subnet_of(a) for a in admitted)]
-        if (shut or not admitted) and len(known) == len(listed(each["SecurityGroupIds"])):
+        if (shut or not admitted) and len(known) == len(each["SecurityGroupIds"].listed):
             place = own[0].body if own else each["SecurityGroupIds"]
             found = "no rule admits TCP 443 from all private subnets: calls to it time out"
             yield place.finding(code, found, "admit tcp 443 from the VPC's range")

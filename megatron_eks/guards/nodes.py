@@ -4,31 +4,32 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_string
+from functools import partial
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.interfaces import max_pods, network_interfaces
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import choices
 from megatron_eks.config.load import Json, read_documents
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import YES, Row, Value, report, written
+from megatron_eks.guards.values import YES, Found, Row, Value, report, same, written
 
 _LABEL = "megatron-eks/pool"
 # Every P and G family of EC2 has GPUs; a g at the end of other families means ARM processors.
 _WITH_GPUS = re.compile(r"(p[2-9]|gr?[3-9])")
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
-_TAKEN, _OPTIONS = "pods could take the node's credentials", "LaunchTemplateData MetadataOptions"
+_TAKEN, _OPTIONS = "pods could take the node's credentials", "LaunchTemplateData MetadataOptions "
 _METADATA: tuple[Row, ...] = (
-    (f"{_OPTIONS} HttpTokens", ("required",), _TAKEN),
-    (f"{_OPTIONS} HttpPutResponseHopLimit", (1,), _TAKEN),
-    (f"{_OPTIONS} HttpEndpoint", ("enabled", None), "no node joins"),
+    *same(_OPTIONS, _TAKEN, {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}),
+    (f"{_OPTIONS}HttpEndpoint", ("enabled", None), "no node joins"),
 )
 _ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it; images fill its 20 GiB")
+_DISK = "BlockDeviceMappings * Ebs "
 _VOLUME: tuple[Row, ...] = (
-    ("Encrypted", (YES,), "whoever gets the disk reads the tokens on it"),
-    ("DeleteOnTermination", (YES,), "it outlives its node and goes on costing money"),
-    ("VolumeType", ("gp3", "gp2", "io2", "io1"), "other types boot slowly, or not at all"),
+    (f"{_DISK}Encrypted", (YES,), "whoever gets the disk reads the tokens on it"),
+    (f"{_DISK}DeleteOnTermination", (YES,), "it outlives its node and goes on costing money"),
+    (f"{_DISK}VolumeType", ("gp3", "gp2", "io2", "io1"), "other types boot slowly, or not at all"),
 )
 _ROOM = 50  # GiB for images of CUDA and Megatron; the AMI has 20
 _UNUSABLE = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
@@ -58,8 +59,7 @@ _UNSELECTED = "NodegroupName differs: jobs that select the pool stay Pending"
 _NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm ignores it, and no node joins"
 _MIME = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
-_HEAD: Row = ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD)
-_KIND: Row = ("kind", ("NodeConfig",), _UNREAD)
+_HEAD = same("", _UNREAD, {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig"})
 _ADDRESSES = "pods wait for addresses, or the node runs fewer pods than it could"
 _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
@@ -76,7 +76,7 @@ _GROUPS = "name both the cluster's group (ClusterSecurityGroupId) and the nodes'
 _BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 refuses it: NetworkInterfaces name their own")
 # One interface for IP and EFA is the older form of two: both are right, on the first card.
 _FIRST, _SECOND = "card 0 device 0", "card 0 device 1"
-_DELETED: Row = ("DeleteOnTermination", (YES,), "it outlives its node")
+_DELETED: Row = ("NetworkInterfaces * DeleteOnTermination", (YES,), "it outlives its node")
 _ITSELF = "rule for all traffic within the group: EFA traffic is dropped, and NCCL hangs"
 
 
@@ -103,42 +103,42 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
 
 
 @template_guard
-def machines(templates: Templates) -> Iterator[Finding]:
+def machines(templates: Templates) -> Found:
     """Credentials and disks stay in the machine (EKS best practices, "Restrict access to IMDS")."""
-    yield from constants(templates.of("EC2::LaunchTemplate"), Rule.NODE_METADATA, _METADATA)
-    for volumes in [e.data["BlockDeviceMappings"] for e in node_groups(templates) if e.template]:
+    yield from constants(templates.of("EC2::LaunchTemplate"), Rule.NODE_METADATA, *_METADATA)
+    for data in [each.data for each in node_groups(templates) if each.template]:
+        volumes = data["BlockDeviceMappings"]
         root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
         size = root["Ebs"]["VolumeSize"]
         found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < _ROOM
-        yield from root.must_hold(Rule.ROOT_VOLUME, [_ROOT])
-        yield from report(Rule.ROOT_VOLUME, (small, size, found, f"set it to {2 * _ROOM} or more"))
-        for disk in [each["Ebs"] for each in volumes]:
-            yield from disk.must_hold(Rule.ROOT_VOLUME, _VOLUME)
-            key = templates.target(disk["KmsKeyId"])
-            shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
-            yield from report(Rule.KEY_POLICY, (shut, disk["KmsKeyId"], _UNUSABLE, _GRANT))
+        yield from root.must_hold(Rule.ROOT_VOLUME, _ROOT)
+        yield from data.must_hold(Rule.ROOT_VOLUME, *_VOLUME)
+        yield from report(Rule.ROOT_VOLUME, small, size, found, f"set it to {2 * _ROOM} or more")
+        for key in [each["Ebs"]["KmsKeyId"] for each in volumes]:
+            own = templates.target(key)
+            shut = own and "AWSServiceRoleForAutoScaling" not in str(own["KeyPolicy"].raw)
+            yield from report(Rule.KEY_POLICY, shut, key, _UNUSABLE, _GRANT)
 
 
 @template_guard
-def launch_template(templates: Templates) -> Iterator[Finding]:
+def launch_template(templates: Templates) -> Found:
     """Node groups follow their own template (EKS, "Customize managed nodes with ...")."""
-    known = [one.name for one in templates.of("EC2::LaunchTemplate")]
+    code, known = Rule.MANAGED_NODES, [one.name for one in templates.of("EC2::LaunchTemplate")]
     for each in node_groups(templates):
         link, typed = each.group["LaunchTemplate"], each.data["InstanceType"]
         name, version = each.template.name if each.template else "", link["Version"]
         own = next((one for one in known if _pool_of(one) == _pool_of(each.group.name)), name)
         lost = name and templates.text(version) != f"${{{name}.LatestVersionNumber}}"
-        yield from report(
-            Rule.MANAGED_NODES,
-            (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own}"),
-            (name not in ("", own), link["Id"], _OTHER, f"use Ref {own}, in Version too"),
-            (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
-        )
-        yield from each.group.properties.must_hold(Rule.MANAGED_NODES, _REFUSED if typed else ())
+        latest, other = f"set it to Fn::GetAtt [{own}, LatestVersionNumber]", name not in ("", own)
+        bare = not link["Id"] and not link["Name"]
+        yield from report(code, bare, link["Id"], _BARE, f"use Ref {own}")
+        yield from report(code, other, link["Id"], _OTHER, f"use Ref {own}, in Version too")
+        yield from report(code, lost, version, _STALE, latest)
+        yield from each.group.properties.must_hold(code, *(_REFUSED if typed else ()))
         unknown = name and each.has_gpus and not each.instance
         found = f"{written(typed.raw)} is not a known type: no node starts, or without EFA"
         remedy = choices(each.type_name, INSTANCES)
-        yield from report(Rule.INSTANCE_TYPE_NAME, (unknown, typed, found, remedy))
+        yield from report(Rule.INSTANCE_TYPE_NAME, unknown, typed, found, remedy)
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
         if not each.data["ImageId"]:
@@ -146,29 +146,29 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def pools(templates: Templates) -> Iterator[Finding]:
+def pools(templates: Templates) -> Found:
     """Pools keep size, zone, taint and label, and nodes are replaced (eksctl issue 3532)."""
     for group, is_pool in [(one.group, one.has_gpus) for one in node_groups(templates)]:
         sizes, taints, subnets = (group[key] for key in ("ScalingConfig", "Taints", "Subnets"))
-        yield from constants([group], Rule.MANAGED_NODES, _REPAIR, Level.WARNING)
+        yield from constants([group], Rule.MANAGED_NODES, *_REPAIR, warns=True)
         if not is_pool:
             few, wanted, most = (sizes[key].number or 0 for key, _ in _LIMITS)
             lone, remedy = not _TWO <= few <= wanted <= most, "set all three to one number above 1"
-            yield from report(Rule.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
+            yield from report(Rule.NODE_GROUP_SIZE, lone, sizes, _LONELY, remedy)
             yield from taints.must_be(Rule.START_ORDER, None, why="add-ons stay Pending")
             continue
-        yield from sizes.must_hold(Rule.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
+        yield from sizes.must_hold(Rule.NODE_GROUP_SIZE, *_SIZES, warns=True)
         for taint in list(taints) or [taints[0]]:
-            yield from taint.must_hold(Rule.SHARED_GPU_NODES, _TAINT)
+            yield from taint.must_hold(Rule.SHARED_GPU_NODES, *_TAINT)
         many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
-        yield from report(Rule.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's own"))
+        yield from report(Rule.NODE_GROUP_SUBNETS, many, subnets, _ZONES, "name the pool's own")
         label, name = group["Labels"][_LABEL], group["NodegroupName"]
         other, remedy = not name or name.raw != label.raw, "give both the pool's name"
-        yield from report(Rule.MANAGED_NODES, (other, label, _UNSELECTED, remedy))
+        yield from report(Rule.MANAGED_NODES, other, label, _UNSELECTED, remedy)
 
 
 @template_guard
-def user_data(templates: Templates) -> Iterator[Finding]:
+def user_data(templates: Templates) -> Found:
     """User data is MIME with a NodeConfig that counts addresses (amazon-vpc-cni-k8s issue 3189)."""
     for each in [one for one in node_groups(templates) if one.template]:
         given, place = each.data["UserData"], each.data["UserData"]["Fn::Base64"]
@@ -176,21 +176,22 @@ def user_data(templates: Templates) -> Iterator[Finding]:
         single = [part for part in mime.walk() if not part.is_multipart()]
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
         read = mime.is_multipart() and not mime.defects and {*parts} <= _PARTS
-        refused = ((place or given.text) and not read, place, f"EKS refuses {[*parts]}", _MIME)
-        yield from report(Rule.USER_DATA, refused)
+        refused, found = (place or given.text) and not read, f"EKS refuses {[*parts]}"
+        yield from report(Rule.USER_DATA, refused, place, found, _MIME)
         said = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value([*said, None][0], place.place, place.path)
         if each.instance and (place or not given):
             pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
-            yield from config.must_hold(Rule.MAX_PODS, [pods])
+            yield from config.must_hold(Rule.MAX_PODS, pods)
             disks = [_DISKS] if each.instance.instance_store_gb else []
-            yield from config.must_hold(Rule.USER_DATA, [_HEAD, _KIND, *disks])
+            yield from config.must_hold(Rule.USER_DATA, *_HEAD, *disks)
 
 
 @template_guard
-def capacity(templates: Templates) -> Iterator[Finding]:
+def capacity(templates: Templates) -> Found:
     """Group and template buy alike, nodes stand close (EKS, "... with Capacity Blocks for ML")."""
-    yield from constants(templates.of("EC2::PlacementGroup"), Rule.PLACEMENT, [_CLUSTER])
+    code, placing = Rule.CAPACITY_RESERVATION, partial(report, Rule.PLACEMENT, warns=True)
+    yield from constants(templates.of("EC2::PlacementGroup"), Rule.PLACEMENT, _CLUSTER)
     for each in [one for one in node_groups(templates) if one.template]:
         kind, market = each.group["CapacityType"], each.data["InstanceMarketOptions"]["MarketType"]
         given, placed = each.data["CapacityReservationSpecification"], each.data["Placement"]
@@ -204,21 +205,20 @@ def capacity(templates: Templates) -> Iterator[Finding]:
             (target and not block, kind, ("ON_DEMAND", None), "the reservation stays idle"),
             (target, mode, _ONLY, "EC2 refuses it with a target"),
         ):
-            yield from value.must_be(Rule.CAPACITY_RESERVATION, *right, why=why) if matters else ()
+            yield from value.must_be(code, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
-        row = (nameless, target, _NAMELESS, f"set {name.name} alone")
-        yield from report(Rule.CAPACITY_RESERVATION, row)
+        yield from report(code, nameless, target, _NAMELESS, f"set {name.name} alone")
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
-        far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")
-        apart = (group and bought, placed, _APART, "remove one, unless it was made in the group")
-        yield from report(Rule.PLACEMENT, far, apart, level=Level.WARNING)
+        far, remedy = efa and not (group or bought), "remove one, unless it was made in the group"
+        yield from placing(far, placed, _FAR, "name a reservation or a group")
+        yield from placing(group and bought, placed, _APART, remedy)
 
 
 @template_guard
-def interfaces(templates: Templates) -> Iterator[Finding]:
+def interfaces(templates: Templates) -> Found:
     """Every card has its interface and groups (EC2, "Maximize network bandwidth on ...")."""
-    clusters = templates.of("EKS::Cluster")
+    code, clusters = Rule.EFA_INTERFACES, templates.of("EKS::Cluster")
     for data, instance in [(e.data, e.instance) for e in node_groups(templates) if e.template]:
         nics, layout = data["NetworkInterfaces"], network_interfaces(instance) if instance else ()
         wanted = {_written_slot(e.card, e.device): str(e.type) for e in layout}
@@ -232,33 +232,30 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
             joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
             nodes = len(targets) < len(names) or any(NODES.fullmatch(each.name) for each in targets)
             apart, lacks = clusters and not joins, names and (usual - names or not nodes)
-            yield from report(Rule.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
-            yield from report(Rule.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
-        yield from data.must_hold(Rule.INTERFACES_AND_GROUPS, [_BESIDE] if given else [])
-        for nic in nics:
-            yield from nic.must_hold(Rule.EFA_INTERFACES, [_DELETED], Level.WARNING)
-        level = Level.ERROR if given or (instance and instance.gpu_direct_rdma) else Level.WARNING
+            yield from report(Rule.CLUSTER_GROUP, apart, groups, _NO_CLUSTER, _GROUPS)
+            yield from report(Rule.EFA_SELF_RULES, lacks, groups, _NO_NODES, _GROUPS)
+        yield from data.must_hold(Rule.INTERFACES_AND_GROUPS, *([_BESIDE] if given else []))
+        yield from data.must_hold(code, _DELETED, warns=True)
+        spare = not given and not (instance and instance.gpu_direct_rdma)
         slots = [*wanted, *given] if wanted and (given or layout[1:]) else []
         here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
         kinds = {slot: ", ".join(e.text or "interface" for e in here[slot]) for slot in slots}
         for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
             found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
             remedy = f"put {wanted.get(slot, 'nothing')} there; the type has {len(wanted)} in all"
-            yield [nics, *here[slot]][-1].finding(Rule.EFA_INTERFACES, found, remedy, level)
+            yield [nics, *here[slot]][-1].finding(code, found, remedy, warns=spare)
 
 
 @template_guard
-def self_rules(templates: Templates) -> Iterator[Finding]:
+def self_rules(templates: Templates) -> Found:
     """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
-    for group in [
-        each for each in templates.of("EC2::SecurityGroup") if NODES.fullmatch(each.name)
-    ]:
+    for group in [e for e in templates.of("EC2::SecurityGroup") if NODES.fullmatch(e.name)]:
         for side, far in SIDES.items():
             own = [e for e in rules(templates) if e.way == (group.name, side, group.name)]
             none = ALL_TRAFFIC not in [each.ports for each in own]
             place = own[0].body["IpProtocol"] if own else group.body
             remedy = f"add AWS::EC2::SecurityGroup{side}: IpProtocol '-1', {far} this group"
-            yield from report(Rule.EFA_SELF_RULES, (none, place, f"no {side} {_ITSELF}", remedy))
+            yield from report(Rule.EFA_SELF_RULES, none, place, f"no {side} {_ITSELF}", remedy)
 
 
 def _pool_of(logical_id: str) -> str:
@@ -266,8 +263,7 @@ def _pool_of(logical_id: str) -> str:
 
 
 def _slot(nic: Value) -> str:
-    card, device = nic["NetworkCardIndex"].raw or 0, nic["DeviceIndex"].raw
-    return _written_slot(card, device)
+    return _written_slot(nic["NetworkCardIndex"].raw or 0, nic["DeviceIndex"].raw)
 
 
 def _written_slot(card: Json, device: Json) -> str:

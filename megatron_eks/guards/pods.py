@@ -3,36 +3,34 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from enum import StrEnum
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.workloads import CONTROLLED
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.values import NO, YES, Row, Value, report, warn, written
+from megatron_eks.guards.values import NO, YES, Found, Row, Value, report, warn, written
 
 GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
 MIB = 1024**2
-_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
+_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution nodeSelectorTerms *"
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
 POOL = "megatron-eks/pool"
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
 _SOON, _SHORTEST_GRACE = range(301), 60  # seconds
 PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
 _PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "the image may be missing or old"),)
-_POD = (
+_ENDS = "containers name=pytorch terminationMessagePolicy"
+_RANK = (
     ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables to it"),
     ("priorityClassName", (), "the pod waits behind checks, and is evicted first"),
+    (_ENDS, ("FallbackToLogsOnError",), "nobody learns why it ended"),
+    ("containers name=pytorch command", (), "the image decides what it starts"),
 )
-_MAIN = (
-    ("terminationMessagePolicy", ("FallbackToLogsOnError",), "nobody learns why it ended"),
-    ("command", (), "the image decides what it starts"),
-)
-_WEIGHT = (Level.WARNING, Level.ERROR)
 _WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB
 _LEVEL, _LEVELS = "pod-security.kubernetes.io", ("privileged", "baseline", "restricted")
 _MODES = ("enforce", "audit", "warn")
@@ -47,7 +45,7 @@ _HARDENED: tuple[Row, ...] = (
 
 
 @manifest_guard
-def resources(manifests: Manifests) -> Iterator[Finding]:
+def resources(manifests: Manifests) -> Found:
     """Ask for whole devices that one node has, and huge pages with EFA (EKS, "EFA with Pods")."""
     for pod in manifests.pods:
         for each in pod.containers:
@@ -61,46 +59,45 @@ def resources(manifests: Manifests) -> Iterator[Finding]:
         room = max((each.memory_mib - each.hugepages_mib for each in types), default=1 << 40)
         busy, full = (cores.quantity or 0) >= most, (memory.quantity or 0) >= room * MIB
         found = f"no node has {gpus.raw or 0} GPUs, {efa.raw or 0} EFA devices and {memory.raw}"
-        yield from report(
-            Rule.NODE_ROOM,
-            (not types, limits, f"{found}: {_PENDING}", "ask for what a node of the pool has"),
-            (busy, cores, f"{cores.raw} of {most} cores: {_PENDING}", "leave some for the system"),
-            (full, memory, f"{memory.raw} is too much: {_PENDING}", f"ask for less than {room}Mi"),
-        )
+        remedy, found = "ask for what a node of the pool has", f"{found}: {_PENDING}"
+        yield from report(Rule.NODE_ROOM, not types, limits, found, remedy)
+        found = f"{cores.raw} of {most} cores: {_PENDING}"
+        yield from report(Rule.NODE_ROOM, busy, cores, found, "leave some for the system")
+        found = f"{memory.raw} is too much: {_PENDING}"
+        yield from report(Rule.NODE_ROOM, full, memory, found, f"ask for less than {room}Mi")
         wrong = (efa or pages) and not 0 < (pages.quantity or 0) <= _WHOLE
         found = f"{pages.raw or 'no'} huge pages: EFA has no buffers, or no node has that many"
-        yield from report(Rule.HUGE_PAGES, (wrong, pages, found, "ask for 5120Mi"))
+        yield from report(Rule.HUGE_PAGES, wrong, pages, found, "ask for 5120Mi")
         has_efa = all(e.efa_interfaces for e in INSTANCES.values() if e.gpus == gpus.quantity)
         alone = pages or (gpus and len(pod.owner.pods) > 1 and has_efa)
         found = "no EFA devices: NCCL falls back to TCP on one card, and huge pages are wasted"
-        yield from report(Rule.EFA_NOT_REQUESTED, (alone and not efa, efa, found, f"request {EFA}"))
+        yield from report(Rule.EFA_NOT_REQUESTED, alone and not efa, efa, found, f"request {EFA}")
 
 
-def _pair(asked: Value, limit: Value, *, job: bool) -> Iterator[Finding]:
+def _pair(asked: Value, limit: Value, *, job: bool) -> Found:
     name, want, most = asked.name, asked.quantity or 0, limit.quantity or 0
     device = "/" in name or name.startswith("hugepages-")
     near = "".join(get_close_matches(name, _RESOURCES, 1, 0.85) if device else ["cpu"])
     unknown, found = near and name not in _RESOURCES, f"no node offers {name!r}: {_PENDING}"
-    yield from report(Rule.UNKNOWN_RESOURCE, (unknown, asked or limit, found, f"write {near}"))
+    yield from report(Rule.UNKNOWN_RESOURCE, unknown, asked or limit, found, f"write {near}")
     for each in (asked, limit):
         number = each.quantity
         bad = number is None or number < 0 or ("/" in name and number.denominator != 1)
         found = f"{each.raw!r} is no quantity, or not whole devices: {_REFUSED}"
-        yield from report(Rule.BAD_QUANTITY, (each and bad, each, found, "write 8, or 8Gi"))
+        yield from report(Rule.BAD_QUANTITY, each and bad, each, found, "write 8, or 8Gi")
     code = Rule.EXTENDED_RESOURCES if device else Rule.REQUEST_ABOVE_LIMIT
     wrong = want != most if device else limit and want > most
     both = f"{asked.raw} in requests and {limit.raw or 'none'} in limits: {_REFUSED}"
-    yield from report(code, (asked and wrong, asked, both, "write the same in both"))
+    yield from report(code, asked and wrong, asked, both, "write the same in both")
+    code, found = code if device else Rule.NODE_ROOM, f"no request for {name}: nodes get overfull"
+    yield from warn(code, not asked, asked, found, "request what it uses")
     lost = job and name == "memory" and (not limit or 2 * (want or most) < most)
-    yield from warn(
-        code if device else Rule.NODE_ROOM,
-        (not asked, asked, f"no request for {name}: nodes get overfull", "request what it uses"),
-        (lost, limit, "no limit, or far above the request: a full node kills any pod", "set it"),
-    )
+    found = "no limit, or far above the request: a full node kills any pod"
+    yield from warn(code, lost, limit, found, "set it")
 
 
 @manifest_guard
-def shared_memory(manifests: Manifests) -> Iterator[Finding]:
+def shared_memory(manifests: Manifests) -> Found:
     """NCCL needs a large /dev/shm, which counts against the memory (NCCL, "Troubleshooting")."""
     for pod in manifests.pods:
         limits, in_memory = pod.main["resources"]["limits"], set[str]()
@@ -110,46 +107,46 @@ def shared_memory(manifests: Manifests) -> Iterator[Finding]:
                 in_memory.add(volume["name"].text)
             wrong = not size.quantity or (memory and most and size.quantity >= most)
             found = f"{size.raw or 'no'} sizeLimit: when full, it ends the container or the node"
-            code, level = Rule.TMPFS_ABOVE_MEMORY if memory else Rule.NODE_ROOM, _WEIGHT[memory]
-            yield from report(code, (wrong, size, found, "set one, such as 10Gi"), level=level)
+            code = Rule.TMPFS_ABOVE_MEMORY if memory else Rule.NODE_ROOM
+            yield from report(code, wrong, size, found, "set one, such as 10Gi", warns=not memory)
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
         found = f"{_SHM} is not in memory: NCCL and data loaders die with a bus error"
         wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
-        yield from report(Rule.SHARED_MEMORY, (wrong, shm, found, "use emptyDir, medium Memory"))
+        yield from report(Rule.SHARED_MEMORY, wrong, shm, found, "use emptyDir, medium Memory")
 
 
 @manifest_guard
-def placement(manifests: Manifests) -> Iterator[Finding]:
+def placement(manifests: Manifests) -> Found:
     """Go to one pool, which has a taint ("Taints and Tolerations"; "Assigning Pods to Nodes")."""
     for pod in manifests.pods:
         listed, pool = pod.spec["tolerations"], pod.spec["nodeSelector"][POOL]
         asks, tolerates = pod.asks(GPU) or pod.asks(EFA), any(map(tolerates_pool, listed))
         found = f"no toleration for {GPU}: the pod stays Pending on the pool's tainted nodes"
         lost, remedy = (asks or pool) and not tolerates, f"add one: key {GPU}, effect NoSchedule"
-        yield from report(Rule.UNTOLERATED, (lost, listed, found, remedy))
+        yield from report(Rule.UNTOLERATED, lost, listed, found, remedy)
         for each in (e for e in listed if pod.of_job and not e["key"]):
             found = "no key: the pod also goes to nodes that are drained, or not ready"
-            yield each.finding(Rule.TOLERATION, found, f"name {GPU}", Level.WARNING)
-        for name in _LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
+            yield each.finding(Rule.TOLERATION, found, f"name {GPU}", warns=True)
+        for name in LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
             own = [each for each in listed if each["key"].text == name]
             soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
             right = "NoExecute" in [each["effect"].text for each in soon]
             found = f"no short toleration for {name}: ranks wait long for a pod on a lost node"
-            row = (not right, listed, found, "add one: effect NoExecute, tolerationSeconds 30")
-            yield from report(Rule.TOLERATION, row, level=_WEIGHT[bool(own)])
-        seconds = {written(e["tolerationSeconds"].raw) for e in listed if e["key"].text in _LOST}
+            remedy = "add one: effect NoExecute, tolerationSeconds 30"
+            yield from report(Rule.TOLERATION, not right, listed, found, remedy, warns=not own)
+        seconds = {written(e["tolerationSeconds"].raw) for e in listed if e["key"].text in LOST}
         found = "ranks wait longer for one kind of lost node than for the other"
-        row = (pod.of_job and len(seconds) > 1, listed, found, "write the same seconds for both")
-        yield from warn(Rule.TOLERATION, row)
+        differ, remedy = pod.of_job and len(seconds) > 1, "write the same seconds for both"
+        yield from warn(Rule.TOLERATION, differ, listed, found, remedy)
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {POOL}: the pod may start in any pool, on other types"
-        named, level = (lost, pool, found, "add the pool's name"), _WEIGHT[bool(asks)]
-        yield from report(Rule.NODE_SELECTOR, named, level=level)
+        named = "add the pool's name"
+        yield from report(Rule.NODE_SELECTOR, lost, pool, found, named, warns=not asks)
 
 
 @manifest_guard
-def settings(manifests: Manifests) -> Iterator[Finding]:
+def settings(manifests: Manifests) -> Found:
     """Run one program on all ranks, which find each other and save ("Images"; "DNS for Pods")."""
     for pod in manifests.pods:
         for container in pod.containers:
@@ -157,7 +154,7 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
             if not PINNED.fullmatch(image.text):
                 found = f"{written(image.raw)} is not pinned: ranks may run different programs"
                 yield image.finding(Code.UNPINNED_IMAGE, found, "name a release or a digest")
-            yield from container.must_hold(Rule.MANIFEST_VALUE, _PULL, Level.WARNING)
+            yield from container.must_hold(Rule.MANIFEST_VALUE, *_PULL, warns=True)
         if pod.of_job:
             on_host = pod.spec["hostNetwork"].raw is True
             policy = ("ClusterFirstWithHostNet",) if on_host else ("ClusterFirst", None)
@@ -167,9 +164,8 @@ def settings(manifests: Manifests) -> Iterator[Finding]:
             grace = pod.spec["terminationGracePeriodSeconds"]
             found = f"{grace.raw or 'no'} seconds: the pod is killed before it saves a checkpoint"
             short = (grace.number or 0) < _SHORTEST_GRACE
-            yield from warn(Rule.IDLE, (short, grace, found, "set it to 480"))
-            yield from pod.spec.must_hold(Rule.IDLE, _POD, Level.WARNING)
-            yield from pod.main.must_hold(Rule.IDLE, _MAIN, Level.WARNING)
+            yield from warn(Rule.IDLE, short, grace, found, "set it to 480")
+            yield from pod.spec.must_hold(Rule.IDLE, *_RANK, warns=True)
 
 
 def tolerates_pool(toleration: Value) -> bool:
@@ -181,10 +177,10 @@ def tolerates_pool(toleration: Value) -> bool:
 
 
 @manifest_guard
-def pod_security(manifests: Manifests) -> Iterator[Finding]:
+def pod_security(manifests: Manifests) -> Found:
     """Give namespaces levels, and keep pods within ("Pod Security Standards" and "Admission")."""
     for each in manifests.of("Namespace"):
-        labels = each["metadata"]["labels"]
+        labels = each.labels
         given = labels[f"{_LEVEL}/enforce"].text
         jobs = any(each.name == e.namespace for e in manifests.of(*CONTROLLED, "ResourceQuota"))
         levels = _LEVELS[2 if jobs else _LEVELS.index(given) if given in _LEVELS else 0 :]
@@ -196,18 +192,18 @@ def pod_security(manifests: Manifests) -> Iterator[Finding]:
         versions = [labels[f"{_LEVEL}/{mode}-version"] for mode in _MODES]
         differ = any(versions) and len({written(value.raw) for value in versions}) > 1
         found = "not one version for all modes: pods that run today are refused after an upgrade"
-        yield from report(Rule.NAMESPACE_LEVEL, (differ, labels, found, "write one for all three"))
+        yield from report(Rule.NAMESPACE_LEVEL, differ, labels, found, "write one for all three")
     for pod in manifests.pods:
         namespace = manifests.named("Namespace", pod.owner.namespace)
-        given = namespace["metadata"]["labels"][f"{_LEVEL}/enforce"].text if namespace else ""
+        given = namespace.labels[f"{_LEVEL}/enforce"].text if namespace else ""
         # The file of one job alone: the project's namespace of jobs is restricted.
         alone = not namespace and pod.main["name"].text == "pytorch" and pod.of_job
-        enforced, level = ("restricted", Level.WARNING) if alone else (given, Level.ERROR)
+        enforced = "restricted" if alone else given
         said = f"namespace {pod.owner.namespace} enforces {enforced}, and no pod is created"
         slips = _above(pod, strict=enforced == "restricted") if enforced in _LEVELS[1:] else []
         for place, remedy in slips:
             found = f"{place.name} is {written(place.raw)}: {said}"
-            yield place.finding(Rule.POD_ABOVE_NAMESPACE, found, remedy, level)
+            yield place.finding(Rule.POD_ABOVE_NAMESPACE, found, remedy, warns=alone)
 
 
 def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
@@ -232,9 +228,9 @@ def _above(pod: Pod, *, strict: bool) -> Iterator[tuple[Value, str]]:
 
 
 @manifest_guard
-def users(manifests: Manifests) -> Iterator[Finding]:
+def users(manifests: Manifests) -> Found:
     """Prove runAsNonRoot by a number, and give no more rights than needed ("Security Context")."""
-    bindings = manifests.of("RoleBinding", "ClusterRoleBinding")
+    code, bindings = Rule.NEEDLESS_PRIVILEGE, manifests.of("RoleBinding", "ClusterRoleBinding")
     bound = {subject["name"].text for each in bindings for subject in each["subjects"]}
     for pod in manifests.pods:
         kind, token = pod.owner.kind, pod.spec["automountServiceAccountToken"]
@@ -242,37 +238,36 @@ def users(manifests: Manifests) -> Iterator[Finding]:
             root, user, group = (pod.setting(container, key) for key in _USER)
             unproved = root.raw is True and not user.number
             found = f"runAsNonRoot, but runAsUser {written(user.raw)}: the container does not start"
-            yield from report(Rule.REFUSED_IN_POD, (unproved, user, found, f"set it to {POD_UID}"))
+            yield from report(Rule.REFUSED_IN_POD, unproved, user, found, f"set it to {POD_UID}")
             found = "no runAsGroup: files belong to root's group, and other jobs cannot write them"
             lost = user.number and group.number is None
-            yield from warn(Rule.FILE_OWNERS, (lost, group, found, f"set it to {user.raw}"))
+            yield from warn(Rule.FILE_OWNERS, lost, group, found, f"set it to {user.raw}")
             if kind != "DaemonSet":
-                code, context = Rule.NEEDLESS_PRIVILEGE, container["securityContext"]
-                yield from context.must_hold(code, _HARDENED, Level.WARNING)
+                yield from container["securityContext"].must_hold(code, *_HARDENED, warns=True)
         account, space = pod.spec["serviceAccountName"], pod.owner.namespace
         if account.text in bound:
             yield from token.must_be(Rule.RIGHTS, YES, why="it cannot call the API server")
         elif kind != "Deployment":
-            why, level = "a token nobody needs can be stolen", Level.WARNING
-            yield from token.must_be(Rule.NEEDLESS_PRIVILEGE, NO, why=why, level=level)
+            yield from token.must_be(code, NO, why="a token nobody needs can be stolen", warns=True)
         given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
         if given and not account and pod.main["name"].text == "pytorch":
             found = "no service account: the default one has no role, and S3 refuses the job"
             yield account.finding(Rule.ROLE_UNREAD, found, f"set it to {min(given)}")
 
 
-def is_share(gpus: Value, cards: Value) -> bool:
-    """Tell whether some type of nodes has so many EFA devices for so many GPUs."""
-    count = gpus.quantity or 0
-    return any(-(-count * e.efa_interfaces // e.gpus) == cards.quantity for e in INSTANCES.values())
+def share_of_a_node(code: StrEnum, gpus: Value, cards: Value) -> Found:
+    """Report so many EFA devices for so many GPUs as no type of nodes has."""
+    wanted = gpus.quantity or 0
+    right = (-(-wanted * e.efa_interfaces // e.gpus) == cards.quantity for e in INSTANCES.values())
+    found = f"{gpus.raw} GPUs with {cards.raw} EFA devices are no share of any node"
+    yield from report(code, not any(right), cards, found, "count both of the same nodes")
 
 
 def type_values(daemon: Object) -> Iterator[Value]:
     """Return the instance types that a DaemonSet's affinity lists."""
     for pod in daemon.pods:
-        for term in pod.spec["affinity"]["nodeAffinity"][_NEEDED]["nodeSelectorTerms"]:
-            for each in term["matchExpressions"]:
-                yield from each["values"] if "instance-type" in each["key"].text else ()
+        for each in pod.spec.every(f"affinity nodeAffinity {_NEEDED} matchExpressions *"):
+            yield from each["values"] if "instance-type" in each["key"].text else ()
 
 
 def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
@@ -284,9 +279,6 @@ def node_types(manifests: Manifests, pod: Pod) -> list[InstanceType]:
     known = [INSTANCES[each] for each in named if each in INSTANCES]
     # A pod has the EFA devices beside its GPUs; one that asks for no GPU takes all of them.
     wide = [each for each in known or INSTANCES.values() if each.gpus >= max(gpus, 1)]
-    share = [
-        max(e.efa_interfaces * (gpus or e.gpus) // e.gpus, bool(e.efa_interfaces)) for e in wide
-    ]
-    fitting = [each for each, own in zip(wide, share, strict=True) if efa in (0, own)]
+    fitting = [each for each in wide if efa in (0, each.efa_beside(gpus or each.gpus))]
     large = [e.memory_mib for e in fitting if e.memory_mib - e.hugepages_mib > size / MIB]
     return [each for each in fitting if known or each.memory_mib == min(large, default=0)]

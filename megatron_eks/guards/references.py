@@ -5,18 +5,18 @@ selects needs a rule on both sides.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
 from megatron_eks.catalog.workloads import CONTROLLED, JOB_LABELS, WORKLOADS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.values import NO, Value, report, warn
+from megatron_eks.guards.values import NO, Found, Value, report, warn
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _BUILT_IN |= {"system-cluster-critical", "system-node-critical"}
@@ -33,7 +33,7 @@ _PEERS = {"ingress": "from", "egress": "to"}
 
 
 @manifest_guard
-def named_objects(manifests: Manifests) -> Iterator[Finding]:
+def named_objects(manifests: Manifests) -> Found:
     """Name what is there: a pod waits for its volumes, and is refused without its account."""
     for pod in manifests.pods:
         space, own = pod.owner.namespace, f"{pod.owner.name}-"
@@ -52,14 +52,14 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
             names = " or ".join(e.name for e in known if e.namespace in {"", space})
             found = f"no {kind} {value.text!r}: the pods are not created, or wait for it"
             remedy = f"use {names}" if names else f"add the {kind}"
-            yield from report(Rule.MISSING_OBJECT, (missing, value, found, remedy))
+            yield from report(Rule.MISSING_OBJECT, missing, value, found, remedy)
     for each in manifests.of("ServiceAccount"):
         token, why = each["automountServiceAccountToken"], "its pods get a token they do not need"
-        yield from token.must_be(Rule.NEEDLESS_PRIVILEGE, NO, why=why, level=Level.WARNING)
+        yield from token.must_be(Rule.NEEDLESS_PRIVILEGE, NO, why=why, warns=True)
 
 
 @manifest_guard
-def objects(manifests: Manifests) -> Iterator[Finding]:
+def objects(manifests: Manifests) -> Found:
     """Put objects into a namespace that is there and one cluster, and write nothing twice."""
     marks = [each.body.at(_CLUSTER) for each in manifests.objects if each.kind != "Pod"]
     usual = Counter(each.text for each in marks if each).most_common(1)
@@ -71,7 +71,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
         known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
         lost = (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}
         found = f"no namespace {place.text}: the object is refused, or goes to another"
-        yield from report(Rule.MISSING_OBJECT, (lost, place, found, f"name one of {made}"))
+        yield from report(Rule.MISSING_OBJECT, lost, place, found, f"name one of {made}")
         text = str(each.body.raw) if each.kind in {"PersistentVolume", *WORKLOADS} else ""
         runtime = manifests.named("TrainingRuntime", each.name, each.namespace)
         text += str(runtime.body.raw) if runtime and each.kind == "TrainJob" else ""
@@ -86,7 +86,7 @@ def objects(manifests: Manifests) -> Iterator[Finding]:
 
 
 @manifest_guard
-def selectors(manifests: Manifests) -> Iterator[Finding]:
+def selectors(manifests: Manifests) -> Found:
     """Let workloads and Services find pods, and ports that they have (Kubernetes, "Service")."""
     for each in manifests.of("DaemonSet", "Deployment", "Service"):
         selector, service = each["spec"]["selector"], each.kind == "Service"
@@ -96,16 +96,16 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
         pairs = {(key, str(value.raw)) for key, value in wanted.items()}
         chosen = [e for e in pods if pairs and pairs <= {(k, str(v)) for k, v in e.labels.items()}]
         lost, found = manifests.pods and not chosen, "no pod has these labels: it selects nothing"
-        yield from report(Rule.SELECTOR, (lost, wanted, found, "use labels that the pods have"))
-        app, own = [e.labels.get(_APP) for e in chosen], each["metadata"]["labels"][_APP]
-        why, level = "commands that look for this label miss it", Level.WARNING
-        yield from own.must_be(Rule.POD_LABEL, *app, why=why, level=level) if app else ()
+        yield from report(Rule.SELECTOR, lost, wanted, found, "use labels that the pods have")
+        app, own = [e.labels.get(_APP) for e in chosen], each.labels[_APP]
+        why = "commands that look for this label miss it"
+        yield from own.must_be(Rule.POD_LABEL, *app, why=why, warns=True) if app else ()
         known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
         ports = [port[key].raw for port in known for key in ("name", "containerPort")]
         for port in each["spec"]["ports"]:
             target = port["targetPort"] or port["port"]
             wrong, found = known and target.raw not in ports, f"pods have no port {target.raw!r}"
-            yield from report(Rule.SERVICE, (wrong, target, found, f"use one of {ports}"))
+            yield from report(Rule.SERVICE, wrong, target, found, f"use one of {ports}")
 
 
 class _Way(NamedTuple):
@@ -160,7 +160,7 @@ _WEBHOOK = _Way(9443, "TCP", 1, "the VPC's range", "all jobs are refused")
 
 
 @manifest_guard
-def forms(manifests: Manifests) -> Iterator[Finding]:
+def forms(manifests: Manifests) -> Found:
     """Deny first, then allow peers and ports by name, without the node's credentials."""
     code, policies = Rule.POLICY_MEANING, manifests.of("NetworkPolicy")
     for policy in policies:
@@ -168,47 +168,47 @@ def forms(manifests: Manifests) -> Iterator[Finding]:
         for key in _PEERS:
             missing = policy["spec"][key].raw and types.texts.count(key.title()) != 1
             found = f"policyTypes lacks {key.title()}, or has it twice: no rule is applied"
-            yield from report(code, (missing, types, found, f"list {key.title()} once"))
+            yield from report(code, missing, types, found, f"list {key.title()} once")
             for rule in policy["spec"][key]:
-                yield from report(code, *_too_wide(rule, rule[_PEERS[key]]))
+                yield from _too_wide(rule, rule[_PEERS[key]])
     shared = [each for each in policies if _everyone(each)]
     closed = {e.namespace for e in shared if _closes(e, "Egress") and _closes(e, "Ingress")}
     found = "it holds for every pod of the namespace, not for those that need it alone"
     for each in shared:
-        ways = [
-            peer["ipBlock"]["cidr"].text for rule in each["spec"]["egress"] for peer in rule["to"]
-        ]
+        ways = [e.text for e in each["spec"].every("egress * to * ipBlock cidr")]
         wide = each["spec"]["ingress"].raw or (ways and not _FOR_ALL.intersection(ways))
-        yield from warn(code, (wide, each["spec"]["podSelector"], found, "name the pods"))
+        yield from warn(code, wide, each["spec"]["podSelector"], found, "name the pods")
     spaces = {each.namespace: each["metadata"]["namespace"] for each in shared}
     spaces |= {e.name: e["metadata"]["name"] for e in manifests.of("Namespace") if shared}
     for space, place in spaces.items():
         found = f"no policy denies all traffic in {space}: its pods reach everything"
         remedy = "add default-deny: podSelector {}, policyTypes Ingress and Egress, no rules"
-        yield from report(code, (space not in closed, place, found, remedy))
+        yield from report(code, space not in closed, place, found, remedy)
 
 
-def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, str]]:
+def _too_wide(rule: Value, peers: Value) -> Found:
+    wide = partial(report, Rule.POLICY_MEANING)
     found = f"a rule without {peers.name!r} admits every address, even {_METADATA_SERVICE}"
-    yield not peers.raw, peers, found, "name the peers"
+    yield from wide(not peers.raw, peers, found, "name the peers")
     every = not rule["ports"].raw and not all(_of_one_job(each) for each in peers)
-    yield every, rule["ports"], "no ports: the rule admits all of them", "name port and protocol"
+    found = "no ports: the rule admits all of them"
+    yield from wide(every, rule["ports"], found, "name port and protocol")
     found = f"the ranges include {_METADATA_SERVICE}, where the node's credentials are"
-    yield _reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16"
+    yield from wide(_reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16")
     for port in rule["ports"]:
         found = "no port, or no protocol: every port, or TCP alone, passes"
         wrong = not port["port"] or not port["protocol"]
-        yield wrong, port, found, "write both, such as port: 443 and protocol: TCP"
+        yield from wide(wrong, port, found, "write both, such as port: 443 and protocol: TCP")
     for peer in peers:
         spaces, pods = peer["namespaceSelector"], peer["podSelector"]
         named = [value.raw for each in (spaces, pods) for _, value in each.items()]
         wrong = not peer["ipBlock"] and (spaces.raw == {} or not any(named))
-        place = spaces if spaces.raw == {} else pods
-        yield wrong, place, "it selects more than one kind of pod", "name them by their labels"
+        place, found = spaces if spaces.raw == {} else pods, "it selects more than one kind of pod"
+        yield from wide(wrong, place, found, "name them by their labels")
 
 
 @manifest_guard
-def ways(manifests: Manifests) -> Iterator[Finding]:
+def ways(manifests: Manifests) -> Found:
     """Let jobs reach names, credentials, HTTPS, etcd and their ranks; the operator the API server.
 
     Ranks reach each other on every port: torch and NCCL choose theirs at random.
@@ -236,13 +236,12 @@ def _of_one_job(place: Value) -> bool:
     return any(label in str(place.raw) for label in (*JOB_LABELS, "job-name"))
 
 
-def _ways_of(pod: Pod, own: list[Object]) -> Iterator[Finding]:
+def _ways_of(pod: Pod, own: list[Object]) -> Found:
     ranks = pod.owner.wanted if pod.of_job else 1
     alone = ranks > 1 and pod.asks("nvidia.com/gpu") and all(map(_everyone, own))
     found = f"no policy lets the ranks of {pod.owner.name} reach each other: none ever starts"
     remedy = "add one from and to pods with a label of the job's name, without ports"
-    row = (alone, pod.owner["metadata"]["name"], found, remedy)
-    yield from report(Rule.RANKS_CUT_OFF, row)
+    yield from report(Rule.RANKS_CUT_OFF, alone, pod.owner["metadata"]["name"], found, remedy)
     words = str(pod.main["args"].raw)
     serves = "--enable-scheme" in words or pod.main.at("ports name=webhook")
     if own and (serves or "--namespace" in words):
@@ -263,16 +262,16 @@ def _closes(policy: Object, kind: str) -> bool:
     return _everyone(policy) and kind in policy["spec"]["policyTypes"].texts and not rules
 
 
-def _blocked(policies: Sequence[Object], key: str, ways: Sequence[_Way]) -> Iterator[Finding]:
+def _blocked(policies: Sequence[Object], key: str, ways: Sequence[_Way]) -> Found:
     rules = [rule for each in policies for rule in each["spec"][key]]
     for way in ways:
         fits = [(_admits(rule, way), _leads(way, rule[_PEERS[key]])) for rule in rules]
         near = [rule for rule, fit in zip(rules, fits, strict=True) if any(fit)]
         place = near[0] if near else policies[0]["spec"]
         ports = f"{way.protocol} port {way.port}" if way.port else "all ports"
-        words = f"{key} {_PEERS[key]} {way.peers} on {ports}"
-        row = (not any(map(all, fits)), place, f"no {words}: {way.lost}", f"allow {words}")
-        yield from report(Rule.RANKS_CUT_OFF, row)
+        words, lost = f"{key} {_PEERS[key]} {way.peers} on {ports}", not any(map(all, fits))
+        found = f"no {words}: {way.lost}"
+        yield from report(Rule.RANKS_CUT_OFF, lost, place, found, f"allow {words}")
 
 
 def _admits(rule: Value, way: _Way) -> bool:

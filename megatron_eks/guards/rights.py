@@ -1,39 +1,23 @@
 """Guards of what the controllers of jobs, and what keeps their ends, may do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.pins import UID_LABEL
 from megatron_eks.catalog.workloads import CONTROLLED, WORKLOADS
-from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.components import (
-    ARGS,
-    CERTIFICATE,
-    CONFIGURATION,
-    DEFINITION,
-    HOOK,
-    NO_RECORD,
-    OPERATOR,
-    QUEUER,
-    QUEUER_CERTIFICATE,
-    RECORDER,
-    SET_CERTIFICATE,
-    SET_CONTROLLER,
-    TRAINER,
-    TRAINER_CERTIFICATE,
-    TRAINERS_KINDS,
-    part_of,
-)
+from megatron_eks.guards.components import CONTROLLERS, NO_RECORD, OPERATOR, RECORDER, part_of
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.values import Row, Value, report
+from megatron_eks.guards.values import Found, Row, Value, report
 
 _READ, _MAKE, _CHANGE = "get list watch", "get list watch create delete", "get list watch update"
 _JOBS, _OWN, _CLUSTER = "the jobs' namespace", "its own namespace", "the cluster"
 _ADMISSION, _HOOKS = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
-_MUTATING, _COMPLETES = "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
-_STRICT: tuple[Row, ...] = (("failurePolicy", ("Fail",), "without an answer, jobs pass unseen"),)
+_MUTATING, _DEFINITION = "mutatingwebhookconfigurations", "CustomResourceDefinition"
+_WITH_HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", _DEFINITION)
+_ELSEWHERE = "it watches another namespace, or may not"
+_STRICT: Row = ("failurePolicy", ("Fail",), "without an answer, jobs pass unseen")
 _OF_OPERATOR = (
     (_JOBS, "kubeflow.org", "pytorchjobs", f"{_READ} delete", "it sees no jobs, and ends none"),
     (_JOBS, "kubeflow.org", "pytorchjobs/status", "update", "jobs never say how they end"),
@@ -65,7 +49,7 @@ _OF_SETS = (
 )
 _TRAIN, _IT_ENDS = WORKLOADS["TrainJob"], "it ends where it may not watch them"
 _OF_TRAINER = (
-    *((_CLUSTER, _TRAIN.group, each, _READ, "it sees no jobs") for each in TRAINERS_KINDS),
+    *((_CLUSTER, _TRAIN.group, each, _READ, "it sees no jobs") for each in _TRAIN.definitions),
     (_CLUSTER, _SETS.group, "jobsets", _READ, "it does not learn how jobs end"),
     *((_CLUSTER, "", each, _READ, _IT_ENDS) for each in ("configmaps", "secrets")),
     (_JOBS, _TRAIN.group, "trainjobs/status", "patch", "jobs never say how they end"),
@@ -89,94 +73,65 @@ _OF_QUEUER = (
     (_JOBS, "", "pods", "update patch delete", "pods wait for their node"),
     *_OF_SETS[-4:],
 )
-_RIGHTS = {
-    OPERATOR: _OF_OPERATOR,
-    RECORDER: _OF_RECORDER,
-    SET_CONTROLLER: _OF_SETS,
-    TRAINER: _OF_TRAINER,
-    QUEUER: _OF_QUEUER,
-}
-_LIMITED: Mapping[str, Mapping[str, str]] = {
-    OPERATOR: {"secrets": CERTIFICATE, _HOOKS: CONFIGURATION},
-    SET_CONTROLLER: {
-        "secrets": SET_CERTIFICATE,
-        _HOOKS: _SETS.webhook,
-        _MUTATING: "jobset-mutating-webhook-configuration",
-    },
-    TRAINER: {
-        "secrets": TRAINER_CERTIFICATE,
-        _HOOKS: _TRAIN.webhook,
-        _MUTATING: "defaulter.trainer.kubeflow.org",
-    },
-    QUEUER: {
-        "secrets": QUEUER_CERTIFICATE,
-        _HOOKS: kueue.WORKLOAD.webhook,
-        _MUTATING: "kueue-mutating-webhook-configuration",
-    },
-    RECORDER: {},
-}
-"""Which one of a kind a controller may change, as its certificate is in it."""
+_EACH = (_OF_OPERATOR, _OF_SETS, _OF_TRAINER, _OF_QUEUER)
+_RIGHTS = {RECORDER: _OF_RECORDER, **dict(zip(CONTROLLERS, _EACH, strict=True))}
 
 
 @manifest_guard
-def operator(manifests: Manifests) -> Iterator[Finding]:
+def operator(manifests: Manifests) -> Found:
     """Let the operator do what its code does, and be asked about each PyTorchJob; records too."""
-    of_teams = (e for e in manifests.of("Namespace") if e["metadata"]["labels"][UID_LABEL])
+    of_teams = (e for e in manifests.of("Namespace") if e.labels[UID_LABEL])
     spaces = {each.namespace for each in manifests.of(*CONTROLLED)}
     spaces |= {each.name for each in of_teams}
     for pod in _controllers(manifests):
-        part, watched = part_of(pod.owner), pod.owner.body.at(f"{ARGS}--namespace")
-        why = "it watches another namespace, or may not"
+        part, watched = part_of(pod.owner), pod.main.at("args --namespace")
+        own = [pod.owner.namespace] if part == RECORDER and len(spaces) > 1 else sorted(spaces)
         if part == RECORDER or (part == OPERATOR and len(spaces) <= 1):
-            own = [pod.owner.namespace] if part == RECORDER and len(spaces) > 1 else sorted(spaces)
-            row = (f"{ARGS}--namespace", (*(f"--namespace={each}" for each in own),), why)
-            yield from pod.owner.body.must_hold(Rule.OPERATOR, (row,))
+            wanted, why = map("--namespace={}".format, own), _ELSEWHERE
+            yield from watched.must_be(Rule.OPERATOR, *wanted, why=why)
         elif part == OPERATOR:
             yield from watched.must_be(Rule.OPERATOR, None, why="it sees one team's jobs alone")
         yield from _lacking_rights(manifests, pod, sorted(spaces))
 
 
 @manifest_guard
-def webhooks(manifests: Manifests) -> Iterator[Finding]:
+def webhooks(manifests: Manifests) -> Found:
     """Lead what the API server asks to a controller, about kinds that there are."""
-    for each in manifests.of(HOOK, _COMPLETES, DEFINITION) if _controllers(manifests) else ():
+    for each in manifests.of(*_WITH_HOOKS) if _controllers(manifests) else ():
         converts = each.body.at("spec conversion webhook")
-        for hook in [*each["webhooks"], *[converts] * bool(converts)]:
+        for hook in (*each["webhooks"], *converts.listed):
             service = hook["clientConfig"]["service"]
             target = manifests.named("Service", service["name"].text, service["namespace"].text)
             ports = target["spec"]["ports"] if target else service
-            right = target and any(each["port"].raw == 443 for each in ports)  # noqa: PLR2004 -- HTTPS
+            lost = not target or 443 not in [each["port"].raw for each in ports]  # noqa: PLR2004 -- HTTPS
             found = "no such Service with port 443: with failurePolicy Fail, no job is accepted"
-            remedy, selected = "name the operator's Service; port 443", hook["namespaceSelector"]
-            yield from report(Rule.WEBHOOK, (not right, ports, found, remedy))
-            yield from () if converts else hook.must_hold(Rule.WEBHOOK, _STRICT)
-            everywhere = selected.raw == {} or ("batch" in str(hook["rules"].raw) and not selected)
-            found = "it is asked in all namespaces: the platform's own Jobs wait for a controller"
-            named = (everywhere, selected, found, "name the namespaces of jobs")
-            kinds = [e for rule in hook["rules"] for e in _of(rule, manifests)]
-            rows = [] if converts else [named, _path(hook), *kinds]
-            yield from report(Rule.WEBHOOK, *rows)
+            remedy = "name the operator's Service; port 443"
+            yield from report(Rule.WEBHOOK, lost, ports, found, remedy)
+            yield from () if converts else _asks(hook, manifests)
 
 
-def _path(hook: Value) -> tuple[object, Value, str, str]:
+def _asks(hook: Value, manifests: Manifests) -> Found:
     """Compare a path with what is asked: /VERB-GROUP-VERSION-KIND (controller-runtime)."""
-    path, rule = hook["clientConfig"]["service"]["path"], hook["rules"][0]
+    code, spaces, rules = Rule.WEBHOOK, hook["namespaceSelector"], hook["rules"]
+    yield from hook.must_hold(code, _STRICT)
+    everywhere = spaces.raw == {} or ("batch" in str(rules.raw) and not spaces)
+    found = "it is asked in all namespaces: the platform's own Jobs wait for a controller"
+    yield from report(code, everywhere, spaces, found, "name the namespaces of jobs")
+    path, first = hook["clientConfig"]["service"]["path"], rules[0]
     verb, _, rest = path.text.strip("/").partition("-")
-    group, version, plural = (rule[e][0].text for e in ("apiGroups", "apiVersions", "resources"))
+    group, version, plural = (first[e][0].text for e in ("apiGroups", "apiVersions", "resources"))
     asked, _, kind = rest.rpartition("-")
     same = asked == f"{group.replace('.', '-')}-{version}" and verb and kind
+    other = not same or not plural.startswith(kind[:-1])
     found = "its rules are about another kind than its path: it is never asked, or answers no"
-    return not same or not plural.startswith(kind[:-1]), path, found, "name the kind of the path"
-
-
-def _of(rule: Value, manifests: Manifests) -> Iterator[tuple[object, Value, str, str]]:
-    for resource in rule["resources"].texts:
+    yield from report(code, other, path, found, "name the kind of the path")
+    for rule, resource in ((e, resource) for e in rules for resource in e["resources"].texts):
         name = f"{resource.partition('/')[0]}.{''.join(rule['apiGroups'].texts)}"
-        known = manifests.named(DEFINITION, name)
+        known = manifests.named(_DEFINITION, name)
         versions = [each["name"].text for each in known["spec"]["versions"]] if known else []
-        other = known and not {*rule["apiVersions"].texts} <= {*versions}
-        found, remedy = f"{name} has no such version: it is never asked", f"name {versions}"
-        yield other, rule["apiVersions"], found, remedy
+        unknown = known and not {*rule["apiVersions"].texts} <= {*versions}
+        found = f"{name} has no such version: it is never asked"
+        yield from report(code, unknown, rule["apiVersions"], found, f"name {versions}")
 
 
 def _controllers(manifests: Manifests) -> list[Pod]:
@@ -184,31 +139,34 @@ def _controllers(manifests: Manifests) -> list[Pod]:
     return [each for each in manifests.pods if not alone and part_of(each.owner) in _RIGHTS]
 
 
-def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> Iterator[Finding]:
+def _limited(part: str) -> Mapping[str, str]:
+    """Return which one of a kind a controller may change, as its certificate is in it."""
+    known = CONTROLLERS.get(part, WORKLOADS["Job"])
+    return {"secrets": known.certificate, _HOOKS: known.webhook, _MUTATING: known.mutating}
+
+
+def _lacking_rights(manifests: Manifests, pod: Pod, of_jobs: Sequence[str]) -> Found:
     name, space = pod.spec["serviceAccountName"].text, pod.owner.namespace
     bound = granted(manifests, {"kind": "ServiceAccount", "name": name, "namespace": space})
     part, told = part_of(pod.owner), pod.main.at("args --namespace").text.partition("=")[2]
     # The controllers of JobSets, TrainJobs and queues are told of no namespace.
     sets = sorted({each.namespace for each in manifests.of("JobSet", "TrainJob", "LocalQueue")})
     watched = [told] if told else [*of_jobs] if part == OPERATOR and of_jobs[1:] else sets
-    rows = _RIGHTS[part]
+    rows, limits = [*_RIGHTS[part]], _limited(part)
     if part == OPERATOR and not told:
         # What it watches in all of them.
-        rows += tuple(
-            (_CLUSTER, *e[1:3], _READ, e[4]) for e in rows if e[0] == _JOBS and _READ in e[3]
-        )
-    places = {_JOBS: watched, _OWN: [pod.owner.namespace], _CLUSTER: [""]}
-    limits = _LIMITED[part]
-    for (where, group, resource, verbs, why), place_of in (
-        (row, each) for row in rows for each in places[row[0]]
-    ):
-        roles = [rules for space, rules in bound if space == place_of]
+        read = [each for each in rows if each[0] == _JOBS and _READ in each[3]]
+        rows += [(_CLUSTER, group, kind, _READ, why) for _, group, kind, _, why in read]
+    places = {_JOBS: watched, _OWN: [space], _CLUSTER: [""]}
+    wanted = [(*row, each) for row in rows for each in places[row[0]]]
+    for where, group, resource, verbs, why, namespace in wanted:
+        roles = [rules for at, rules in bound if at == namespace]
         lacks = lacking(roles, (group, resource, verbs), limits)
         place = roles[0] if roles else pod.spec["serviceAccountName"]
         only = f" {limits[resource]} alone" if resource in limits else ""
         found = f"no role lets {name} {lacks} {resource}{only}: {why}"
         remedy = f"bind a role with {verbs} for {resource}{only} ({group!r}) to it in {where}"
-        yield from report(Rule.RIGHTS, (lacks, place, found, remedy))
+        yield from report(Rule.RIGHTS, lacks, place, found, remedy)
 
 
 def granted(manifests: Manifests, subject: Mapping[str, Json]) -> list[tuple[str, Value]]:

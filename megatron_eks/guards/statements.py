@@ -1,15 +1,13 @@
 """Policy documents: what they must say, by statement; lists, imports and outputs."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.templates import Templates, template_guard
-from megatron_eks.guards.values import Value, inside
+from megatron_eks.guards.values import Found, Value, inside
 
 # What `meks` reads (config/outputs.py): type, a part of the output's name, and the attribute.
 _OUTPUTS = (
@@ -35,17 +33,12 @@ class Need:
     who: str = ""
     when: tuple[tuple[str, str, str], ...] = ()  # operator, condition key and value
     effect: str = "Allow"
-    level: Level = Level.ERROR
-
-
-def listed(value: Value) -> list[Value]:
-    """Return the elements of a list, or the one value that stands instead of it."""
-    return list(value) if isinstance(value.raw, list) else [value] if value else []
+    warns: object = False
 
 
 def statements(*documents: Value) -> list[Value]:
     """Return the statements of some policies."""
-    return [each for document in documents for each in listed(document["Statement"])]
+    return [each for document in documents for each in document["Statement"].listed]
 
 
 def allows(statement: Value, action: str) -> bool:
@@ -60,25 +53,26 @@ def is_everybody(principal: Value) -> bool:
 
 def texts(templates: Templates, value: Value) -> list[str]:
     """Return the texts of a value or a list; accounts and partitions as CloudFormation's own."""
-    filled = [templates.text(each) for each in listed(value)]
+    filled = [templates.text(each) for each in value.listed]
     filled = [re.sub(r"\b[0-9]{12}\b", "${AWS::AccountId}", each) for each in filled]
     return [re.sub(r"^arn:aws[a-z-]*:", "arn:${AWS::Partition}:", each) for each in filled]
 
 
-def needs(templates: Templates, documents: list[Value], need: Need) -> Iterator[Finding]:
+def needs(templates: Templates, documents: list[Value], *wanted: Need) -> Found:
     """Report the part of the nearest statement that is not as it must be; all, if none is near."""
-    wrong = [_wrong(templates, each, need) for each in statements(*documents)]
-    nearest = min(wrong, key=len, default=[])
-    if documents and (nearest or not wrong):
+    for need in wanted if documents else ():
+        wrong = [_wrong(templates, each, need) for each in statements(*documents)]
+        nearest = min(wrong, key=len, default=[])
+        if wrong and not nearest:
+            continue
         place = nearest[0] if 0 < len(nearest) < 3 else documents[0]["Statement"]  # noqa: PLR2004
         remedy = f"add to a statement: {need.effect} {', '.join(need.actions)}"
         remedy += f" to {need.who.split('|')[0]}" if need.who else ""
         remedy += f" on {' and '.join(need.on)}" if need.on else ""
-        for test, key, value in need.when:
-            remedy += f" with {test} {key}: {value.split('|')[0]}"
+        remedy += "".join(f" with {test} {key}: {e.split('|')[0]}" for test, key, e in need.when)
         verb = "allows" if need.effect == "Allow" else "denies"
         found = f"no statement {verb} {need.actions[0]} as needed: {need.why}"
-        yield place.finding(need.code, found, remedy, need.level)
+        yield place.finding(need.code, found, remedy, warns=need.warns)
 
 
 def _wrong(templates: Templates, each: Value, need: Need) -> list[Value]:
@@ -104,7 +98,7 @@ def _covers(given: list[str], wanted: str) -> bool:
 
 
 @template_guard
-def wiring(templates: Templates) -> Iterator[Finding]:
+def wiring(templates: Templates) -> Found:
     """Name nothing twice, import what is exported, and output what is read ("Fn::ImportValue")."""
     for kind, name, attribute in _OUTPUTS:
         for each in templates.of(kind):
@@ -116,16 +110,14 @@ def wiring(templates: Templates) -> Iterator[Finding]:
                 yield each.body["Outputs"].finding(Rule.REFERENCE, found, remedy)
     stacks = {each.partition(":")[0] for each in templates.exports}
     for part in (part for each in templates.resources for part in inside(each.body)):
-        raw = part.raw if isinstance(part.raw, list) else []
-        again = [at for at, each in enumerate(raw) if each in raw[:at]]
-        for at in again if not part.name.startswith("Fn::") else ():
+        raw = part.raw if isinstance(part.raw, list) and not part.name.startswith("Fn::") else []
+        for again in (part[at] for at, one in enumerate(raw) if one in raw[:at]):
             found = f"it stands in {part.name} twice: AWS may refuse it"
-            yield part[at].finding(Rule.TWICE, found, "remove one of the two", Level.WARNING)
+            yield again.finding(Rule.TWICE, found, "remove one of the two", warns=True)
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"
-            yield from version.must_be(Rule.POLICY, "2012-10-17", why=why, level=Level.WARNING)
-        value = part["Fn::ImportValue"]
-        stack, _, name = value.text.partition(":")
+            yield from version.must_be(Rule.POLICY, "2012-10-17", why=why, warns=True)
+        stack, _, name = (value := part["Fn::ImportValue"]).text.partition(":")
         if stack in stacks and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Rule.REFERENCE, found, f"correct it, or add the output to {stack}")

@@ -1,16 +1,14 @@
 """Guards of storage: FSx for Lustre, buckets, repositories of images, and keys."""
 
 import re
-from collections.abc import Iterator
 from itertools import product
 
 from megatron_eks.catalog import pins
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, ANYBODY, NODES, SIDES, name_of, rules
-from megatron_eks.guards.statements import Need, listed, needs, statements, texts
+from megatron_eks.guards.statements import Need, needs, statements, texts
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Value, report, written
+from megatron_eks.guards.values import NO, YES, Found, Value, report, written
 
 _THROUGHPUTS = (125, 250, 500, 1000)
 # With EFA 38,400 GiB at 125 MB/s per TiB, and half of it at twice the throughput.
@@ -66,22 +64,22 @@ def _zone(subnet: Value, templates: Templates) -> str:
 
 
 @template_guard
-def lustre_settings(templates: Templates) -> Iterator[Finding]:
+def lustre_settings(templates: Templates) -> Found:
     """Take what FSx takes together, in the zone of GPU nodes (FSx, CreateFileSystem)."""
     code, settings = Rule.LUSTRE_SETTINGS, "LustreConfiguration"
-    groups = templates.of("EKS::Nodegroup")
+    groups, links = templates.of("EKS::Nodegroup"), templates.of("FSx::DataRepositoryAssociation")
     pools = [each for each in groups if each["Taints"] or "NVIDIA" in each["AmiType"].text]
-    zones = {_zone(subnet, templates) for pool in pools for subnet in listed(pool["Subnets"])}
-    links = templates.of("FSx::DataRepositoryAssociation")
-    yield from constants(links, Rule.DATA_REPOSITORY, _NO_SYSTEM)
-    yield from constants(links, Rule.DATA_REPOSITORY, _AT_ONCE, Level.WARNING)
+    zones = {_zone(subnet, templates) for pool in pools for subnet in pool["Subnets"].listed}
+    yield from constants(links, Rule.DATA_REPOSITORY, *_NO_SYSTEM)
+    yield from constants(links, Rule.DATA_REPOSITORY, *_AT_ONCE, warns=True)
     for system in templates.of("FSx::FileSystem"):
         kind = system[settings]["DeploymentType"].text
         scratch, why = kind.startswith("SCRATCH"), f"FSx refuses it for {kind or 'this one'}"
-        kinds = ("PERSISTENT_2", "SCRATCH_2")
+        kinds, rates = ("PERSISTENT_2", "SCRATCH_2"), (None,) if scratch else _THROUGHPUTS
         modes = (None,) if scratch else ("AUTOMATIC", "USER_PROVISIONED")
-        rates = (None,) if scratch else _THROUGHPUTS
-        rows = (
+        yield from constants(
+            [system],
+            code,
             (f"{settings} DeploymentType", kinds, "a scratch file system loses data with a server"),
             ("FileSystemType", ("LUSTRE",), "LustreConfiguration is for no other"),
             ("StorageType", ("SSD",), why),
@@ -90,29 +88,28 @@ def lustre_settings(templates: Templates) -> Iterator[Finding]:
             (f"{settings} EfaEnabled", (None, False, True)[: 2 if scratch else 3], why),
             (f"{settings} MetadataConfiguration Mode", modes, f"{why}, or EFA cannot be used"),
         )
-        yield from constants([system], code, rows)
         size, rate = system["StorageCapacity"], system[settings]["PerUnitStorageThroughput"]
         efa = _uses_efa(system) and rate.raw in _THROUGHPUTS
         step = _EFA_GIB_TIMES_THROUGHPUT // int(rate.number or 1) if efa else 2400
         fits = isinstance(size.raw, int) and size.raw > 0 and size.raw % step == 0
-        if not (fits or (size.raw == 1200 and not efa)):  # noqa: PLR2004 -- GiB
-            found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
-            yield size.finding(code, found, f"set it to a multiple of {step} GiB")
-        subnets, level = system["SubnetIds"], Level.ERROR if _uses_efa(system) else Level.WARNING
-        own = [_zone(each, templates) for each in listed(subnets)]
+        wrong = not fits and (efa or size.raw != 1200)  # noqa: PLR2004 -- GiB
+        found = f"StorageCapacity is {written(size.raw)}: FSx has no such size"
+        yield from report(code, wrong, size, found, f"set it to a multiple of {step} GiB")
+        subnets, remedy = system["SubnetIds"], "name that of a GPU pool"
+        own = [_zone(each, templates) for each in subnets.listed]
         if zones and (len(own) != 1 or own[0] not in zones):
             found = "not exactly one subnet, in a GPU pool's zone: reads and saves cross zones"
-            yield subnets.finding(Rule.SUBNETS, found, "name that of a GPU pool", level)
+            yield subnets.finding(Rule.SUBNETS, found, remedy, warns=not _uses_efa(system))
 
 
 @template_guard
-def lustre_ports(templates: Templates) -> Iterator[Finding]:
+def lustre_ports(templates: Templates) -> Found:
     """Open Lustre's ports both ways, for EFA all, before FSx tries them (FSx, "Access control")."""
     code, every = Rule.LUSTRE_PORTS, list(rules(templates))
     groups = {each.name: each for each in templates.of("EC2::SecurityGroup")}
     for system in templates.of("FSx::FileSystem"):
         own, efa, waits = system["SecurityGroupIds"], _uses_efa(system), system.body["DependsOn"]
-        servers = {name_of(templates, each) for each in listed(own)}
+        servers = {name_of(templates, each) for each in own.listed}
         near = [each for each in every if servers & {*each.way}]
         nodes = {e for rule in near for e in rule.way} - {*servers, *SIDES, ANYBODY, "None"}
         if not servers or any(map(NODES.fullmatch, groups.keys() - nodes)):
@@ -123,21 +120,20 @@ def lustre_ports(templates: Templates) -> Iterator[Finding]:
             continue  # another group that is not at hand may complete this one
         what, wanted = ("all traffic", ALL_TRAFFIC) if efa else ("TCP 988 and 1018-1023", _PORTS)
         lacking = set()
-        ways = [*product(servers, SIDES, {*servers, *nodes})]
-        ways += product(nodes, ("Ingress",), servers)
+        ways = [*product(servers, SIDES, {*servers, *nodes}), *product(nodes, SIDES, servers)]
         # A group without a rule of its own lets everything out.
-        shut = [e for e in nodes if e in groups and groups[e]["SecurityGroupEgress"]]
-        for way in (*ways, *product(shut, ("Egress",), servers)):
+        free = {e for e in nodes if e not in groups or not groups[e]["SecurityGroupEgress"]}
+        for way in (each for each in ways if each[0] not in free or each[1] == "Ingress"):
             either = (way, (*way[:2], "" if efa else ANYBODY))
             opened = [each.ports for each in every if each.way in either]
             lacking |= set() if wanted <= frozenset().union(*opened) else {way}
         for rule in near:
             body, name = rule.body, rule.resource.name
             if rule.ports not in _BLOCKS:
-                level = Level.ERROR if rule.way in lacking else Level.WARNING
                 found = f"it opens {body['IpProtocol'].raw} {body['FromPort'].raw} to "
                 found += f"{body['ToPort'].raw}, not {what}: mounts hang, or too much is open"
-                yield body.finding(code, found, f"open {what}, and no more", level)
+                remedy, right = f"open {what}, and no more", rule.way not in lacking
+                yield body.finding(code, found, remedy, warns=right)
             if name not in {*groups, *waits.texts} and rule.resource.file == system.file:
                 found = f"it does not wait for {name}: FSx finds its ports closed, and fails"
                 yield waits.finding(code, found, f"add {name} to DependsOn")
@@ -162,14 +158,14 @@ def key_of(bucket: Resource) -> Value:
 
 
 @template_guard
-def closed_and_kept(templates: Templates) -> Iterator[Finding]:
+def closed_and_kept(templates: Templates) -> Found:
     """Close, encrypt and keep what a restart or a running job reads (S3, "Expiring objects")."""
     buckets, projects = data_buckets(templates), templates.of("CodeBuild::Project")
-    yield from constants(templates.of("S3::Bucket"), Rule.OPEN_TO_ALL, _CLOSED)
-    yield from constants(templates.of("S3::Bucket"), Rule.ENCRYPTION, _ENCRYPTED)
-    yield from constants(buckets, Rule.BUCKET_SETTINGS, _VERSIONS, Level.WARNING)
-    yield from constants(templates.of("ECR::Repository"), Rule.ENCRYPTION, _IMAGES)
-    yield from constants(projects, Rule.PROPERTY, _BUILD)
+    yield from constants(templates.of("S3::Bucket"), Rule.OPEN_TO_ALL, *_CLOSED)
+    yield from constants(templates.of("S3::Bucket"), Rule.ENCRYPTION, *_ENCRYPTED)
+    yield from constants(buckets, Rule.BUCKET_SETTINGS, *_VERSIONS, warns=True)
+    yield from constants(templates.of("ECR::Repository"), Rule.ENCRYPTION, *_IMAGES)
+    yield from constants(projects, Rule.PROPERTY, *_BUILD)
     every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
     for rule in (each for each in every if each["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
@@ -177,10 +173,9 @@ def closed_and_kept(templates: Templates) -> Iterator[Finding]:
         prefix = rule["Prefix"].text  # of what `meks data push` fills, or jobs write?
         read = any(prefix.startswith(e) or e.startswith(prefix) for e in ("data/", "checkpoints/"))
         for when in (rule["ExpirationInDays"], rule["ExpirationDate"], *away) if read else ():
-            level = Level.WARNING if rule["TagFilters"] else Level.ERROR
             found = f"{when.name} {when.raw} deletes what a restart or a running job reads"
             remedy = "remove it: NoncurrentVersionExpiration deletes only what was replaced"
-            yield from report(Rule.EXPIRES, (when, when, found, remedy), level=level)
+            yield from report(Rule.EXPIRES, when, when, found, remedy, warns=rule["TagFilters"])
     for each in templates.of("ECR::Repository"):
         for rule in each["LifecyclePolicy"]["LifecyclePolicyText"].parsed["rules"]:
             chosen, why = rule["selection"], "images that jobs use are deleted"
@@ -190,7 +185,7 @@ def closed_and_kept(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def bucket_policies(templates: Templates) -> Iterator[Finding]:
+def bucket_policies(templates: Templates) -> Found:
     """Refuse what passes openly (S3, "Security best practices")."""
     for bucket in templates.of("S3::Bucket"):
         beside = templates.of("S3::BucketPolicy")
@@ -198,17 +193,16 @@ def bucket_policies(templates: Templates) -> Iterator[Finding]:
         policies, arn = policies or [bucket["BucketPolicy"]], f"${{{bucket.name}.Arn}}"
         on, code = (arn, f"{arn}/*"), Rule.BUCKET_SETTINGS
         why = f"data of {bucket.name} can travel unencrypted"
-        for test in _TLS:
-            need = Need(code, why, ("s3:*",), on, "*", (test,), "Deny", Level.WARNING)
-            yield from needs(templates, policies, need)
+        both = (Need(code, why, ("s3:*",), on, "*", (e,), "Deny", warns=True) for e in _TLS)
+        yield from needs(templates, policies, *both)
 
 
 @template_guard
-def key_policies(templates: Templates) -> Iterator[Finding]:
+def key_policies(templates: Templates) -> Found:
     """Let an account manage its keys, and log groups use them (KMS, "Default key policy")."""
     keys, code = templates.of("KMS::Key"), Rule.KEY_POLICY
-    yield from constants(keys, Rule.ENCRYPTION, _ROTATION, Level.WARNING)
-    yield from constants(keys, code, _KEY)
+    yield from constants(keys, Rule.ENCRYPTION, *_ROTATION, warns=True)
+    yield from constants(keys, code, *_KEY)
     for key in keys:
         policy = [key["KeyPolicy"]]
         yield from needs(templates, policy, _ROOT)
@@ -226,7 +220,7 @@ def key_policies(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
+def kept_with_its_data(templates: Templates) -> Found:
     """Keep data, and the key without which nobody reads them (CloudFormation, DeletionPolicy)."""
     data = templates.of(*_DATA)
     # `storage.retain: false` writes Delete everywhere; that of Lustre is worth a word.
@@ -236,7 +230,7 @@ def kept_with_its_data(templates: Templates) -> Iterator[Finding]:
         matters = each in data and (each.file in kept or "FSx" in each.type)
         row = [(name, _KEPT, f"{each.name} is lost with the stack") for name in _POLICIES]
         if matters or deleted.raw != replaced.raw:
-            yield from each.body.must_hold(Rule.LUSTRE_RETAINED, row, Level.WARNING)
+            yield from each.body.must_hold(Rule.LUSTRE_RETAINED, *row, warns=True)
         for key in templates.of("KMS::Key") if deleted.raw in _KEPT else ():
             if each in templates.users(key):
                 why = f"{each.name} stays, and nobody can read it"

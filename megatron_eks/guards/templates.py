@@ -1,13 +1,12 @@
 """Templates that are deployed together: resources by type, and what they refer to."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
 
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json, read_documents
-from megatron_eks.guards.values import Place, Row, Value
+from megatron_eks.guards.values import Found, Place, Row, Value
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ class Templates:
         name = given[0].text or given.text  # of Fn::GetAtt: NAME.ATTRIBUTE, or a list of both
         return self._by_name.get((value.place.file, name.partition(".")[0]))
 
-    def targets(self, values: Value) -> list[Resource]:
-        """Return the resources that the elements of a list, or one value, lead to."""
-        listed = list(values) if isinstance(values.raw, list) else [values]
-        return [found for each in listed if (found := self.target(each))]
+    def targets(self, *values: Value) -> list[Resource]:
+        """Return the resources that values, or the elements of those that are lists, lead to."""
+        every = [each for value in values for each in value.listed]
+        return [found for each in every if (found := self.target(each))]
 
     def text(self, value: Value) -> str:
         """Return a text with its functions filled in: `arn:${AWS::Partition}:s3:::x`."""
@@ -125,7 +124,7 @@ def _function(value: Value) -> tuple[str, Value]:
     return next(value.items()) if only else ("", value)
 
 
-Guard = Callable[[Templates], Iterator[Finding]]
+Guard = Callable[[Templates], Found]
 
 GUARDS: list[Guard] = []
 """Every guard of templates, in the order of their modules."""
@@ -138,11 +137,11 @@ def template_guard(guard: Guard) -> Guard:
 
 
 def constants(
-    resources: list[Resource], code: StrEnum, rows: Sequence[Row], level: Level = Level.ERROR
-) -> Iterator[Finding]:
+    resources: Iterable[Resource], code: StrEnum, *rows: Row, warns: object = False
+) -> Found:
     """Report properties that are not there, or have another value than the right one."""
     for resource in resources:
-        yield from resource.properties.must_hold(code, rows, level)
+        yield from resource.properties.must_hold(code, *rows, warns=warns)
 
 
 def is_template(value: Json) -> bool:

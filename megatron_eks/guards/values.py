@@ -1,18 +1,22 @@
 """A value of a template or a Kubernetes object, with the place where it stands."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.quantity import quantity
 
 Row = tuple[str, tuple[Json, ...], str]
-"""A path, its keys between spaces; the values that are right, none: any; what goes wrong else."""
+"""A path, keys between spaces and `*` for each; the right values, none: any; why it matters."""
+
+Found = Iterator[Finding]
+"""What a guard yields."""
 
 YES, NO = True, False  # for `must_be`: a plain True among the arguments says little
 
@@ -64,6 +68,20 @@ class Value:
             value = next(named, value[int(key) if key.isdigit() else key])
         return value
 
+    def every(self, path: str) -> Iterator["Value"]:
+        """Return all that stand below keys of which `*` is any: `containers * ports *`."""
+        before, several, behind = path.partition("*")
+        below = self.at(before)
+        for each in (*below, *(inner for _, inner in below.items())) if several else ():
+            yield from each.every(behind)
+        if not several:
+            yield below
+
+    @property
+    def listed(self) -> list["Value"]:
+        """The elements of a list, or the one value that stands instead of it."""
+        return list(self) if isinstance(self.raw, list) else [self] if self else []
+
     def items(self) -> Iterator[tuple[str, "Value"]]:
         """Return keys and values, if it is a mapping."""
         for key in self.raw if isinstance(self.raw, dict) else ():
@@ -99,42 +117,38 @@ class Value:
     @property
     def texts(self) -> list[str]:
         """The texts of a list, also where CloudFormation takes one text instead."""
-        listed = self.raw if isinstance(self.raw, list) else [self.raw]
-        return [each for each in listed if isinstance(each, str)]
+        return [each.raw for each in self.listed if isinstance(each.raw, str)]
 
     @property
     def name(self) -> str:
         """The key, as a sentence names it."""
         return next((part for part in reversed(self.path) if isinstance(part, str)), "")
 
-    def finding(
-        self, code: StrEnum, found: str, remedy: str, level: Level = Level.ERROR
-    ) -> Finding:
-        """Report something about this value."""
-        finding = Finding(code, (*self.place.path, *self.path), found, remedy, level)
-        return finding.at(self.place.file, self.place.line())
+    def finding(self, code: StrEnum, found: str, remedy: str, *, warns: object = False) -> Finding:
+        """Report an error about this value, or what is only worth a warning."""
+        path, level = (*self.place.path, *self.path), Level.WARNING if warns else Level.ERROR
+        return Finding(code, path, found, remedy, level).at(self.place.file, self.place.line())
 
-    def must_be(
-        self, code: StrEnum, *allowed: Json, why: str, level: Level = Level.ERROR
-    ) -> Iterator[Finding]:
-        """Report a value that is none of the allowed ones; None allows that it is absent."""
-        if any(self.raw == each and type(self.raw) is type(each) for each in allowed):
+    def must_be(self, code: StrEnum, *allowed: Json, why: str, warns: object = False) -> Found:
+        """Report a value that is none of the allowed ones: any without, and None allows absence."""
+        same = (self.raw == each and type(self.raw) is type(each) for each in allowed)
+        if any(same) if allowed else self:
             return
         wanted = " or ".join(written(each) for each in allowed if each is not None)
         found = f"{self.name} is {written(self.raw)}" if self else f"no {self.name}"
-        remedy = f"set it to {wanted}" if wanted else f"remove {self.name}"
-        yield self.finding(code, f"{found}: {why}", remedy, level)
+        remedy = f"set it to {wanted}" if wanted else f"{'remove' if self else 'add'} {self.name}"
+        yield self.finding(code, f"{found}: {why}", remedy, warns=warns)
 
-    def must_hold(
-        self, code: StrEnum, rows: Sequence[Row], level: Level = Level.ERROR
-    ) -> Iterator[Finding]:
+    def must_hold(self, code: StrEnum, *rows: Row, warns: object = False) -> Found:
         """Check several places below this one."""
         for path, allowed, why in rows:
-            value = self.at(path)
-            if allowed:
-                yield from value.must_be(code, *allowed, why=why, level=level)
-            elif not value:
-                yield value.finding(code, f"no {value.name}: {why}", f"add {value.name}", level)
+            for value in self.every(path):
+                yield from value.must_be(code, *allowed, why=why, warns=warns)
+
+
+def same(below: str, why: str, wanted: Mapping[str, Json]) -> list[Row]:
+    """Return rows with one reason: what stands at each path below another."""
+    return [(below + path, (value,), why) for path, value in wanted.items()]
 
 
 def inside(value: Value) -> Iterator[Value]:
@@ -146,17 +160,14 @@ def inside(value: Value) -> Iterator[Value]:
 
 
 def report(
-    code: StrEnum, *rows: tuple[object, Value, str, str], level: Level = Level.ERROR
-) -> Iterator[Finding]:
-    """Report the rows that are wrong: whether, where, what was found, and the remedy."""
-    for is_wrong, place, found, remedy in rows:
-        if is_wrong:
-            yield place.finding(code, found, remedy, level)
+    code: StrEnum, wrong: object, place: Value, found: str, remedy: str, *, warns: object = False
+) -> Found:
+    """Report a place if it is wrong."""
+    if wrong:
+        yield place.finding(code, found, remedy, warns=warns)
 
 
-def warn(code: StrEnum, *rows: tuple[object, Value, str, str]) -> Iterator[Finding]:
-    """Report the rows that are wrong as warnings."""
-    return report(code, *rows, level=Level.WARNING)
+warn = partial(report, warns=True)
 
 
 def written(value: Json) -> str:

@@ -7,10 +7,9 @@ from itertools import pairwise
 
 from megatron_eks.catalog.environment import WRITTEN
 from megatron_eks.catalog.pins import POD_UID
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.values import Row, Value, report
+from megatron_eks.guards.values import Found, Row, Value, report
 
 _CLAIM, _FITS, _DIRECTORY = "persistentVolumeClaim", Rule.CLAIM_AND_VOLUME, Rule.DIRECTORY_OWNER
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
@@ -43,26 +42,28 @@ _BOUND = (
 
 
 @manifest_guard
-def mounts(manifests: Manifests) -> Iterator[Finding]:
+def mounts(manifests: Manifests) -> Found:
     """Mount each volume, at a path of its own (Kubernetes, "Volumes")."""
+    code = Rule.UNKNOWN_VOLUME
     for pod in manifests.pods:
-        volumes, listed = list(pod.spec["volumes"]), [e["volumeMounts"] for e in pod.containers]
+        volumes, listed = pod.spec["volumes"], [e["volumeMounts"] for e in pod.containers]
         names = [each["name"].text for each in volumes]
         for volume in volumes:
             sources = sum(bool(each) for _, each in volume.items()) - 1
             found = f"a volume with {sources} sources: the pod is refused"
-            yield from report(Rule.UNKNOWN_VOLUME, (sources != 1, volume, found, "give it one"))
+            yield from report(code, sources != 1, volume, found, "give it one")
         parts = [[e["mountPath"] for e in each] for each in listed]
         for once in ([e["name"] for e in volumes], [e["name"] for e in pod.containers], *parts):
             yield from twice(Rule.DUPLICATE_IN_POD, once)
         for name, path in ((e["name"], e["mountPath"]) for mounts in listed for e in mounts):
             found, lost = f"no volume {name.raw!r}: the pod is refused", name.text not in names
-            row = (not path.text.startswith("/"), path, "not absolute", "begin with a slash")
-            yield from report(Rule.UNKNOWN_VOLUME, (lost, name, found, f"use one of {names}"), row)
+            yield from report(code, lost, name, found, f"use one of {names}")
+            relative = not path.text.startswith("/")
+            yield from report(code, relative, path, "not absolute", "begin with a slash")
         yield from _files(pod) if pod.of_job else ()
 
 
-def _files(pod: Pod) -> Iterator[Finding]:
+def _files(pod: Pod) -> Found:
     listed, scratch = pod.main["volumeMounts"], mounted(pod, pod.main, "emptyDir")
     at = {each["mountPath"].text.rstrip("/"): each for each in listed}
     needs = [(listed, _TMP, False, True)] if pod.main["name"].text == "pytorch" else []
@@ -71,19 +72,20 @@ def _files(pod: Pod) -> Iterator[Finding]:
         over = max([e for e in at if f"{path}/".startswith(f"{e}/")], key=len, default="")
         only, lost = at.get(over, listed)["readOnly"], kept and over in scratch
         found = f"nothing is mounted at {path}: it is not found, or is lost with the pod"
-        row = (not over, place, found, f"use a path below {' or '.join(sorted(at))}")
-        only_read = (written and only.raw, only, f"{path} is written to", "remove readOnly")
-        yield from report(Rule.LOST_OUTPUT, row, only_read)
+        remedy, read_only = f"use a path below {' or '.join(sorted(at))}", written and only.raw
+        yield from report(Rule.LOST_OUTPUT, not over, place, found, remedy)
+        found = f"{path} is written to"
+        yield from report(Rule.LOST_OUTPUT, read_only, only, found, "remove readOnly")
         found = f"{path} is in an emptyDir: it is lost with the pod, and no other rank sees it"
-        yield from report(Rule.CHECKPOINTS_LOST, (lost, place, found, "use the shared claim"))
+        yield from report(Rule.CHECKPOINTS_LOST, lost, place, found, "use the shared claim")
 
 
-def twice(code: StrEnum, listed: list[Value]) -> Iterator[Finding]:
+def twice(code: StrEnum, listed: list[Value]) -> Found:
     """Report what may stand once in a list, and stands there again."""
     texts = [each.text.rstrip("/") for each in listed]
     for index, each in enumerate(listed) if len({*texts}) < len(texts) else ():
         found = f"a second {each.raw!r}: it is refused, or only one of the two counts"
-        yield from report(code, (texts[index] in texts[:index], each, found, "keep one"))
+        yield from report(code, texts[index] in texts[:index], each, found, "keep one")
 
 
 def mounted(pod: Pod, container: Value, source: str) -> list[str]:
@@ -93,7 +95,7 @@ def mounted(pod: Pod, container: Value, source: str) -> list[str]:
 
 
 @manifest_guard
-def volumes(manifests: Manifests) -> Iterator[Finding]:
+def volumes(manifests: Manifests) -> Found:
     """Describe a shared file system as its driver reads it, for one claim (aws-fsx-csi-driver)."""
     listed, claims = manifests.of("PersistentVolume"), manifests.of("PersistentVolumeClaim")
     yield from twice(_FITS, [each["spec"]["csi"]["volumeHandle"] for each in listed])
@@ -101,45 +103,45 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
         spec, handle = volume["spec"], volume["spec"]["csi"]["volumeHandle"]
         kept, why = spec["persistentVolumeReclaimPolicy"], "the files are deleted with the claim"
         yield from kept.must_be(Rule.RECLAIMED, "Retain", None, why=why)
-        yield from spec.must_hold(_FITS, _VOLUME)
-        name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
+        yield from spec.must_hold(_FITS, *_VOLUME)
+        name, namespace = (spec["claimRef"][key].text for key in ("name", "namespace"))
         claim = manifests.named("PersistentVolumeClaim", name, namespace)
         place = claim["spec"]["volumeName"] if claim else spec["claimRef"]
         found = f"{volume.name} and its claim do not name each other: the claim stays Pending"
         other = claims and place.raw != volume.name
-        yield from report(_FITS, (other, place, found, "name the claim here, the volume there"))
+        yield from report(_FITS, other, place, found, "name the claim here, the volume there")
         right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system id"
-        yield from report(_FITS, (not right, handle, found, "write fs-... as AWS shows it"))
+        yield from report(_FITS, not right, handle, found, "write fs-... as AWS shows it")
         if right and spec["csi"]["driver"].text == _FSX:
             yield from _lustre(spec, right[1])
     for claim in claims:
-        yield from claim["spec"].must_hold(_FITS, _BOUND)
+        yield from claim["spec"].must_hold(_FITS, *_BOUND)
         size, named = claim["spec"]["resources"]["requests"]["storage"], claim["spec"]["volumeName"]
         bound = manifests.named("PersistentVolume", named.text)
         has = bound["spec"]["capacity"]["storage"] if bound else size
         found, lost = f"no volume {named.raw!r}: it stays Pending", named and not bound and listed
-        yield from report(_FITS, (lost, named, found, f"use {' or '.join(e.name for e in listed)}"))
-        level = Level.WARNING if (size.quantity or 0) <= (has.quantity or 0) else Level.ERROR
-        yield from size.must_be(_FITS, has.raw, why="the volume has another size", level=level)
+        yield from report(_FITS, lost, named, found, f"use {' or '.join(e.name for e in listed)}")
+        fits, why = (size.quantity or 0) <= (has.quantity or 0), "the volume has another size"
+        yield from size.must_be(_FITS, has.raw, why=why, warns=fits)
 
 
-def _lustre(spec: Value, file_system: str) -> Iterator[Finding]:
+def _lustre(spec: Value, file_system: str) -> Found:
     attributes, options = spec["csi"]["volumeAttributes"], spec["mountOptions"]
     address, name = attributes["dnsname"], attributes["mountname"]
     here = re.match(rf"{file_system}\.fsx\.[\w-]+\.\w", address.text)
     found = f"dnsname is {address.raw!r}, and the volume is {file_system}: the mount fails"
     remedy = f"set it to {file_system}.fsx.REGION.amazonaws.com"
-    yield from report(_FITS, (not here, address, found, remedy))
+    yield from report(_FITS, not here, address, found, remedy)
     wrong = "only SCRATCH_1 is called fsx" if name.text == "fsx" else "no file system has it"
     found = f"mountname is {name.raw!r}: {wrong}, and pods hang in ContainerCreating"
     bad, remedy = not re.fullmatch(_MOUNT_NAME, name.text), "write what AWS shows as MountName"
-    yield from report(_FITS, (bad, name, found, remedy))
+    yield from report(_FITS, bad, name, found, remedy)
     found = "no mount option flock: file locks fail, and with them caches and data sets"
-    yield from report(_FITS, ("flock" not in options.texts, options, found, "add flock"))
+    yield from report(_FITS, "flock" not in options.texts, options, found, "add flock")
 
 
 @manifest_guard
-def directory_owners(manifests: Manifests) -> Iterator[Finding]:
+def directory_owners(manifests: Manifests) -> Found:
     """Make the shared directories for the user of the jobs (chmod(1), chown(1))."""
     for job in (e for e in manifests.of("Job") if e.name.startswith("shared-directories")):
         main, args = job.pods[0].main, job.pods[0].main["args"]
@@ -148,7 +150,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
         owners = {user: (user, group) for user, group in re.findall(_OWNER, text)}
         right = words and main["command"].texts[:2] == _RUNS
         found = "no sh -euc with USER:GROUP, a mode that lets the group write, and rules with paths"
-        yield from report(_DIRECTORY, (not right, args, found, _OWNED))
+        yield from report(_DIRECTORY, not right, args, found, _OWNED)
         for pod in (e for e in manifests.pods if words and e.of_job):
             at = mounted(pod, pod.main, _CLAIM)
             own = str(manifests.user(pod.owner.namespace))
@@ -157,7 +159,7 @@ def directory_owners(manifests: Manifests) -> Iterator[Finding]:
                 value = pod.setting(pod.main, key)
                 found = f"the shared directories belong to {wanted}: permission denied"
                 wrong = value and str(value.raw) not in {"0", wanted}
-                yield from report(_DIRECTORY, (wrong, value, found, f"set it to {wanted}"))
+                yield from report(_DIRECTORY, wrong, value, found, f"set it to {wanted}")
 
 
 def _paths(container: Value) -> Iterator[tuple[Value, bool, bool]]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.program_options import PACKAGE, ZIP
 from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WITH_PODS, WORKLOADS
-from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, PINNED
-from megatron_eks.guards.values import YES, Row, Value, report, warn, written
+from megatron_eks.guards.values import YES, Found, Row, Value, report, same, warn, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 63  # DNS labels
@@ -49,16 +48,10 @@ _SPARED: tuple[Row, ...] = (
     (f"{_LOST}onJobFailureReasons", (["PodFailurePolicy"],), _LOST_NODE),
     (f"{_LOST}onJobFailureMessagePatterns", (["has condition DisruptionTarget"],), _LOST_NODE),
 )
-_SETS = ("JobSet", "TrainingRuntime")
+_SETS, _SCRAPE = ("JobSet", "TrainingRuntime"), "prometheus.io/"
 _NO_RUNTIME, _OTHER = "nobody knows its pods", "the controller knows no other"
-_ENDS_AT_ONCE = (
-    ("backoffLimit", (0,), _ALL_AGAIN),
-    ("template spec restartPolicy", ("Never",), _ALL_AGAIN),
-)
-_SCRAPED: tuple[Row, ...] = (
-    ("prometheus.io/scrape", ("true",), "nobody sees its metrics"),
-    ("prometheus.io/path", ("/metrics",), "nobody sees its metrics"),
-)
+_ENDS_AT_ONCE = same("", _ALL_AGAIN, {"backoffLimit": 0, "template spec restartPolicy": "Never"})
+_SCRAPED = same(_SCRAPE, "nobody sees its metrics", {"scrape": "true", "path": "/metrics"})
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 # The last says from which number Kueue counts those of a role.
 _OWN = ("replicas", "role", kueue.OFFSET_ANNOTATION)
@@ -68,7 +61,7 @@ _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETIO
 
 
 @manifest_guard
-def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
+def pytorch_jobs(manifests: Manifests) -> Found:
     """Give ranks the shape that the operator takes, and one pod for all (kubeflow/trainer 1.9)."""
     for job in manifests.of("PyTorchJob"):
         spec, roles = job["spec"], job["spec"]["pytorchReplicaSpecs"]
@@ -80,12 +73,12 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
         lost = not spec["elasticPolicy"] and not roles["Master"]
         lost = lost or (sum(counts.values()) == 1 and "--heartbeats" in words)
         found = "no Master, or one pod with arguments for several: ranks never find each other"
-        yield from report(Rule.MASTER_REPLICAS, (lost, roles, found, "add the one that is missing"))
+        yield from report(Rule.MASTER_REPLICAS, lost, roles, found, "add the one that is missing")
         for role, replica in roles.items():
             count, most = replica["replicas"], {"Master": 1, "Worker": 1 << 31}.get(role, 0)
             found = f"{role} with {written(count.raw)} replicas: refused, or ranks are missing"
             wrong, remedy = not 1 <= counts[role] <= most, "use Master with 1, Worker with others"
-            yield from report(Rule.MASTER_REPLICAS, (wrong, count, found, remedy))
+            yield from report(Rule.MASTER_REPLICAS, wrong, count, found, remedy)
             yield from replica["restartPolicy"].must_be(Rule.RESTART_POLICY, *again, why=_RESTARTS)
             label = replica["template"]["metadata"]["labels"]["role"]
             yield from label.must_be(Rule.POD_LABEL, role.lower(), why=_UNSEEN) if most else ()
@@ -94,25 +87,25 @@ def pytorch_jobs(manifests: Manifests) -> Iterator[Finding]:
         both = (roles["Master"], roles["Worker"])
         for there, here in _differences(*both) if all(both) else ():
             found = f"{written(here.raw)} here and {written(there.raw)} in the Master: ranks hang"
-            row = (here.name not in _OWN, here, found, "write the same for both")
-            yield from report(Rule.REPLICAS_DIFFER, row)
+            other, remedy = here.name not in _OWN, "write the same for both"
+            yield from report(Rule.REPLICAS_DIFFER, other, here, found, remedy)
         yield from _name(job, f"-worker-{int(roles['Worker']['replicas'].number or 1) - 1}")
 
 
-def _rank(pod: Pod) -> Iterator[Finding]:
+def _rank(pod: Pod) -> Found:
     gpus, names = pod.main["resources"]["limits"][GPU].quantity or 0, pod.spec["containers"]
     ranks, why = pod.owner["spec"]["nprocPerNode"], "GPUs stay idle, or two ranks share one"
     yield from ranks.must_be(Rule.PROCESSES_PER_NODE, str(gpus), "auto", "gpu", why=why)
     wrong = [each["name"].text for each in names].count("pytorch") != 1
     found = "not one container named 'pytorch': the webhook refuses the job"
-    yield from report(Rule.CONTAINER_NAME, (wrong, names, found, "name the container 'pytorch'"))
+    yield from report(Rule.CONTAINER_NAME, wrong, names, found, "name the container 'pytorch'")
     for word in (each for each in pod.main["command"] if _LAUNCHER.fullmatch(each.text)):
         found = f"{word.text} overrides what the operator sets for each pod"
         yield word.finding(Rule.RENDEZVOUS_FLAG, found, "remove it")
 
 
 @manifest_guard
-def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
+def indexed_jobs(manifests: Manifests) -> Found:
     """Start all ranks of a Job at once, with index and name (Kubernetes, "Indexed Job")."""
     for job in manifests.of("Job"):
         spec, pod = job["spec"], job.pods[0]
@@ -122,24 +115,24 @@ def indexed_jobs(manifests: Manifests) -> Iterator[Finding]:
         elif not spec["completionMode"] and (spec["completions"].number or 0) <= 1:
             continue
         rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
-        yield from spec.must_hold(Rule.JOB_FIELDS, [*_INDEXED, *rows])
+        yield from spec.must_hold(Rule.JOB_FIELDS, *_INDEXED, *rows)
         yield from _name(job, f"-{count}")
 
 
 @manifest_guard
-def jobsets(manifests: Manifests) -> Iterator[Finding]:
+def jobsets(manifests: Manifests) -> Found:
     """Make the first rank that fails end its Job, and so start all ranks again (JobSet 0.12)."""
     for job in manifests.of(*_SETS):
         known = ("apiVersion", (WITH_PODS[job.kind].api_version,), "no API server knows another")
-        yield from job.body.must_hold(Rule.JOB_FIELDS, [known])
+        yield from job.body.must_hold(Rule.JOB_FIELDS, known)
         spared = _SPARED if job.run["failurePolicy"]["maxRestarts"].number else ()
-        yield from job.run.must_hold(Rule.JOB_FIELDS, (*_SET, *spared))
+        yield from job.run.must_hold(Rule.JOB_FIELDS, *_SET, *spared)
         for part in job.run["replicatedJobs"]:
-            yield from part.must_hold(Rule.JOB_FIELDS, [("replicas", (None, 1), _ONE_JOB)])
+            yield from part.must_hold(Rule.JOB_FIELDS, ("replicas", (None, 1), _ONE_JOB))
             spec, pod = part["template"]["spec"], job.pods[0]
             count = spec["completions"].raw
             rows = [(each, (count,), "ranks need an index, and all others") for each in _COUNTS]
-            yield from spec.must_hold(Rule.JOB_FIELDS, [*_INDEXED, *_ENDS_AT_ONCE, *rows])
+            yield from spec.must_hold(Rule.JOB_FIELDS, *_INDEXED, *_ENDS_AT_ONCE, *rows)
             yield from _failure_policy(spec, pod, lost_node="FailJob")
             first = f"{job.name}-{part['name'].text}-0-"
             yield from _meeting(pod, count, f"{first}0.{job.name}")
@@ -147,27 +140,27 @@ def jobsets(manifests: Manifests) -> Iterator[Finding]:
     for job in manifests.of("TrainJob"):
         ref, of_job = job["spec"]["runtimeRef"], WORKLOADS["TrainJob"]
         named = [("kind", (of_job.runtime,), _NO_RUNTIME), ("name", (job.name,), _NO_RUNTIME)]
-        yield from ref.must_hold(Rule.JOB_FIELDS, [*named, ("apiGroup", (of_job.group,), _OTHER)])
+        yield from ref.must_hold(Rule.JOB_FIELDS, *named, ("apiGroup", (of_job.group,), _OTHER))
         for runtime in manifests.of("TrainingRuntime"):
             if runtime.name == job.name and runtime.pods:
                 labels = runtime.pods[0].metadata["labels"]
                 row = (of_job.job_label, (job.name,), "meks and the ranks' policy miss its pods")
-                yield from labels.must_hold(Rule.POD_LABEL, [row])
+                yield from labels.must_hold(Rule.POD_LABEL, row)
 
 
-def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Iterator[Finding]:
+def _torchrun(manifests: Manifests, job: Object, pod: Pod, count: Json) -> Found:
     service = manifests.named("Service", job.name, job.namespace)
     found = f"no Service {job.name}: the other ranks never find rank 0"
-    yield from report(Rule.SERVICE, (not service, pod.spec["subdomain"], found, "add it, headless"))
+    yield from report(Rule.SERVICE, not service, pod.spec["subdomain"], found, "add it, headless")
     if service:
         yield from service["spec"]["clusterIP"].must_be(Rule.SERVICE, "None", why="it names no pod")
         early = service["spec"]["publishNotReadyAddresses"]
         yield from early.must_be(Rule.RANKS_WAIT, YES, why="rank 0 has no name yet")
-    yield from pod.spec.must_hold(Rule.SERVICE, [("subdomain", (job.name,), "ranks lack names")])
+    yield from pod.spec.must_hold(Rule.SERVICE, ("subdomain", (job.name,), "ranks lack names"))
     yield from _meeting(pod, count, f"{job.name}-0.{job.name}")
 
 
-def _meeting(pod: Pod, count: Json, address: str) -> Iterator[Finding]:
+def _meeting(pod: Pod, count: Json, address: str) -> Found:
     command = pod.main["command"]
     options = {f"--nnodes={count}", f"--master-addr={address}", _RANK}
     options |= {f"--nproc-per-node={pod.main['resources']['limits'][GPU].quantity}"}
@@ -178,24 +171,24 @@ def _meeting(pod: Pod, count: Json, address: str) -> Iterator[Finding]:
 
 
 @manifest_guard
-def ends(manifests: Manifests) -> Iterator[Finding]:
+def ends(manifests: Manifests) -> Found:
     """Try a job a few times, and not for mistakes that a try repeats (Kubernetes, "Jobs")."""
     for job in manifests.of(*WITH_PODS):
         limits = job["spec"]["runPolicy"] if job.kind == "PyTorchJob" else job.run
         priority = job.main_pod.spec["priorityClassName"].text if job.main_pod else ""
         for name, least, usual, why in _LIMITS:
             of_ranks = job.kind in _SETS and job.holders and name[0] != "t"
-            given = (job.holders[0][1] if of_ranks else limits)[name]
+            given = (job.holders[0] if of_ranks else limits)[name]
             needed = given or not least or (priority and name[0] == "t") or "-valid" in priority
             wrong = needed and (-1 if given.number is None else given.number) < least
-            row = (wrong, given, f"{name} is {written(given.raw)}: {why}", f"write such as {usual}")
-            level = Level.ERROR if given or not least else Level.WARNING
-            yield from report(Rule.JOB_FIELDS, row, level=level)
+            found, remedy = f"{name} is {written(given.raw)}: {why}", f"write such as {usual}"
+            lost = least and not given
+            yield from report(Rule.JOB_FIELDS, wrong, given, found, remedy, warns=lost)
         if job.kind == "Job":
             yield from _failure_policy(job["spec"], job.pods[0])
 
 
-def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterator[Finding]:
+def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Found:
     rules, names = spec["podFailurePolicy"]["rules"], [e["name"].text for e in pod.containers]
     indexed = spec["completions"] and not rules and lost_node == "Ignore"
     again = _restarts(spec) if indexed else ("Never",)
@@ -206,19 +199,17 @@ def _failure_policy(spec: Value, pod: Pod, lost_node: str = "Ignore") -> Iterato
         for kind, fixed in _RULES.items():
             rows = (of_lost, *fixed) if kind == "onPodConditions" else fixed
             if own[kind] is not rules or "pytorch" in names:
-                yield from own[kind].must_hold(Rule.JOB_FIELDS, rows, Level.WARNING)
+                yield from own[kind].must_hold(Rule.JOB_FIELDS, *rows, warns=True)
         codes, place = (own["onExitCodes"]["onExitCodes"][e] for e in ("values", "containerName"))
-        other = (
-            "pytorch" in names and codes and any(each.raw not in FINAL_EXIT_CODES for each in codes)
-        )
+        other = "pytorch" in names and any(each.raw not in FINAL_EXIT_CODES for each in codes)
         found, usual = "it ends what another try may mend", f"name none but {[*FINAL_EXIT_CODES]}"
-        yield from warn(Rule.JOB_FIELDS, (other, codes, found, usual))
+        yield from warn(Rule.JOB_FIELDS, other, codes, found, usual)
         lost, found = codes and place.text not in names, f"no such container: {_RETRIED}"
-        yield from report(Rule.JOB_FIELDS, (lost, place, found, f"name one of {names}"))
+        yield from report(Rule.JOB_FIELDS, lost, place, found, f"name one of {names}")
 
 
 @manifest_guard
-def job_parts(manifests: Manifests) -> Iterator[Finding]:
+def job_parts(manifests: Manifests) -> Found:
     """Label what belongs to a job (docs/commands.md), and wait for policies (EKS, "Limit Pod")."""
     parts = manifests.of("ConfigMap", "Service", "NetworkPolicy", "TrainJob")
     for job in manifests.of(*WITH_PODS):
@@ -229,30 +220,29 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         names = {job.name, f"ranks-of-{job.name}"}
         names |= {v["configMap"]["name"].text for v in pod.spec["volumes"]} - {"ca-bundle"}
         rows = [("app", (app.raw,) if app else (), _UNSEEN)]
-        yield from pod.metadata["labels"].must_hold(Rule.POD_LABEL, rows)
+        yield from pod.metadata["labels"].must_hold(Rule.POD_LABEL, *rows)
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
-            yield from each["metadata"]["labels"].must_hold(Rule.POD_LABEL, rows)
+            yield from each.labels.must_hold(Rule.POD_LABEL, *rows)
         notes = pod.metadata["annotations"]
-        if any(key.startswith("prometheus.io/") for key, _ in notes.items()):
+        if any(key.startswith(_SCRAPE) for key, _ in notes.items()):
             ports = [str(e["containerPort"].raw) for e in pod.main["ports"]]
-            at = ("prometheus.io/port", (*ports,), "nothing listens there")
-            yield from notes.must_hold(Rule.MONITOR, (*_SCRAPED, at))
+            at = (f"{_SCRAPE}port", (*ports,), "nothing listens there")
+            yield from notes.must_hold(Rule.MONITOR, *_SCRAPED, at)
         words, logs = pod.main["command"], f"/[^ ]+/logs/{job.name} [1-9][0-9]*"
         zipped = ["python3", f"/etc/megatron-eks/{ZIP}", "record"]
-        kept = words.texts[:3] in (_RECORD, zipped) and re.fullmatch(
-            logs, " ".join(words.texts[3:5])
-        )
+        program, folder = words.texts[:3], " ".join(words.texts[3:5])
+        lost = ours and not (program in (_RECORD, zipped) and re.fullmatch(logs, folder))
         found = f"not {' '.join(_RECORD)} /shared/logs/JOB DAYS first: nobody learns why it ended"
-        yield from warn(Rule.IDLE, (ours and not kept, words, found, "begin the command so"))
+        yield from warn(Rule.IDLE, lost, words, found, "begin the command so")
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS
         found = "no init container wait-for-policies: the pod begins while others reach it"
-        yield from warn(Rule.JOB_FIELDS, (ours and not waits, listed, found, "add it as first one"))
+        yield from warn(Rule.JOB_FIELDS, ours and not waits, listed, found, "add it as first one")
         image = pod.main["image"]
         other = ours and waits and first["image"].raw != image.raw and PINNED.fullmatch(image.text)
         found = "another image than the job's: each node pulls both, or one of them is not there"
-        yield from warn(Rule.JOB_FIELDS, (other, first["image"], found, "use the job's"))
+        yield from warn(Rule.JOB_FIELDS, other, first["image"], found, "use the job's")
 
 
 def _restarts(policy: Value) -> tuple[str, ...]:
@@ -260,10 +250,10 @@ def _restarts(policy: Value) -> tuple[str, ...]:
     return ("OnFailure", "ExitCode") if several else ("OnFailure", "Never")
 
 
-def _name(job: Object, suffix: str) -> Iterator[Finding]:
+def _name(job: Object, suffix: str) -> Found:
     wrong = not _NAME.fullmatch(job.name) or len(job.name + suffix) > _LONGEST_NAME
     found = f"a pod or Service {job.name}{suffix} has no DNS name: it is refused"
-    yield from report(Rule.JOB_NAME, (wrong, job["metadata"]["name"], found, "use a-z and dashes"))
+    yield from report(Rule.JOB_NAME, wrong, job["metadata"]["name"], found, "use a-z and dashes")
 
 
 def _differences(there: Value, here: Value) -> Iterator[tuple[Value, Value]]:
