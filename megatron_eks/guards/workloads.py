@@ -229,7 +229,7 @@ def job_parts(manifests: Manifests) -> Found:
             ports = [str(e["containerPort"].raw) for e in pod.main["ports"]]
             at = (f"{_SCRAPE}port", (*ports,), "nothing listens there")
             yield from notes.must_hold(Rule.MONITOR, *_SCRAPED, at)
-        words, logs = pod.main["command"], f"/[^ ]+/logs/{job.name} [1-9][0-9]*"
+        words, logs = pod.main["command"], rf"/[^ ]+/logs/{re.escape(job.name)} [1-9]\d*"
         zipped = ["python3", f"/etc/megatron-eks/{ZIP}", "record"]
         program, folder = words.texts[:3], " ".join(words.texts[3:5])
         lost = ours and not (program in (_RECORD, zipped) and re.fullmatch(logs, folder))
