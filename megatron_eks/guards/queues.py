@@ -16,12 +16,15 @@ from megatron_eks.guards.values import Found, Row, Value, report
 _CLASS: Row = (kueue.PRIORITY_LABEL, (), "it comes after all that name a class")
 _SPACE, _GROUPS = "kubernetes.io/metadata.name", "resourceGroups"
 _JOBS, _FLAVORS = tuple(WORKLOADS), "spec resourceGroups * flavors * "
+_CHECKS = "spec admissionChecksStrategy admissionChecks * "
 # What names another object: by what, and of which kind. Jobs need no label, all others a name.
 _NAMES = (
     (_JOBS, f"metadata labels {kueue.QUEUE_LABEL}", "LocalQueue"),
     (_JOBS, f"metadata labels {kueue.PRIORITY_LABEL}", "WorkloadPriorityClass"),
     (("LocalQueue",), "spec clusterQueue", "ClusterQueue"),
     (("ClusterQueue", "Cohort"), f"{_FLAVORS}name", "ResourceFlavor"),
+    (("ClusterQueue",), f"{_CHECKS}name", "AdmissionCheck"),
+    (("ClusterQueue",), f"{_CHECKS}onFlavors *", "ResourceFlavor"),
     (("ResourceFlavor",), "spec topologyName", "Topology"),
 )
 _QUEUE = (

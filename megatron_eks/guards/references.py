@@ -242,15 +242,15 @@ def _ways_of(pod: Pod, own: list[Object]) -> Found:
     found = f"no policy lets the ranks of {pod.owner.name} reach each other: none ever starts"
     remedy = "add one from and to pods with a label of the job's name, without ports"
     yield from report(Rule.RANKS_CUT_OFF, alone, pod.owner["metadata"]["name"], found, remedy)
-    words = str(pod.main["args"].raw)
+    words, scales = str(pod.main["args"].raw), "scaling" in str(pod.main["command"].raw)
     serves = "--enable-scheme" in words or pod.main.at("ports name=webhook")
-    if own and (serves or "--namespace" in words):
-        yield from _blocked(own, "egress", [_TO_API])
-    if own and serves:
-        yield from _blocked(own, "egress", _NAMES)
-        yield from _blocked(own, "ingress", [_WEBHOOK])
-    if own and pod.main.at("command 0").text == "etcd":
-        yield from _blocked(own, "ingress", [_MEETING])
+    for needed, key, ways in (
+        (serves or "--namespace" in words, "egress", [_TO_API]),
+        (serves or scales, "egress", _NAMES),
+        (serves, "ingress", [_WEBHOOK]),
+        (pod.main.at("command 0").text == "etcd", "ingress", [_MEETING]),
+    ):
+        yield from _blocked(own, key, ways) if own and needed else ()
 
 
 def _everyone(policy: Object) -> bool:

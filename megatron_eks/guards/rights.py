@@ -73,8 +73,11 @@ _OF_QUEUER = (
     (_JOBS, "", "pods", "update patch delete", "pods wait for their node"),
     *_OF_SETS[-4:],
 )
+_SCALES = (("", "pods", "list"), ("", "nodes", "list patch"), (_QUEUES, "workloads", "list"))
+_OF_SCALER = tuple((_CLUSTER, *each, "no node of a pool comes or goes") for each in _SCALES)
 _EACH = (_OF_OPERATOR, _OF_SETS, _OF_TRAINER, _OF_QUEUER)
-_RIGHTS = {RECORDER: _OF_RECORDER, **dict(zip(CONTROLLERS, _EACH, strict=True))}
+_RIGHTS = {RECORDER: _OF_RECORDER, "Deployment pool-scaler": _OF_SCALER}
+_RIGHTS |= dict(zip(CONTROLLERS, _EACH, strict=True))
 
 
 @manifest_guard

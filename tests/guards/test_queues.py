@@ -19,13 +19,15 @@ _GROUP, _MUTATES = (
     "MutatingWebhookConfiguration/kueue-mutating-webhook-configuration",
 )
 _SHARE = f"{_GROUP} flavors 0 resources"
+_CHECK, _SCALER = "spec admissionChecksStrategy admissionChecks 0", "pool-scaler"
 _DEFINED = "CustomResourceDefinition/workloads.kueue.x-k8s.io"
 
 
 @cache
 def _objects():
-    """Render a platform with queues, and a job in one."""
+    """Render a platform with queues and a pool that they scale, and a job in one."""
     plan = rendered.other_platform(workload="trainjob", kueue=True)
+    plan = replace(plan, pools=(replace(plan.pools[0], idle_minutes=15),))
     job = replace(rendered.training_job(), queue=_QUEUE, workload="trainjob")
     return [*rendered.platform(plan), *rendered.jobs(job, plan=plan)]
 
@@ -73,9 +75,21 @@ def test_ours_have_no_finding():
             Rule.OPERATOR,
         ),
         ("Secret/kueue-webhook-server-cert", "metadata name", "other", Rule.OPERATOR),
+        (f"ClusterQueue/{_QUEUE}", f"{_CHECK} name", "x", 0),
+        (f"ClusterQueue/{_QUEUE}", f"{_CHECK} onFlavors", ["x"], 0),
+        ("AdmissionCheck/megatron-eks-nodes", "spec controllerName", "x", Rule.OPERATOR),
+        (f"Deployment/{_SCALER}", "spec template spec containers 0 args", ABSENT, Rule.OPERATOR),
+        (f"ConfigMap/{_SCALER}", "data aws.py", ABSENT, Rule.OPERATOR),
+        (f"ClusterRole/{_SCALER}", "rules 1 verbs", ["list"], Rule.RIGHTS),
         (_DEFINED, "metadata name", "x", Rule.OPERATOR),
     ],
 )
 def test_a_slip_is_reported(name, path, value, code):
     """A job would wait for ever, or none would wait."""
     assert (code or Rule.MISSING_OBJECT).name in in_objects(_objects(), name, path, value)
+
+
+def test_the_pool_scaler_resolves_names():
+    """Without them it reaches no AWS, and no node of a pool comes or goes."""
+    found = in_objects(_objects(), f"NetworkPolicy/{_SCALER}", "spec egress 2", ABSENT)
+    assert Rule.RANKS_CUT_OFF.name in found
