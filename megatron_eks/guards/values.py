@@ -168,6 +168,7 @@ def report(
 
 
 warn = partial(report, warns=True)
+"""Report what is only worth a warning."""
 
 
 def written(value: Json) -> str:
