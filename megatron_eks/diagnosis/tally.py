@@ -171,7 +171,7 @@ class Around:
 
     def __init__(self) -> None:
         self._doing = ""
-        self._provider = ""
+        self._provider = self._stepped = ""
         self.words = ""
 
     def see(self, line: Line) -> None:
@@ -179,6 +179,7 @@ class Around:
         text = line.text
         if line.step is not None or _is(_DONE, text, "uccessfully"):
             self._doing = ""
+            self._stepped = self._stepped if line.step is None else " +"
         elif _is(_LOADING, text, "oad"):
             self._doing = "loading"
         elif _is(_SAVING, text, "av"):
@@ -187,7 +188,7 @@ class Around:
             found := _PROVIDER.search(text)
         ):
             self._provider = found[1] or "efa"
-        self.words = f"{self._doing} {self._provider}".strip()
+        self.words = f"{self._doing} {self._provider}{self._stepped}".strip()
 
 
 def _is(pattern: "re.Pattern[str]", text: str, *words: str) -> bool:

@@ -275,6 +275,17 @@ def test_a_request_that_was_tried_again_is_over_when_its_program_went_on() -> No
     assert diagnose([again, *went_on, timeout(0)]).code is not None
 
 
+def test_ranks_that_made_steps_reach_each_other() -> None:
+    """What EFA then does not reach is gone: no security group is in the way."""
+    provider = "node:1:1 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa"
+    lost = "libfabric:1:1::efa:cq:handle_error():7<warn> err: 113, message: Unresponsive receiver"
+    lost += " (reachable by EFA device but handshake failed)"
+    group = "Failure inserting remote address; completed with error. RC: 113"
+    assert "security group" in diagnose([provider, group]).remedy
+    assert "security group" not in diagnose([provider, step(7), group, lost]).remedy
+    assert diagnose([provider, step(7), lost]).code is LogCode.UNREACHABLE_PEER
+
+
 def test_what_slows_a_run_is_told_though_it_goes_on() -> None:
     """Nothing outlives it: every step after it is slow."""
     slow = "[0] node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0"
