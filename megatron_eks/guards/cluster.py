@@ -163,6 +163,9 @@ def rights(templates: Templates) -> Found:
             found = f"no {first}: {user.name} does not work without it"
             row = (missing, role[_ARNS], found, f"add {_AWS}iam::aws:policy/{first}")
             yield from report(Rule.NODE_ROLE, *row, warns=own)
+        nothing = service == _PODS and not (own or role[_ARNS])
+        found, remedy = "no policy: pods take the role, and may do nothing", "add its policy"
+        yield from report(Rule.POLICY, nothing, role.properties, found, remedy)
         policies = own or [role["Policies"]]
         wanted = [*_of_builds(templates, user)]
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []

@@ -181,6 +181,8 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     ),
     f"Deployment {_SCALER}": (
         *_ONE,
+        *same(f"{_POD}securityContext ", _LEAST, {"runAsNonRoot": YES, "runAsGroup": pins.POD_UID}),
+        (f"{_POD}securityContext seccompProfile type", ("RuntimeDefault",), _LEAST),
         (f"{_POD}volumes name=files configMap name", (_SCALER,), _NO_NODES),
         (f"{_BOX}volumeMounts name=files mountPath", ("/opt/scaling",), _NO_NODES),
         (f"{_ENV}PYTHONPATH value", ("/opt/scaling",), _NO_NODES),

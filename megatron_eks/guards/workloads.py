@@ -224,6 +224,9 @@ def job_parts(manifests: Manifests) -> Found:
         rows += [("megatron-eks/job", (job.name,), _UNSEEN)] if ours else []
         for each in (job, *(each for each in parts if each.name in names)):
             yield from each.labels.must_hold(Rule.POD_LABEL, *rows)
+            if each.kind == "ConfigMap":
+                why = "ranks that start again get other files than those that go on"
+                yield from each.body["immutable"].must_be(Rule.JOB_FIELDS, YES, why=why)
         notes = pod.metadata["annotations"]
         if any(key.startswith(_SCRAPE) for key, _ in notes.items()):
             ports = [str(e["containerPort"].raw) for e in pod.main["ports"]]

@@ -20,6 +20,7 @@ _GROUP, _MUTATES = (
 )
 _SHARE = f"{_GROUP} flavors 0 resources"
 _CHECK, _SCALER = "spec admissionChecksStrategy admissionChecks 0", "pool-scaler"
+_USER = "spec template spec securityContext"
 _DEFINED = "CustomResourceDefinition/workloads.kueue.x-k8s.io"
 
 
@@ -80,6 +81,7 @@ def test_ours_have_no_finding():
         ("AdmissionCheck/megatron-eks-nodes", "spec controllerName", "x", Rule.OPERATOR),
         (f"Deployment/{_SCALER}", "spec template spec containers 0 args", ABSENT, Rule.OPERATOR),
         (f"ConfigMap/{_SCALER}", "data aws.py", ABSENT, Rule.OPERATOR),
+        (f"Deployment/{_SCALER}", f"{_USER} runAsNonRoot", False, Rule.OPERATOR),
         (f"ClusterRole/{_SCALER}", "rules 1 verbs", ["list"], Rule.RIGHTS),
         (_DEFINED, "metadata name", "x", Rule.OPERATOR),
     ],

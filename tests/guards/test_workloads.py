@@ -4,7 +4,7 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.guards.codes import Rule
-from tests.guards.slips import ABSENT, in_manifest
+from tests.guards.slips import ABSENT, in_manifest, manifests
 
 _JOB = "PyTorchJob/megatron-gpt-7b"
 _ROLES = "spec pytorchReplicaSpecs"
@@ -49,6 +49,13 @@ _PREVIEW = "metadata annotations megatron-eks/preview"
 def test_a_wrong_job_is_reported(name, path, value, code):
     """What the operator refuses, what hangs ranks, and what never ends."""
     assert code.name in in_manifest(name, path, value)
+
+
+def test_files_of_a_job_never_change():
+    """Else ranks that start again run other code than those that go on."""
+    objects = manifests()
+    files = next(e["metadata"]["name"] for e in objects if "immutable" in e)
+    assert "JOB_FIELDS" in in_manifest(f"ConfigMap/{files}", "immutable", ABSENT)
 
 
 _SET = "TrainingRuntime/megatron-gpt-7b"
