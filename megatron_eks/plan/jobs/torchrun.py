@@ -1,5 +1,6 @@
 """Plan and checks of `kind: torchrun`: a program of the user's, once for each GPU."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,16 @@ _UNPACKED = "/tmp/code"  # noqa: S108 -- in the pod
 _FORMS = ("script", "module", "command")
 _OF_DATA = "/data"
 
+# What starts ranks itself, behind what only sets the stage for it: env, VARIABLE=..., timeout 60.
+_LAUNCHER = re.compile(
+    r"\s*(?:(?:exec|env|nohup|numactl|timeout \S+|\w+=\S*|-\S+)\s+)*(?:\S*/)?"
+    r"(torchrun|deepspeed|mpirun|mpiexec|srun|accelerate(?:-launch|\s+launch)"
+    r"|python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-m\s+(?:torch\.distributed\.(?:run|launch)"
+    r"|accelerate\.commands\.(?:launch|accelerate_cli\s+launch)|deepspeed\.launcher\.\w+))(?!\S)"
+)
+_SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z)?sh")
+_STARTS = re.compile(r"[;&|(\n]")
+
 
 def check(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with a job file; what its folder holds is judged where it is read."""
@@ -56,9 +67,27 @@ def _program(job: TorchrunJob) -> Iterator[Finding]:
     elif job.program.command is not None and job.program.args:
         found, remedy = "a command has its arguments with it", "add them to the list of command"
         yield Finding(Code.NO_MEANING, ("program", "args"), found, remedy)
+    elif launcher := _launcher(job):
+        found = f"torchrun starts it once for each GPU, and each would start ranks by {launcher!r}"
+        remedy = "name the program that the launcher is to start: [python3, /opt/train.py]"
+        if given == ["module"]:
+            remedy = "name the program that the launcher is to start, as script, module or command"
+        yield Finding(Code.OWN_PROGRAM, ("program", given[0]), found, remedy)
     if code_folder(job) is None and job.code.exclude:
         found = "no folder goes to the pods"
         yield Finding(Code.NO_MEANING, ("code", "exclude"), found, "add code.path, or remove it")
+
+
+def _launcher(job: TorchrunJob) -> str | None:
+    """Return what starts ranks of its own in each rank: the program, or a command of its shell."""
+    words = list(job.program.command or ())
+    if job.program.module is not None:
+        words = ["python", "-m", job.program.module, *job.program.args]
+    commands = [" ".join(words)]
+    if words and _SHELL.fullmatch(words[0]):
+        commands = [each for word in words[1:] for each in _STARTS.split(word)]
+    found = next(filter(None, map(_LAUNCHER.match, commands)), None)
+    return found[1] if found else None
 
 
 def _prediction(job: TorchrunJob, cluster: ClusterConfig) -> Iterator[Finding]:
