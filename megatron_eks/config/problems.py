@@ -31,6 +31,7 @@ _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
 _HARMLESS = 5
 """No longer value of a variable is quoted: 1, true, INFO."""
+_HIDDEN = "..."
 
 
 def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
@@ -39,16 +40,21 @@ def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] 
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
     place = document.places.get(path)
-    if path[:2] in {("runtime", "env"), ("runtime", "secret_env")}:
+    secret = path[:2] == ("runtime", "secret_env") or str(path[-1]).endswith("secret")
+    pasted = (
+        secret and not isinstance(detail["input"], dict) and len(str(detail["input"])) > _HARMLESS
+    )
+    if secret or path[:2] == ("runtime", "env"):
         detail = {**detail, "input": _without_values(detail["input"])}
         place = place._replace(raw=_without_values(place.raw)) if place else None
     finding = _wrong_value(path, detail, place, model)
     slip = odd_sign(detail["input"]) if isinstance(detail["input"], str) else None
-    return replace(finding, remedy=slip) if slip else finding
+    remedy = (slip or finding.remedy) + "; revoke a token or address that was pasted here" * pasted
+    return replace(finding, remedy=remedy)
 
 
 def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in the file
-    """Return what should be a job's variables without their values, which may be secret.
+    """Return a job's variables, or what a secret is named by, without values that may be secret.
 
     `{name: A, value: B}` and `A=B` are other ways to write one.
     """
@@ -61,7 +67,7 @@ def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in th
     name, equals, _ = str(value).partition("=")
     if value is None or len(str(value)) <= _HARMLESS:
         return value
-    return f"{name}=..." if equals else "..."
+    return f"{name}={_HIDDEN}" if equals else _HIDDEN
 
 
 def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
@@ -123,7 +129,8 @@ def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
         return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
     if later := hints.not_yet(given, pattern):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)
-    remedy = hints.of_format(given, pattern, str(path[-1])) or FORMATS[pattern]
+    known = None if given == _HIDDEN else hints.of_format(given, pattern, str(path[-1]))
+    remedy = known or FORMATS[pattern]
     return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
 
 

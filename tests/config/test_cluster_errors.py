@@ -64,6 +64,7 @@ def test_messages(case):
     found = findings(GOOD.replace(case["replace"], case["by"], 1))
     assert [line.partition(": ")[0] for line in found] == case["expect"]
     assert case.get("remedy", "") in "\n".join(found)
+    assert "Tr0ub4dor" not in "\n".join(found)
 
 
 def test_sentences(snapshot):
