@@ -26,7 +26,7 @@ from megatron_eks.catalog.tables import by_name
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
-from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
+from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronJob, MegatronRun
 from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -40,6 +40,7 @@ _OF_LAUNCHERS = re.compile(r"(OMPI|UCX|I_MPI|HCOLL|SLURM|MPI4PY)_\w+")
 _PASSWORD = re.compile(r"://[^\s/@:$]+:[^\s/@$]+@")
 # Each library that computes on CPUs has its own.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_ATTENTION = frozenset(("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"))
 _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
 _OUT_OF_USE = {name: said.split(" | ") for name, said in by_name(TABLE["out_of_use"]).items()}
@@ -96,8 +97,10 @@ def check_variables(
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         own_image = not is_ours(job.image)
-        policy = misplaced(name, value, cluster) or _judge(
-            name, value, context, own_image=own_image
+        policy = (
+            misplaced(name, value, cluster)
+            or _as_attention(job, name, value)
+            or _judge(name, value, context, own_image=own_image)
         )
         policy = _in_clear(name, value) if policy is IN_CLEAR else policy
         if name in _REGIONS and value != cluster.region:
@@ -113,6 +116,15 @@ def check_variables(
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
     if isinstance(job, GpuJob) and instance is not None:
         yield from _threads(job, instance)
+
+
+def _as_attention(job: Job, name: str, value: str) -> Policy | None:
+    """Judge what --attention-backend auto sets too (megatron-core 0.19, language_module.py)."""
+    if not isinstance(job, MegatronJob) or name not in _ATTENTION or value != "1":
+        return None
+    words = " ".join(job.extra_args).replace("=", " ")
+    auto = "--attention-backend" not in words or "--attention-backend auto" in words
+    return advised_against("the plan sets it to this already") if auto else None
 
 
 def _in_clear(name: str, value: str) -> Policy:
