@@ -16,6 +16,7 @@ from megatron_eks.config.cluster import (
 )
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.plan.cluster.zones import check_arn_region
 
 _BLOCK_WARNING_DAYS = 3
 
@@ -45,8 +46,15 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
         if isinstance(capacity, Reservation | CapacityBlock):
             yield from _placement((*path, "placement_group"), pool)
             # A group may hold reservations of several types and zones.
-            owner = pool if is_group(capacity.id) else owners.setdefault(capacity.id, pool)
-            yield from _shared((*path, "capacity", "id"), capacity.id, pool, owner)
+            owner, place = pool, (*path, "capacity", "id")
+            if is_group(capacity.id):
+                effect = "holds no reservation"
+                yield from check_arn_region(
+                    place, capacity.id, config.region, "resource group", effect
+                )
+            else:
+                owner = owners.setdefault(capacity.id, pool)
+            yield from _shared(place, capacity.id, pool, owner)
 
 
 def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:

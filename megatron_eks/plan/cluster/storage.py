@@ -10,7 +10,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.plan.cluster.lustre import LustrePlan, file_system_zones, plan_file_system
-from megatron_eks.plan.cluster.zones import check_partition
+from megatron_eks.plan.cluster.zones import check_arn_region
 
 EFS_CLAIM = "efs-shared-pvc"
 EFS_MOUNT_PATH = "/efs"
@@ -144,11 +144,8 @@ def check_key(config: ClusterConfig) -> Iterator[Finding]:
     if arn is None:
         return
     path: Path = ("storage", "kms_key_arn")
-    yield from check_partition(path, arn, config.region)
+    yield from check_arn_region(path, arn, config.region, "key", "encrypts nothing")
     if not _KEY_ID.fullmatch(arn.rpartition("/")[2]):
         found = f"{arn.rpartition('/')[2]!r} is no id of a key"
         remedy = "use the ARN that `aws kms describe-key` prints"
         yield Finding(Code.BAD_FORMAT, path, found, remedy)
-    if arn.split(":")[3] != config.region:
-        found = f"a key of {arn.split(':')[3]} encrypts nothing in {config.region}"
-        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")

@@ -80,3 +80,13 @@ def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:
     if partition not in {None, theirs}:
         found = f"an ARN of partition {theirs!r} names nothing in {region}"
         yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:...")
+
+
+def check_arn_region(
+    path: Path, arn: str, region: str, thing: str, effect: str
+) -> Iterator[Finding]:
+    """Yield an ARN of another partition or region; `effect` says what the thing then does."""
+    yield from check_partition(path, arn, region)
+    if (theirs := arn.split(":")[3]) != region:
+        found = f"a {thing} of {theirs} {effect} in {region}"
+        yield Finding(Code.ANOTHER_REGION, path, found, f"use a {thing} of {region}")
