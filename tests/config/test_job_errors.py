@@ -115,6 +115,9 @@ def test_latent_attention_needs_no_query_groups():
     text = text.replace("model: llama-3.1-70b", model).replace("  virtual_pipeline: 5\n", "")
     cluster = (place / "cluster.yaml").read_text()
     assert findings(text, cluster) == []
+    assert findings(text.replace("512}", "512, num_query_groups: 16}"), cluster) == []
+    (said,) = findings(text.replace("512}", "512, num_query_groups: 4}"), cluster)
+    assert "error MEKS-0339 j.yaml:8 model.num_query_groups: latent attention has a key" in said
     assert (
         "model.kv_lora_rank: sizes of latent attention, and multi_latent_attention is"
         in "".join(findings(text.replace("multi_latent_attention: true", "swiglu: true"), cluster))

@@ -111,6 +111,10 @@ def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
             found = "attention compresses nothing"
             remedy = "remove it, or set multi_latent_attention: true"
             yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
+    groups = model.num_query_groups
+    if groups and shape.multi_latent_attention and groups != shape.num_attention_heads:
+        found = "latent attention has a key and a value for every head, and no groups"
+        yield Finding(Code.NO_MEANING, ("model", "num_query_groups"), found, "remove it")
     often = shape.moe_layer_freq
     if isinstance(often, tuple) and len(often) != shape.num_layers:
         found = f"{len(often)} entries for {shape.num_layers} layers"
