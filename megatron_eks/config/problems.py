@@ -119,6 +119,10 @@ def _wrong_value(
             remedy = "name the ARN of a role: without one nobody could administer the cluster"
             return Finding(Code.OUT_OF_RANGE, path, f"{shown} names no role", remedy)
         remedy = f"use {word} {context[key]}{hints.unit_of(str(path[-1]))}"
+        if key.endswith("length"):
+            unit = "characters" if isinstance(detail["input"], str) else "entries"
+            found = f"{shown} has {len(detail['input'])} {unit}"
+            return Finding(Code.OUT_OF_RANGE, path, found, remedy)
         return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
     return _wrong_type(path, detail, place, model)
 

@@ -173,7 +173,7 @@ def test_a_long_name_is_refused():
     text = GOOD.replace("name: megatron-cpt-techpulse", f"name: {'a' * 51}")
     assert findings(text) == [
         (
-            f"error MEKS-0106 j.yaml:5 name: '{'a' * 51}' is out of range - "
+            f"error MEKS-0106 j.yaml:5 name: '{'a' * 51}' has 51 characters - "
             "use a shorter text; its length may be at most 50"
         )
     ]

@@ -27,7 +27,7 @@ def test_a_job_of_a_team_is_without_fault():
         (
             GOOD,
             SHARED,
-            "j.yaml:3 team: the job file names no team - add `team: nlp or vision`",
+            "j.yaml:3 team: the job file names no team - add `team: nlp` or `team: vision`",
         ),
         (
             OF_NLP.replace("team: nlp", "team: nlpp"),

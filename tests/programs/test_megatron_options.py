@@ -60,6 +60,9 @@ def test_its_options_are_told_as_the_keys_that_people_write(megatron):
     more = "extra_args: [--lr-warmup-fraction, '0.01']"
     (said,) = asked(megatron, GOOD.replace("  keep_days: 7", more))
     assert said.endswith("; --lr-warmup-iters is training.warmup_iters")
+    more = "extra_args: [--optimizer-cpu-offload]"
+    (said,) = asked(megatron, GOOD.replace("  keep_days: 7", more))
+    assert said.endswith("- add or change what it names, or remove the option")
 
 
 @pytest.mark.programs

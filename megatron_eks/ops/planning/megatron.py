@@ -27,6 +27,8 @@ from megatron_eks.project import GET_PROGRAMS
 
 _PROGRAM = Path(__file__).with_name("megatron_answers.py")
 _REMEDY = "change it, or remove it"
+# It names what the option needs: "must be used in conjunction with", "only when ... is enabled".
+_NEEDS = re.compile(r"in conjunction with|\bonly\b|\brequires?\b|\bneeds?\b|must (?:also )?be set")
 _OPTION = re.compile(r"[a-z]+(?:-[a-z]+)+")
 
 
@@ -144,4 +146,7 @@ def _finding(job: MegatronRun, at: _Added, refusal: str) -> Finding:
         for option in dict.fromkeys(options)
         if option in OF_OPTIONS
     ]
-    return Finding(code, at.place, found, "; ".join((_REMEDY, *keys)), level)
+    remedy = (
+        "add or change what it names, or remove the option" if _NEEDS.search(refusal) else _REMEDY
+    )
+    return Finding(code, at.place, found, "; ".join((remedy, *keys)), level)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.pins import group_of
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.plan.cluster.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.cluster.lustre import file_system_zones
@@ -13,6 +13,7 @@ from megatron_eks.plan.cluster.network import makes_vpc, node_addresses, nodes_b
 from megatron_eks.plan.cluster.platform import GPU_TAINT
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.cluster.storage import plan_shared_directories
+from megatron_eks.plan.cluster.zones import not_listed
 
 
 def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
@@ -121,7 +122,7 @@ def _subnets(config: ClusterConfig) -> Iterator[Finding]:
     for zone, subnet in subnets.items():
         if zone not in config.availability_zones:
             found = f"{zone!r} is not one of the cluster's zones"
-            remedy = f"{choices(zone, config.availability_zones)}; or add it to availability_zones"
+            remedy = not_listed(zone, config)
             if f"{config.region}{zone}" in config.availability_zones:
                 remedy = f"write {config.region}{zone}"
             yield Finding(Code.ZONE_NOT_LISTED, (*path, zone), found, remedy)
@@ -141,7 +142,9 @@ def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
             remedy = "add `ZONE: subnet-...` for two zones or more; EKS demands two"
             yield Finding(Code.SUBNET_MISSING, path, found, remedy)
         for index, pool in enumerate(config.gpu_pools):
-            if pool.availability_zone not in subnets:
+            # Of a zone that is another region's, `availability_zones` tells.
+            here = pool.availability_zone.startswith(config.region)
+            if pool.availability_zone not in subnets and here:
                 found = f"no subnet for {pool.availability_zone}"
                 place: Path = ("gpu_pools", index, "availability_zone")
                 remedy = f"add `{pool.availability_zone}: subnet-...` to network.private_subnets"

@@ -254,7 +254,11 @@ def check_team(job: AnyJob, config: ClusterConfig) -> Iterator[Finding]:
         if job.team is None and not names:
             return
         found = "the job file names no team" if job.team is None else f"no team {job.team!r}"
-        remedy = choices(job.team, names) if job.team else f"add `team: {' or '.join(names)}`"
+        remedy = (
+            choices(job.team, names)
+            if job.team
+            else f"add {' or '.join(f'`team: {each}`' for each in names)}"
+        )
         if not names:
             found, remedy = "the cluster file has no teams", "leave it out"
         yield Finding(Code.JOB_TEAM, ("team",), found, remedy)

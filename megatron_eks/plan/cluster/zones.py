@@ -70,8 +70,15 @@ def check_zones(config: ClusterConfig) -> Iterator[Finding]:
     for path, chosen in wanted:
         if chosen and chosen not in zones:
             found = f"{chosen!r} is not one of the cluster's zones"
-            remedy = f"{choices(chosen, zones)}; or add it to availability_zones"
+            remedy = not_listed(chosen, config)
             yield Finding(Code.ZONE_NOT_LISTED, path, found, remedy)
+
+
+def not_listed(zone: str, config: ClusterConfig) -> str:
+    """Say what to do about a zone that the cluster does not list, and may be another region's."""
+    known = choices(zone, config.availability_zones)
+    here = zone.startswith(config.region)
+    return f"{known}; or add it to availability_zones" if here else known
 
 
 def check_partition(path: Path, arn: str, region: str) -> Iterator[Finding]:

@@ -63,7 +63,8 @@ def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
         remedy = "train it from random weights, or name a Llama or a Mistral"
     else:
         found = f"Megatron-Bridge {VERSION} has no bridge for {name}"
-        remedy = "convert with a version that lists it: AutoBridge.list_supported_models"
+        remedy = "name an image of yours whose Megatron-Bridge has one"
+        remedy += ", or train from random weights" * (job.direction == "import")
     level = Level.ERROR if job.image == "megatron" or name is None else Level.WARNING
     yield Finding(Code.NO_CONVERSION, ("model",), found, remedy, level)
 

@@ -15,7 +15,12 @@ from megatron_eks.config.job import Elastic, MegatronBridgeJob, MegatronJob, Meg
 from megatron_eks.config.scalars import as_text
 from megatron_eks.plan.jobs.checkpoints import check_disk
 from megatron_eks.plan.jobs.layout import check_layout
-from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node, job_memory_mib
+from megatron_eks.plan.jobs.resources import (
+    gpu_pool,
+    gpus_per_node,
+    job_memory_mib,
+    memory_limit_mib,
+)
 from megatron_eks.plan.jobs.search import REDUCED, as_job, search
 from megatron_eks.plan.jobs.training import (
     TIGHT,
@@ -59,10 +64,15 @@ def check_host(
     if processes < limit:
         nodes = -(-job.nodes * surely // (limit - processes))
         remedy = f"use nodes: {nodes} or more, or a type with more memory"
+    path: Path = ("nodes",)
+    gpus = min(gpus, instance.gpus)
+    if job.runtime.memory_gib and total <= memory_limit_mib(instance, gpus) * MIB_PER_GIB**2:
+        path = ("runtime", "memory_gib")
+        remedy = f"use {-(-total // GIB)} or more, or leave it out: it is then the GPUs' share"
     if surely > limit:
-        yield Finding(Code.DOES_NOT_FIT, ("nodes",), found, remedy)
+        yield Finding(Code.DOES_NOT_FIT, path, found, remedy)
     else:
-        yield warning(Code.FITS_TIGHTLY, ("nodes",), found, remedy)
+        yield warning(Code.FITS_TIGHTLY, path, found, remedy)
 
 
 def verdict(

@@ -42,6 +42,14 @@ def test_an_offloaded_optimizer_is_counted_on_the_host():
     options = "--optimizer-cpu-offload, --use-precision-aware-optimizer"
     said = findings(f"{text}extra_args: [{options}]\n", cluster)
     assert not [line for line in said if line.startswith("error MEKS-0312")]
+    asked = f"{text}runtime: {{memory_gib: 100}}\n"
+    (line,) = (
+        line
+        for line in findings(f"{asked}extra_args: [{options}]\n", cluster)
+        if line.startswith("error MEKS-0312")
+    )
+    assert "runtime.memory_gib: a pod may have 100.0 GiB" in line
+    assert line.endswith("or more, or leave it out: it is then the GPUs' share")
 
 
 def test_what_is_short_of_a_little_is_told_of_gradients_in_bf16():
