@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.diagnosis.diagnose import diagnose
 from megatron_eks.programs import run_log
 from tests.programs.megatron_run import (
     INTERVAL,
@@ -87,6 +88,29 @@ def test_more_iterations_and_another_schedule_go_on(trained):
     found = more.run(2)
     assert list(found) == list(range(ITERATIONS + 1, 2 * ITERATIONS + 1))
     assert found[2 * ITERATIONS] < losses[1] - 1
+
+
+@pytest.mark.parametrize("rate", ["learning_rate", "min_learning_rate"])
+def test_another_rate_ends_a_resume_with_its_reason(trained, rate):
+    """Core finds the optimizer's state by both, whatever is said of the schedule."""
+    resumed = trained[0].another(rate, resuming=FIRST, tensor=1)
+    resumed.training = {rate: 1e-3}
+    process = resumed.start(1)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode
+    assert diagnose(said.splitlines()).cause.startswith("The learning rate or its minimum differs")
+
+
+def test_another_rate_begins_a_run_from_the_weights(trained):
+    """As the message about it says: in another directory, from what the old one has learnt."""
+    run, losses = trained
+    anew = run.another("anew", tensor=1)
+    anew.pretrained = run.save
+    anew.training = {"learning_rate": 1e-3, "warmup_iters": 1, "train_iters": 2}
+    found = anew.run(1)
+    assert list(found) == [1, 2]
+    assert found[1] < losses[1] - 1
+    assert "learning rate: 1.000000E-03" in anew.said
 
 
 @pytest.mark.long

@@ -112,7 +112,7 @@ def _loss(look: Look) -> Iterator[Finding]:
         text = f"step {last.step} has no loss that is a number"
         remedy = (
             f"meks cancel {look.job.name}, and go on from the last good checkpoint with a lower "
-            "learning rate or without the data of these steps"
+            "learning rate (MEKS-0981) or without the data of these steps"
         )
         yield _warning(look, Code.LOSS_IS_NO_NUMBER, text, remedy)
 

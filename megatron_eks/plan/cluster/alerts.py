@@ -130,8 +130,8 @@ JOB_ALERTS = (
         2,
         "page",
         "the loss of job {{ $labels.job }} is no number",
-        "meks cancel {{ $labels.job }}; lower the learning rate, and go on from a checkpoint "
-        "before it",
+        "meks cancel {{ $labels.job }}; lower the learning rate, and go on from the weights of a "
+        "checkpoint before it",
     ),
     Alert(
         "LossRising",

@@ -89,7 +89,10 @@ def _effect(key: str, before: Mapping[str, Json], job: MegatronRun | TorchRun) -
     if block == "parallelism" and key not in _EFFECTS:
         return _layout(before)
     if name in _RATES and isinstance(job, MegatronRun):
-        return False, "the optimizer's state is found by this rate"
+        return False, (
+            "the optimizer's state is found by this rate; "
+            "in another directory the weights load alone, as checkpoint.pretrained"
+        )
     if name in (*_SCHEDULE, "decay_iters"):
         return True, _schedule(key, before, job)
     return _EFFECTS.get(key, (True, ""))
