@@ -65,7 +65,7 @@ class InstanceType:
 
     def efa_beside(self, gpus: int) -> int:
         """Return how many EFA interfaces belong to so many of its GPUs: one at least, if any."""
-        return max(self.efa_interfaces * gpus // self.gpus, bool(self.efa_interfaces))
+        return max(self.efa_interfaces * gpus // self.gpus, min(1, self.efa_interfaces))
 
     @property
     def primary_card_pods(self) -> int:

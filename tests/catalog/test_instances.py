@@ -67,3 +67,11 @@ def test_a_price_that_nobody_publishes_is_unknown():
     assert PriceList("us-east-2").instance("p5e.48xlarge") is None
     assert PriceList("eu-west-1").instance("p4d.24xlarge") is None
     assert PriceList("us-west-2").instance("p5.48xlarge") == pytest.approx(55.04)
+
+
+@pytest.mark.parametrize(("gpus", "efa"), [(1, 1), (2, 1), (4, 2), (8, 4)])
+def test_a_part_of_a_node_has_its_share_of_efa(gpus, efa):
+    """One at least, and a number: a manifest takes no True."""
+    assert [INSTANCES["p4d.24xlarge"].efa_beside(gpus)] == [efa]
+    assert type(INSTANCES["p4d.24xlarge"].efa_beside(gpus)) is int
+    assert INSTANCES["g5.2xlarge"].efa_beside(gpus) == 0
