@@ -110,13 +110,13 @@ def _waiting(queue: Object, label: Value, pod: Pod, resource: str) -> Found:
 def asked(manifests: Manifests) -> Found:
     """Let Kueue hold back every kind of job that there is, or those pass all that wait."""
     code = Rule.UNQUEUED
-    for each in manifests.of("ConfigMap"):
+    for each in (e for e in manifests.of("ConfigMap") if e.namespace == kueue.NAMESPACE):
         settings = each["data"]["configuration.json"].parsed
         frameworks = settings["integrations"]["frameworks"]
         hooks = [e for e in manifests.of("MutatingWebhookConfiguration") if "kueue" in e.name]
         rules = [e for hook in hooks for e in hook.body.every("webhooks * rules * resources")]
         plurals = {text for each in rules for text in each.texts}
-        for kind, known in WORKLOADS.items() if each.namespace == kueue.NAMESPACE else ():
+        for kind, known in WORKLOADS.items():
             defined = manifests.named(DEFINITION, f"{known.plural}.{known.group}")
             there, name = defined or known.controller is None, kueue.FRAMEWORKS[kind]
             missing, found = there and name not in frameworks.texts, f"{name} is missing: a {kind}"
@@ -125,3 +125,5 @@ def asked(manifests: Manifests) -> Found:
             for hook in hooks[:1] if there and known.plural not in plurals else ():
                 found = f"Kueue is not asked about {known.plural}: they wait for no turn"
                 yield hook["webhooks"].finding(code, found, "add the webhook of them")
+        row = ("resources quotaCheckStrategy", ("IgnoreUndeclared",), "jobs wait for CPUs for ever")
+        yield from settings.must_hold(code, row)

@@ -1,10 +1,12 @@
 """Queues, and the controller that they are nothing without."""
 
+import json
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
+from megatron_eks.catalog import kueue
 from megatron_eks.guards.check import check_manifests
 from megatron_eks.guards.codes import Rule
 from tests.charts import rendered
@@ -21,6 +23,7 @@ _GROUP, _MUTATES = (
 _SHARE = f"{_GROUP} flavors 0 resources"
 _CHECK, _SCALER = "spec admissionChecksStrategy admissionChecks 0", "pool-scaler"
 _USER = "spec template spec securityContext"
+_LIMITED = json.dumps({"integrations": {"frameworks": [*kueue.FRAMEWORKS.values()]}})
 _DEFINED = "CustomResourceDefinition/workloads.kueue.x-k8s.io"
 
 
@@ -59,6 +62,7 @@ def test_ours_have_no_finding():
         (f"ClusterQueue/{_QUEUE}", f"{_SHARE} 0 nominalQuota", 17, Rule.QUEUE_SHARE),
         (f"ClusterQueue/{_QUEUE}", f"{_SHARE} 0 nominalQuota", 8, Rule.ABOVE_QUOTA),
         (f"ConfigMap/{_NAME}", "data configuration.json", "{}", Rule.UNQUEUED),
+        (f"ConfigMap/{_NAME}", "data configuration.json", _LIMITED, Rule.UNQUEUED),
         (_MUTATES, "webhooks", ABSENT, Rule.UNQUEUED),
         (_MUTATES, "webhooks 0 failurePolicy", ABSENT, Rule.WEBHOOK),
         (_MUTATES, "webhooks 0 clientConfig service name", "x", Rule.WEBHOOK),
