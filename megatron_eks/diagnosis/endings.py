@@ -18,6 +18,7 @@ _ENDED = re.compile(
     r"|(^|- INFO - )Training completed\b"
     # CodeBuild, the CDK, JobSet's event
     r"|Phase complete: BUILD State: SUCCEEDED|^ ✅  \S+( \(no changes\))?$|\sAllJobsCompleted\s"
+    r"|^(\S+ )?([Ff]inished|[Cc]ompleted|[Dd]one)\b.*\bexit code 0$"
 )
 _SAVED = re.compile(
     r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"
