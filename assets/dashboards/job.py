@@ -19,7 +19,7 @@ JOB = (
     curves(
         "Loss",
         units.Number,
-        "No number or rising: lower the learning rate and go on from an earlier checkpoint.",
+        "No number or rising: lower the learning rate and go on from earlier weights.",
         ("loss", f"{OF_A_JOB} (meks_loss{_JOB})"),
     ),
     with_band(
