@@ -15,6 +15,7 @@ from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WITH_PODS, AnyWorkload, templates, whole
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
+from megatron_eks.localcloud.kubernetes.nodes import is_ready
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import placing, queues
 from megatron_eks.ops.kube import jobs as live
@@ -53,6 +54,9 @@ def _pool(client, plan, name: str, *blocks: int) -> JobPlan:
     _add_queues(client, replace(plan, name=name, pools=(pool,), teams=(team,)))
     for number, block in enumerate(b for b, count in enumerate(blocks) for _ in range(count)):
         _add_node(client, pool, number, f"nn-{block}")
+    # A job is placed on those that are ready when it is submitted.
+    labels = f"{POOL_LABEL}={name}"
+    wait_for("nodes", lambda: all(map(is_ready, client.list("v1", "Node", labels=labels))))
     job = replace(rendered.training_job(), name=name, pool=pool, nodes=2, queue=name)
     # CPU and memory still fill each.
     job = replace(job, resources=replace(job.resources, gpus=4, efa=2))
