@@ -204,7 +204,13 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
     def told():
         return "NodeNotReady" in json.dumps(kept(cluster, ON_A_NODE))
 
+    def begun():
+        found = (cluster.shared() / "logs" / ON_A_NODE).rglob("*.log")
+        return any("begun" in each.read_text() for each in found)
+
     wait_for("the event in the record", told, 60)
+    # The first process of a container hears no signal before it has set itself to do so.
+    wait_for("the program's first line", begun, 60)
     jobs.delete(cluster.client, made)
     found = records.explain(*given(ON_A_NODE), client=cluster.client)
     assert found.cause == f"The node went away: NodeNotReady at {now[11:16]}."
