@@ -198,7 +198,8 @@ def _wishes(seed: int, count: int) -> list[Wish]:
             chance.choice(KINDS),
             chance.choices(range(len(SIZES)), SIZES)[0],
             chance.randint(2, most),
-            chance.randint(40, 80),
+            # On a busy machine the last of a job's pods starts more than a minute after the first.
+            chance.randint(100, 140),
             chance.choice((TRAINING_PRIORITY, VALIDATION_PRIORITY)),
         )
         for number in range(count)
