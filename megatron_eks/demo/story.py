@@ -30,6 +30,7 @@ _SECONDS = 300
 _RESUME_SECONDS = 240
 # Between two questions to the API server, which has other work.
 _ASK_SECONDS = 0.3
+_END_SECONDS = 10
 
 Say = Callable[[str], None]
 _Found = TypeVar("_Found")
@@ -206,11 +207,13 @@ class Story:
 
         def found() -> _Found | None:
             nonlocal asked
-            if time.monotonic() - asked > _ASK_SECONDS:
-                asked = time.monotonic()
+            done = condition()
+            # The API server of a busy machine takes seconds to answer, and steps go on meanwhile.
+            if not done and time.monotonic() - asked > _END_SECONDS:
                 if end := self._end(job):
                     raise DemoError(f"{job['metadata']['name']} ended ({end}) before {what}")
-            return condition()
+                asked = time.monotonic()
+            return done
 
         return wait_for(what, found, seconds)
 
@@ -236,9 +239,13 @@ class Story:
 
     def _stop_between_saves(self, pod: str) -> list[int]:
         """Stop a pod's rank some steps after a checkpoint; return it and its data's loaders."""
+        program = f"{PACKAGE}.train_megatron"
+        found: list[int] = []
 
         def between() -> bool:
             newest, starts = self._saved(), self._starts()
+            # Known when they are wanted: to look through all processes takes seconds, too.
+            found.extend(self.place.ranks(pod, program) if starts and not found else ())
             if not newest or not starts:
                 return False
             return 2 <= max(starts[-1]) - newest < jobs.INTERVAL  # noqa: PLR2004 -- steps
@@ -246,7 +253,6 @@ class Story:
         def stopped() -> list[int]:
             if not between():
                 return []
-            found = self.place.ranks(pod, f"{PACKAGE}.train_megatron")
             # Looked at once more where it stands: it might have saved again meanwhile, and have
             # computed nothing since that is computed twice.
             _signal(found, signal.SIGSTOP)
