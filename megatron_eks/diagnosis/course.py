@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from megatron_eks.diagnosis import endings, pods
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.lines import Line
-from megatron_eks.diagnosis.signatures import Signature, Tier, of_the_shell
+from megatron_eks.diagnosis.signatures import Signature, Tier, of_the_shell, raised
 from megatron_eks.diagnosis.tally import Tally
 
 OF_RANKS = frozenset({LogCode.COLLECTIVE_TIMED_OUT, LogCode.PEER_GONE})
@@ -18,6 +18,13 @@ OF_WATCHERS = frozenset({"ENDED_BY_OTHERS.watcher", "ERROR_OF_A_PROGRAM.blocked"
 
 _KERNEL = re.compile(r"\b(Lustre|LNet)(Error)?: ")
 """What a node's kernel says: no sign that a pod's program runs."""
+
+_TOLD = re.compile(r"OOMKilled|Evicted|ErrImagePull|BackOff|[Ee]xit code 137|\bXid\b")
+"""What ends a pod from outside: no program tells it of itself, and then ends by an error."""
+_FIRST_HAND = re.compile(
+    r"^\s*(Reason|State|Last State|Message|Exit Code)\b|\S {2,}\S|^\s*\{|\t|(pod|job)\S*/|NVRM"
+)
+"""Kubernetes and the driver themselves."""
 
 _AFTER_SIGNAL = frozenset({LogCode.GROUP_NOT_INITIALISED, LogCode.MEETING_TIMED_OUT})
 """What a launcher or a rank says of its group when a signal from outside has ended it."""
@@ -49,11 +56,15 @@ class Course:
             for place, line in enumerate(ordered)
             if (signature := shows.get((line.number, line.text))) is not None
         ]
-        last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
+        reports = ((place, each.progress) for place, each in enumerate(ordered))
+        last = {progress: place for place, progress in reports if progress is not None}
         self._steps = [(place, ordered[place]) for place in sorted(last.values())]
         self.signs = signs = [
             replace(each, tier=Tier.CONSEQUENCE) if self._was_told(each) else each
             for each in self.signs
+        ]
+        self.signs = signs = [
+            replace(each, tier=Tier.MILD) if self._is_of_another(each) else each for each in signs
         ]
         self.end = endings.place(ordered)
         """Where the run said that it was done; -1 if it did not."""
@@ -76,6 +87,9 @@ class Course:
             for place, line in enumerate(ordered)
             if (stage := pods.stage(line.text))
         ]
+        alive = [each for each in signs if each.tier <= Tier.GENERIC and not self.outlived(each)]
+        if self.end < 0 and kept.closing and not (alive or kept.errors):
+            self.end, self.ended_well = ordered.index(kept.closing[-1]), True
 
     @property
     def last_step(self) -> int | None:
@@ -140,6 +154,20 @@ class Course:
             and each.place < sign.place
             and not any(each.place < place < sign.place for place, _ in self._steps)
             for each in self.signs
+        )
+
+    def _is_of_another(self, sign: Sign) -> bool:
+        """Say whether a program tells of some pod's or node's end, and ends by itself later."""
+        return (
+            bool(_TOLD.search(sign.line.text))
+            and not _FIRST_HAND.search(sign.line.text)
+            and any(
+                each.place > sign.place
+                and each.tier is Tier.GENERIC
+                and (each.line.rank, each.line.pod) == (sign.line.rank, sign.line.pod)
+                and raised(each.line.text)
+                for each in self.signs
+            )
         )
 
     def _followed(self, sign: Sign) -> bool:

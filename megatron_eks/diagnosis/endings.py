@@ -19,11 +19,32 @@ _ENDED = re.compile(
     # CodeBuild, the CDK, JobSet's event
     r"|Phase complete: BUILD State: SUCCEEDED|^ ✅  \S+( \(no changes\))?$|\sAllJobsCompleted\s"
     r"|^(\S+ )?([Ff]inished|[Cc]ompleted|[Dd]one)\b.*\bexit code 0$"
+    # a push of Docker; pytest; a Job, as Kueue tells its end
+    r"|: digest: sha\d+:\w+ size: \d+$|^=+ (?!.*\b(failed|error))\d+ passed\b.* in [\d.:]+s"
+    r"|\bJob finished successfully\b"
+)
+# In a program's own words; that one part of its start is done says nothing of its end.
+_CLOSES = re.compile(
+    r"^(-+> ?|=+ )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation|export)"
+    r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
+    r"|(all )?(finished|done|completed?|success)( ok| successfully)?[ .!]*$"
+    r"|(done|finished)\b.*\b0 (failed|errors)\b)|\bexit(ed)?( with)?( code)? 0$",
+    re.IGNORECASE,
+)
+_NOT_WELL = re.compile(
+    r"(?<!\b0 )(?<!no )\b(fail\w*|errors?|killed|abort\w*|crash\w*|cancel\w*|timed? ?out|not)\b"
+    r"(?!\s*[=:]\s*0\b)|exit(ed)?( with)?( code)? [1-9-]",
+    re.IGNORECASE,
 )
 _SAVED = re.compile(
     r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"
 )
 _STEP = re.compile(r"(?:iteration\s+|step )(\d+)/\s*(\d+)")
+
+
+def closes(text: str) -> bool:
+    """Say whether a line is of a good end, in whatever words, if nothing comes after it."""
+    return bool(_CLOSES.search(text)) and not _NOT_WELL.search(text)
 
 
 @lru_cache(maxsize=256)
@@ -41,11 +62,11 @@ def place(ordered: Iterable[Line]) -> int:
     for at, line in enumerate(ordered):
         if _ENDED.search(line.text):
             ended = at
-        elif line.step is not None:
+        elif line.progress is not None:
             # Ranks that all tell their steps tell the last one at about the same time.
-            if line.step == before:
+            if line.progress == before:
                 continue
-            before = line.step
+            before = line.progress
             step = _STEP.search(line.text)
             last = step[1] if step and step[1] == step[2] else ""
             ended = -1

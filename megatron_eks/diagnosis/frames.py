@@ -35,7 +35,7 @@ _EMPTY = re.compile(
 )
 # An infinite norm is what scaled FP16 has now and then.
 _NOT_FINITE = re.compile(
-    r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b|\bgrad norm: nan\b", re.IGNORECASE
+    r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b|\bgrad[_ ]norm'?: '?nan\b", re.IGNORECASE
 )
 _HARMLESS = re.compile(
     r"\b(no|0|without) errors?\b|\blast error:\s*$|error_(file|rate)|InvalidDiskCapacity"

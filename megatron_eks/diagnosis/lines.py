@@ -39,7 +39,7 @@ _PREFIX = re.compile(
     r"|(?P<host>(?:worker|node|master|launcher|algo|ip|gpu|trainer)-\d[\w-]{0,40}): (?=\S|\s)"
     r"|\[\d+,mpirank:(?P<mpirank>\d+),[\w-]+\]<std(?:out|err)>:\s?"
     r"|[\w.]+ - (?:INFO|ERROR|WARNING|DEBUG|CRITICAL) - (?=\[rank)"
-    r"|#\d+ (?:\d+\.\d+ )?\s{0,2}(?=\S)"
+    r"|#\d+ (?:\d+\.\d+ )?(?=\s*\S)"
     r"|# [\w./-]+/\d+ (?=\[)"
     # times: docker, the kubelet, containerd's own form, syslog, the kernel's ring
     rf"|\s*\[?{_STAMP}\]?(?:\s+(?:stdout|stderr) [FP])?[\s:]\s*(?:- )?"
@@ -170,6 +170,8 @@ _PROGRESS = re.compile(
     r"\biteration\s+(\d+)/\s*\d+"
     r"|[\"']?\b(?:global_)?step[\"']?\s*[:=]?\s*(\d+)\b(?=.*\bloss\b)"
 )
+# transformers, trainer_callback.py: the dictionary of PrinterCallback has no step.
+_EPOCH = re.compile(r"\{'loss': .*'epoch': '?([\d.]+)")
 _ERROR = re.compile(r"\s*(error |(\w+\.)*\w*(Error|Exception)\b)")
 _QUARTER = 900
 
@@ -189,6 +191,13 @@ class Line:
     pod: str | None = None
     timed: bool = True
     """Whether the time is its own."""
+    epoch: str | None = None
+    """How far it says that training is, where it names no step."""
+
+    @property
+    def progress(self) -> int | str | None:
+        """What tells a report of training from the others; None if the line is none."""
+        return self.epoch if self.step is None else self.step
 
 
 def read(raw: Iterable[str]) -> Iterator[Line]:
@@ -207,7 +216,9 @@ def read(raw: Iterable[str]) -> Iterator[Line]:
             # Without a time of its own it is as late as the line above, whoever wrote that.
             last = last if moment is None else moment
             step, timed = _step(found.text), moment is not None
-            yield Line(number, rank, found.text, last, step, found.pod, timed)
+            epoch = _EPOCH.match(found.text) if step is None else None
+            reached = epoch[1] if epoch else None
+            yield Line(number, rank, found.text, last, step, found.pod, timed, reached)
 
 
 def in_order(lines: Iterable[Line]) -> list[Line]:

@@ -3,8 +3,9 @@
 import re
 
 _STAGES = (
-    re.compile(r"\bNormal\s+Scheduled\b|Successfully assigned \S+ to "),
-    re.compile(r"\bNormal\s+Pulling\b|Pulling image \""),
+    re.compile(r"\bNormal\s+(Scheduled|Admitted)\b|Successfully assigned \S+ to "),
+    # Whatever held up a node is over when it is ready, too.
+    re.compile(r"\bNormal\s+Pulling\b|Pulling image \"|\bNodeReady\b|just became ready"),
     re.compile(r"\bNormal\s+Pulled\b|Successfully pulled image|already present on machine"),
     re.compile(r"\bNormal\s+Started\b|Started container"),
 )
@@ -13,7 +14,7 @@ _POD = re.compile(r"\bpod/([\w.-]+)")
 
 def stage(text: str) -> int:
     """Return how far a line says that a pod has come: 0 if it says nothing of it."""
-    if "Normal" not in text and "image" not in text and "container" not in text:
+    if not any(word in text for word in ("Normal", "image", "container", "eady")):
         return 1 if _STAGES[0].search(text) else 0
     return next((place for place, each in enumerate(_STAGES, 1) if each.search(text)), 0)
 

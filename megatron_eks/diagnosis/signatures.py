@@ -81,6 +81,9 @@ class Signature:
 
     def tier_of(self, text: str) -> Tier:
         """Return how good an explanation this line is."""
+        shown = self.shown.search(text)
+        if self.tier <= Tier.GENERIC and shown and _GIVEN.search(text[: shown.start()]):
+            return Tier.MILD
         if self.tier > Tier.GENERIC or self.start or _RAISED.search(text) or _IN_VAIN.search(text):
             return self.tier
         outlived = self.mild or _OUTLIVED.search(text) or of_the_shell(text)
@@ -89,6 +92,8 @@ class Signature:
 
 _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g\.)\s")
 """What leads to the words of somebody else, to an example or to a guess."""
+# One of a list of settings, or a word in quotation marks in a sentence of a program.
+_GIVEN = re.compile(r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$")
 _XID = (
     r"\b(?:NVIDIA|Nvidia)? ?(?:Xid|XID|xid)(?: \([^)]*\))?"
     r"(?: ?[Ee]rrors?| code| event)?[ :=(\"']{0,4}"
@@ -211,6 +216,11 @@ _SHELL = re.compile(
     r"|^\S*(bash|sh): (line \d+: )?(\S+: )?(/dev/|/proc/|/sys/|/etc/|ulimit|cannot set terminal"
     r"|no job control|warning)|^groups: "
 )
+
+
+def raised(text: str) -> bool:
+    """Say whether a line is an exception that ended a program."""
+    return bool(_RAISED.search(text))
 
 
 def of_the_shell(text: str) -> bool:

@@ -15,6 +15,8 @@ _FIRST = 8
 _LAST = 8
 _STEPS = 64
 _ERRORS = 3
+_CLOSING = 3
+"""Lines in which a program may say in its own words that it is done."""
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Tally:
     told: dict[object, deque[Line]] = field(default_factory=dict)
     ends: dict[object, deque[Line]] = field(default_factory=dict)
     """Lines of a good end, and of whole checkpoints."""
+    closing: list[Line] = field(default_factory=list)
+    """The last lines, where a program says in its own words that it is done."""
     errors: list[Line] = field(default_factory=list)
     """Lines that call themselves errors, and show nothing known."""
     doubts: list[Line] = field(default_factory=list)
@@ -50,7 +54,9 @@ class Tally:
 
     def ordered(self) -> list[Line]:
         """Return all that was kept, in time."""
-        return in_order([*self._shown(), *_each(self.steps), *_each(self.told), *_each(self.ends)])
+        kept = [*self._shown(), *_each(self.steps), *_each(self.told), *_each(self.ends)]
+        known = {each.number for each in kept}
+        return in_order([*kept, *(each for each in self.closing if each.number not in known)])
 
     def shows(self) -> dict[tuple[int, str], Signature]:
         """Return the trouble of each line, by its number and text."""
@@ -75,9 +81,11 @@ def tally(raw: Iterable[str]) -> Tally:
     kept = Tally()
     places = frames.Places()
     around = Around()
+    closing: deque[Line] = deque(maxlen=_CLOSING)
     for line in read(raw):
         kept.count = kept.heard[line.rank] = line.number
         around.see(line)
+        closing.append(line)
         if _keep_course(kept, line):
             continue
         if not line.text or line.text.isspace():
@@ -94,8 +102,9 @@ def tally(raw: Iterable[str]) -> Tally:
             _keep_sign(kept, signature, line, text + place)
         elif _tells(shape(line.text)):
             kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
-        elif line.step is None:
+        elif line.progress is None:
             _keep_complaint(kept, line)
+    kept.closing = [line for line in closing if endings.closes(line.text)]
     for line in places.untold():
         if signature := match(line.text):
             _keep_sign(kept, signature, line, line.text)
@@ -111,7 +120,7 @@ def _keep_course(kept: Tally, line: Line) -> bool:
     if endings.tells(shape(line.text)):
         kept.ends.setdefault(line.rank, deque(maxlen=_LAST)).append(line)
         return True
-    if line.step is not None and not frames.is_not_finite(line.text):
+    if line.progress is not None and not frames.is_not_finite(line.text):
         kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
         return True
     return False
@@ -177,9 +186,9 @@ class Around:
     def see(self, line: Line) -> None:
         """Take a line in."""
         text = line.text
-        if line.step is not None or _is(_DONE, text, "uccessfully"):
+        if line.progress is not None or _is(_DONE, text, "uccessfully"):
             self._doing = ""
-            self._stepped = self._stepped if line.step is None else " +"
+            self._stepped = self._stepped if line.progress is None else " +"
         elif _is(_LOADING, text, "oad"):
             self._doing = "loading"
         elif _is(_SAVING, text, "av"):

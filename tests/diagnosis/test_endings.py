@@ -89,8 +89,41 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
         ["step 3/3 | loss 0.5", "Training completed", "step 3/3 | loss 0.5"],
         ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 231.1"],
         ["{'train_runtime': 812.1, 'train_loss': 1.91, 'epoch': 1.0}"],
+        ["--> Train done in 3121.4s", "[rank0]:[W1119 x.cpp:1538] Warning: a group was left"],
+        ["Skipped 3 documents: JSONDecodeError: Expecting value", "done: 390 documents, 0 failed"],
+        ["#9 0.8 ModuleNotFoundError: No module named 'x'", "26.10: digest: sha256:0c1f size: 86"],
+        ["test_save.py XFAIL (RuntimeError: PytorchStreamReader failed)", "= 7 passed in 2.31s ="],
+        ['cfg: retry_on=["CUDA out of memory","NCCL timeout"]', "ep 1 acc=0.700", "finished OK"],
     ],
 )
 def test_every_program_says_that_it_is_done(lines: list[str]) -> None:
     """In its own words."""
     assert diagnose(lines).ended_well
+
+
+@pytest.mark.parametrize(
+    "lines", [[OUT_OF_MEMORY, "done"], ["ERROR x: it broke", "done"], ["building the index: done"]]
+)
+def test_a_part_that_is_done_is_no_good_end(lines: list[str]) -> None:
+    """Nor is it one where something failed before."""
+    assert not diagnose(lines).ended_well
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ['guard: run 311 ended "OOMKilled"'],
+        ["watch.on_reason: [OOMKilled, Evicted, DeadlineExceeded]"],
+        ["[bulletin] 07:55 job llama-13b: Xid 79 on ip-10-0-9-9, node cordoned"],
+        ["[monitor] pod bert-1: container trainer terminated: OOMKilled (exit 137)"],
+        [
+            "libfabric:61:core:open():9<warn> Failed to open /sys/x: No such file or directory",
+            *(f"{{'loss': 1.{n}, 'grad_norm': 1.4, 'epoch': 0.{n}}}" for n in (17, 18)),
+        ],
+    ],
+)
+def test_an_error_of_its_own_counts_more_than_what_it_said_before(said: list[str]) -> None:
+    """A setting, a list of runs, another pod's end, or a warning before steps."""
+    trace = ["Traceback (most recent call last):", '  File "/workspace/mix.py", line 6, in f']
+    found = diagnose([*said, *trace, "KeyError: 'stackexchange-v2'"])
+    assert "stackexchange-v2" in found.cause
