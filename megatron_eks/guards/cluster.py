@@ -1,12 +1,13 @@
 """Guards of the cluster: endpoint, settings, add-ons and their order, and IAM roles."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
 from megatron_eks.catalog.pins import ADDONS, EFS_ADDON
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.network import HTTPS, is_wide, rules
+from megatron_eks.guards.network import HTTPS, is_wide, overlap, rules
 from megatron_eks.guards.statements import Need, allows, is_everybody, needs, statements, texts
 from megatron_eks.guards.storage import data_buckets, key_of
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
@@ -39,6 +40,7 @@ _LINKS = "PodIdentityAssociations"
 _MISSED = "nodes stay NotReady or broken, or pods lack DNS, credentials or volumes"
 _UNBOUND = "bound to no service account: its pods get no credentials"
 _PODS, _BUILD = "pods.eks.amazonaws.com", "codebuild.amazonaws.com"
+_OF_PODS = (_PODS, "ec2.amazonaws.com")
 _FLOWS = "vpc-flow-logs.amazonaws.com"
 _TRUST, _ARNS, _AWS = "AssumeRolePolicyDocument", "ManagedPolicyArns", "arn:${AWS::Partition}:"
 _JOIN = "AmazonEKSWorkerNodePolicy|AmazonEKSWorkerNodeMinimalPolicy "
@@ -61,6 +63,9 @@ _TAGS = {
     "aws:RequestTag/kubernetes-namespace": "Namespace",
     "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
 }
+# ECR, "IAM permissions for pushing an image".
+_LAYERS = ("BatchCheckLayerAvailability", "InitiateLayerUpload", "UploadLayerPart")
+_PUSH = (*_LAYERS, "CompleteLayerUpload", "PutImage")
 _CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
 _need = partial(Need, Rule.POLICY)
 
@@ -72,6 +77,11 @@ def control(templates: Templates) -> Found:
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_MUST)
     yield from constants(clusters, Rule.CLUSTER_CONTROL, *_SHOULD, warns=True)
     for cluster in clusters:
+        services = cluster["KubernetesNetworkConfig"]["ServiceIpv4Cidr"]
+        for block in [each["CidrBlock"].text for each in templates.of("EC2::VPC")]:
+            found = f"{services.raw} overlaps the VPC's {block}: EKS refuses the cluster"
+            row = (overlap(services.text, block), services, found, "write a range outside the VPC")
+            yield from report(Rule.CLUSTER_CONTROL, *row)
         access, into = cluster["ResourcesVpcConfig"], (cluster.name, "Ingress")
         cidrs, public = access["PublicAccessCidrs"], access["EndpointPublicAccess"].raw is not False
         near = [each for each in rules(templates) if each.way[:2] == into]
@@ -166,6 +176,12 @@ def rights(templates: Templates) -> Found:
         nothing = service == _PODS and not (own or role[_ARNS])
         found, remedy = "no policy: pods take the role, and may do nothing", "add its policy"
         yield from report(Rule.POLICY, nothing, role.properties, found, remedy)
+        for each in statements(*own) if service in _OF_PODS else ():
+            every = [e for e in each["Action"].listed if re.fullmatch(r"\*|[\w-]+:\*", e.text)]
+            for action in every if "*" in each["Resource"].texts else ():
+                found = f"{action.text} on everything: whoever gets into a pod has it all"
+                wide, remedy = each["Effect"].text == "Allow", "name what pods need, and where"
+                yield from report(Rule.POLICY, wide, action, found, remedy)
         policies = own or [role["Policies"]]
         wanted = [*_of_builds(templates, user)]
         wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
@@ -182,6 +198,11 @@ def rights(templates: Templates) -> Found:
 
 def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
     source = user["Source"]
+    given = [each["Value"] for each in user["Environment"]["EnvironmentVariables"]]
+    for repository in [e for e in templates.targets(*given) if e.type == "AWS::ECR::Repository"]:
+        why, on = "the image is built, and not pushed", (f"${{{repository.name}.Arn}}",)
+        yield from (_need(why, (f"ecr:{each}",), on) for each in _PUSH)
+        yield _need("it cannot log in to ECR", ("ecr:GetAuthorizationToken",), ("*",))
     name = source["Location"].text.removeprefix("https://github.com/").removesuffix(".git")
     for arn in texts(templates, source["Auth"]["Resource"]):
         for kind in ("codeconnections", "codestar-connections"):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise, product, takewhile
+from math import prod
 
 from megatron_eks.catalog.environment import Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
@@ -28,6 +29,7 @@ _SAID = re.compile(
 )
 _SNAKE = re.compile("-|(?<=[a-z])(?=[A-Z])")
 _SPLITS = ("--tensor-model-parallel-size", "--context-parallel-size")
+_DIVIDES = (*_SPLITS, "--pipeline-model-parallel-size")
 _SEGMENTS = "expandable_segments:True"
 # What ranks set: the values that serve, why, and what to write (the paths are in the pod).
 _SET = (
@@ -136,6 +138,13 @@ def programs(manifests: Manifests) -> Found:
         for place, found, remedy in _mistakes(pod):
             yield place.finding(Rule.TRAINING_FLAG, f"{found}: the program stops", remedy)
         args = [*pod.main["args"]]
+        pairs = [(word, after) for word, after in pairwise(args) if word.text in _DIVIDES]
+        split = prod(int(after.text) for _, after in pairs if after.text.isdecimal())
+        for _, size in pairs[:1]:
+            ranks = pod.owner.wanted * int(pod.main["resources"]["limits"][GPU].quantity or 0)
+            found = f"groups of {split} GPUs do not divide {ranks}: Megatron stops at its start"
+            row = (split and ranks % split, size, found, "write sizes that divide all GPUs")
+            yield from report(Rule.TRAINING_FLAG, *row)
         if pod.main["command"].texts[-1:] == [f"{PACKAGE}.torchrun_rank"]:
             # What comes behind is the user's program's, which may take a word twice.
             args = [*takewhile(lambda each: each.text != "--", args)]

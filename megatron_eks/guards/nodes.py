@@ -13,7 +13,7 @@ from megatron_eks.config.load import Json, read_documents
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.network import ALL_TRAFFIC, NODES, SIDES, rules
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import YES, Found, Row, Value, report, same, written
+from megatron_eks.guards.values import NO, YES, Found, Row, Value, report, same, written
 
 _LABEL = "megatron-eks/pool"
 # Every P and G family of EC2 has GPUs; a g at the end of other families means ARM processors.
@@ -53,7 +53,7 @@ _SETTLE = "pods without GPUs land on the pool's nodes, or its own pods stay Pend
 _TAINT: tuple[Row, ...] = (
     ("Key", ("nvidia.com/gpu",), _SETTLE),
     ("Value", ("true",), _SETTLE),
-    ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
+    ("Effect", ("NO_SCHEDULE",), "what tolerates this effect alone is evicted, or stays Pending"),
 )
 _UNSELECTED = "NodegroupName differs: jobs that select the pool stay Pending"
 _NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm ignores it, and no node joins"
@@ -74,8 +74,10 @@ _NO_CLUSTER = "without the cluster's group the node cannot reach the control pla
 _NO_NODES = "without the nodes' group, EFA and Lustre traffic is dropped and NCCL hangs"
 _GROUPS = "name both the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
 _BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 refuses it: NetworkInterfaces name their own")
+_MANY = "EC2 gives none to an instance with several interfaces, and starts no node"
 # One interface for IP and EFA is the older form of two: both are right, on the first card.
 _FIRST, _SECOND = "card 0 device 0", "card 0 device 1"
+_ADDRESS: Row = ("NetworkInterfaces * AssociatePublicIpAddress", (NO, None), _MANY)
 _DELETED: Row = ("NetworkInterfaces * DeleteOnTermination", (YES,), "it outlives its node")
 _ITSELF = "rule for all traffic within the group: EFA traffic is dropped, and NCCL hangs"
 
@@ -135,6 +137,10 @@ def launch_template(templates: Templates) -> Found:
         yield from report(code, other, link["Id"], _OTHER, f"use Ref {own}, in Version too")
         yield from report(code, lost, version, _STALE, latest)
         yield from each.group.properties.must_hold(code, *(_REFUSED if typed else ()))
+        minor, release = each.group["Version"].text, each.group["ReleaseVersion"]
+        apart = minor and release and not release.text.startswith(f"{minor}.")
+        found = f"{release.raw!r} is no release of Kubernetes {minor}: EKS refuses the group"
+        yield from report(code, apart, release, found, f"write one of {minor}, or none")
         unknown = name and each.has_gpus and not each.instance
         found = f"{written(typed.raw)} is not a known type: no node starts, or without EFA"
         remedy = choices(each.type_name, INSTANCES)
@@ -236,6 +242,7 @@ def interfaces(templates: Templates) -> Found:
             yield from report(Rule.EFA_SELF_RULES, lacks, groups, _NO_NODES, _GROUPS)
         yield from data.must_hold(Rule.INTERFACES_AND_GROUPS, *([_BESIDE] if given else []))
         yield from data.must_hold(code, _DELETED, warns=True)
+        yield from data.must_hold(Rule.PUBLIC_ADDRESS, *([_ADDRESS] if given[1:] else []))
         spare = not given and not (instance and instance.gpu_direct_rdma)
         slots = [*wanted, *given] if wanted and (given or layout[1:]) else []
         here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}

@@ -21,6 +21,7 @@ POOL = "megatron-eks/pool"
 LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
+_LEAST_SHM = 1024 * MIB  # NCCL alone maps some ten MiB for each pair of ranks
 _SOON, _SHORTEST_GRACE = range(301), 60  # seconds
 PINNED = re.compile(r"(?!.*:latest$)(.+/)?[^/@]+(:[^/@:]+|@sha256:[0-9a-f]{64})")
 _PULL = (("imagePullPolicy", ("IfNotPresent", "Always"), "the image may be missing or old"),)
@@ -114,6 +115,11 @@ def shared_memory(manifests: Manifests) -> Found:
         found = f"{_SHM} is not in memory: NCCL and data loaders die with a bus error"
         wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
         yield from report(Rule.SHARED_MEMORY, wrong, shm, found, "use emptyDir, medium Memory")
+        named = [e for e in pod.spec["volumes"] if e["name"].text == shm["name"].text]
+        for size in [each["emptyDir"]["sizeLimit"] for each in named if not wrong]:
+            small = (limits[GPU].quantity or 0) > 1 and 0 < (size.quantity or 0) < _LEAST_SHM
+            found = f"{size.raw} of {_SHM}: NCCL and data loaders die with a bus error"
+            yield from report(Rule.SHARED_MEMORY, small, size, found, "give some GiB for each GPU")
 
 
 @manifest_guard
@@ -250,8 +256,8 @@ def users(manifests: Manifests) -> Found:
         elif kind != "Deployment":
             yield from token.must_be(code, NO, why="a token nobody needs can be stolen", warns=True)
         given = {e.name for e in manifests.of("ServiceAccount") if e.namespace == space} - bound
-        if given and not account and pod.main["name"].text == "pytorch":
-            found = "no service account: the default one has no role, and S3 refuses the job"
+        if given and account.text not in given and pod.main["name"].text == "pytorch":
+            found = f"service account {account.text or 'default'} has no role: S3 refuses the job"
             yield account.finding(Rule.ROLE_UNREAD, found, f"set it to {min(given)}")
 
 

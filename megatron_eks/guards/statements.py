@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from megatron_eks.config.errors import TOKEN
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.templates import Templates, template_guard
-from megatron_eks.guards.values import Found, Value, inside
+from megatron_eks.guards.values import Found, Value, inside, report
 
 # What `meks` reads (config/outputs.py): type, a part of the output's name, and the attribute.
 _OUTPUTS = (
@@ -114,6 +115,9 @@ def wiring(templates: Templates) -> Found:
         for again in (part[at] for at, one in enumerate(raw) if one in raw[:at]):
             found = f"it stands in {part.name} twice: AWS may refuse it"
             yield again.finding(Rule.TWICE, found, "remove one of the two", warns=True)
+        secret, found = TOKEN.search(part.text), "a secret in plain text, for all who see the stack"
+        remedy = "keep it in Secrets Manager, and revoke this one"
+        yield from report(Rule.SECRET_IN_MANIFEST, secret, part, found, remedy)
         if part["Statement"]:
             version, why = part["Version"], "variables in the policy are plain text"
             yield from version.must_be(Rule.POLICY, "2012-10-17", why=why, warns=True)

@@ -46,7 +46,10 @@ _IMAGES = (
     ("EmptyOnDelete", (NO, None), "the images of running jobs go with the stack"),
     ("EncryptionConfiguration EncryptionType", ("KMS", "KMS_DSSE"), "it is not a key of yours"),
 )
+# CodeBuild, "Build environment compute modes and types": smaller ones have a disk of 64 GB.
+_LARGE = ("BUILD_GENERAL1_LARGE", "BUILD_GENERAL1_XLARGE", "BUILD_GENERAL1_2XLARGE")
 _BUILD = (
+    ("Environment ComputeType", _LARGE, "its disk is full, or its time over, before the image is"),
     ("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),
     ("Environment Type", ("LINUX_CONTAINER", "ARM_CONTAINER"), "CodeBuild has no such machine"),
     ("LogsConfig", (), "nobody reads why a build failed"),

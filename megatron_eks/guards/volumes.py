@@ -112,6 +112,9 @@ def volumes(manifests: Manifests) -> Found:
         yield from report(_FITS, other, place, found, "name the claim here, the volume there")
         right, found = _HANDLE.fullmatch(handle.text), f"{handle.raw!r} is no file system id"
         yield from report(_FITS, not right, handle, found, "write fs-... as AWS shows it")
+        of_lustre = [("csi driver", (_FSX,), "dnsname and mountname are Lustre's")]
+        own = of_lustre if spec["csi"]["volumeAttributes"]["mountname"] else ()
+        yield from spec.must_hold(_FITS, *own)
         if right and spec["csi"]["driver"].text == _FSX:
             yield from _lustre(spec, right[1])
     for claim in claims:

@@ -16,6 +16,7 @@ RIGHTS = "Policies 0 PolicyDocument Statement"
 JOBS, NODES, CNI = "IAM::Role JobRole", "IAM::Role NodeRole", "IAM::Role Addonsvpccni"
 FLOW_LOGS = "IAM::Role FlowLogRole"
 WRITING = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::own/runs/*"]}
+EVERYTHING, BUILD = {"Action": ["s3:*"], "Resource": ["*"]}, "IAM::Role MegatronRole"
 OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::a/b/*"]}
 
 
@@ -28,6 +29,7 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (CLUSTER, f"{VPC} SubnetIds", lambda ids: ids[:1], "CLUSTER_CONTROL"),
         (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
         (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
+        (CLUSTER, SERVICES, "10.0.0.0/16", "CLUSTER_CONTROL"),
         (CLUSTER, "KubeApiServerConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
@@ -106,6 +108,10 @@ def test_other_addons_that_work():
         (JOBS, "Policies", ABSENT, "POLICY"),
         (JOBS, RIGHTS, lambda old: [*old, WRITING], "POLICY"),
         (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET], "POLICY"),
+        (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET | EVERYTHING], "POLICY"),
+        (BUILD, f"{RIGHTS} 2 Action", lambda old: [e for e in old if "Put" not in e], "POLICY"),
+        (BUILD, f"{RIGHTS} 1", ABSENT, "POLICY"),
+        (BUILD, "Description", f"made with hf_{'a1' * 17}", "SECRET_IN_MANIFEST"),
     ],
 )
 def test_mistakes_in_roles(role, path, value, code):

@@ -6,6 +6,7 @@ from tests.guards.slips import ABSENT, in_template
 
 _GPU, _SYSTEM = "EKS::Nodegroup Pool", "EKS::Nodegroup System"
 _TEMPLATE, _OTHER = "EC2::LaunchTemplate Pool", "EC2::LaunchTemplate System"
+_PUBLIC = {"PUBLIC_ADDRESS"}
 _DATA, _DISK = "LaunchTemplateData", "LaunchTemplateData BlockDeviceMappings"
 _TEXT = f"{_DATA} UserData Fn::Base64"
 _MANAGED, _AMI, _SIZE = {"MANAGED_NODES"}, {"AMI_TYPE"}, {"NODE_GROUP_SIZE"}
@@ -36,6 +37,8 @@ _SYSTEM_TEMPLATE = {
         (_SYSTEM, "AmiType", "AL2023_ARM_64_STANDARD", _AMI),
         (_GPU, "AmiType", "AL2023_x86_64_STANDARD", _AMI),
         (_GPU, "AmiType", ABSENT, _AMI),
+        (_GPU, "ReleaseVersion", "1.35.1-20260930", _MANAGED),
+        (_TEMPLATE, f"{_DATA} NetworkInterfaces 0 AssociatePublicIpAddress", True, _PUBLIC),
     ],
 )
 def test_what_nodes_start_from(resource, path, value, codes):
@@ -57,7 +60,7 @@ def test_what_nodes_start_from(resource, path, value, codes):
         (_GPU, "Labels team", "nlp", set()),
         (_GPU, "Labels megatron-eks/pool", "p5", _MANAGED),
         (_GPU, "NodegroupName", ABSENT, _MANAGED),
-        (_GPU, "Taints", lambda _: [_TAINT | {"Effect": "NO_EXECUTE"}], set()),
+        (_GPU, "Taints", lambda _: [_TAINT | {"Effect": "NO_EXECUTE"}], {"SHARED_GPU_NODES"}),
         (_GPU, "Taints", ABSENT, {"SHARED_GPU_NODES"}),
         (_GPU, "Taints 0 Key", "nvidia.com/gpus", {"SHARED_GPU_NODES"}),
         (_GPU, "Taints 0 Effect", "PREFER_NO_SCHEDULE", {"SHARED_GPU_NODES"}),

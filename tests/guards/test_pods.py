@@ -36,6 +36,7 @@ _ABOVE, _NEEDLESS = "POD_ABOVE_NAMESPACE", "NEEDLESS_PRIVILEGE"
         (f"{_POD} volumes 1 emptyDir medium", ABSENT, "SHARED_MEMORY"),
         (f"{_MAIN} volumeMounts 1", ABSENT, "SHARED_MEMORY"),
         (f"{_POD} volumes 1 emptyDir sizeLimit", "1007616Mi", "TMPFS_ABOVE_MEMORY"),
+        (f"{_POD} volumes 1 emptyDir sizeLimit", "64Mi", "SHARED_MEMORY"),
         (f"{_POD} tolerations 0", ABSENT, "UNTOLERATED"),
         (f"{_POD} tolerations 0 key", "nvidia.com/gpus", "UNTOLERATED"),
         (f"{_POD} tolerations 1 tolerationSeconds", ABSENT, "TOLERATION"),
