@@ -110,11 +110,12 @@ def queue(*, reach: args.Reach = args.HERE, output: args.Output = "table") -> in
     """Show the jobs that wait in queues: why, since when, and which comes next.
 
     meks queue
+    meks queue --team nlp
     meks queue -o json | jq '.waiting[0].why'
     """
     from megatron_eks.ops.jobs.queue import run
 
-    return on_cluster(reach, partial(run, output=output))
+    return on_cluster(reach, partial(run, output=output, team=reach.team))
 
 
 @command(JOBS, "[JOB]")

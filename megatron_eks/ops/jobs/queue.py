@@ -1,10 +1,12 @@
 """`meks queue`: who waits, why, since when, and who comes next."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from shutil import get_terminal_size
 from sys import maxsize
 
+from megatron_eks.catalog import kueue
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.config.messages import paragraph
@@ -12,9 +14,8 @@ from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, Failure
 from megatron_eks.ops.jobs import expected, queues
 from megatron_eks.ops.jobs.expected import Start
-from megatron_eks.ops.jobs.queues import Queues
+from megatron_eks.ops.jobs.queues import Entry, Queues, Share
 from megatron_eks.ops.jobs.status_view import time_text
-from megatron_eks.ops.kube import teams
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import formatted, picked, table
 from megatron_eks.programs.printable import plain
@@ -23,37 +24,45 @@ _OF_TEAM = ("team", "pool", "gpus", "used", "lent")
 _SHOWN = ("job", "namespace", "team", "pool", "gpus", "priority")
 
 
-def run(on: Opened, output: str) -> int:
-    """Print the shares of the teams, and the jobs that wait."""
+def run(on: Opened, output: str, team: str | None = None) -> int:
+    """Print the shares of all teams or of one, and the jobs that wait."""
     if not on.plan.platform.kueue:
         raise Failure(
             Code.QUEUE,
             "the cluster has no queues: jobs start as soon as their pods find nodes",
             "set platform.kueue: true, then: meks apply",
         )
-    seen = teams.narrowed(on.client, on.project, on.console, None, None).cluster.platform
-    found, now = queues.read(on.client, *seen.namespaces), on.client.now()
+    if team is not None:
+        # Queues are for all to see: without this, jobs that one may not see would seem not to wait.
+        on.client.list(kueue.API_VERSION, "Workload", on.plan.platform.namespace, missing_ok=True)
+    found, now = queues.read(on.client, *on.plan.platform.namespaces), on.client.now()
     starts = expected.starts(on.client, on.project.jobs, found)
     out = on.console.stdout
     columns = get_terminal_size().columns if out.isatty() else maxsize
-    shown = lines(found, starts, now, columns)
-    on.console.write(formatted(output, shown, lambda: as_json(on.plan.name, found, starts, now)))
+    shown = lines(found, starts, now, columns, team=team)
+    as_data = partial(as_json, on.plan.name, found, starts, now, team=team)
+    on.console.write(formatted(output, shown, as_data))
     return DONE
 
 
 def lines(
-    found: Queues, starts: Mapping[str, Start], now: datetime, columns: int = maxsize
+    found: Queues,
+    starts: Mapping[str, Start],
+    now: datetime,
+    columns: int = maxsize,
+    *,
+    team: str | None = None,
 ) -> Iterator[str]:
     """Yield the shares, the jobs that wait, why, and until when; reasons as wide as a terminal."""
     rows = [
         (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
-        for each in found.shares
+        for each in _shares(found, team)
     ]
     yield from table(("TEAM", "POOL", "SHARE", "USED", "BORROWED"), rows, right=(2, 3, 4))
     yield ""
-    waiting, first = found.waiting, found.next_ones
+    waiting, first = _of(team, found.waiting), found.next_ones
     if not waiting:
-        yield "No job waits."
+        yield f"No job {f'of team {team} ' if team else ''}waits."
         return
     rows = [
         (
@@ -73,14 +82,21 @@ def lines(
         yield from paragraph(plain(why), rest="  ", columns=columns)
 
 
-def as_json(cluster: str, found: Queues, starts: Mapping[str, Start], now: datetime) -> Json:
+def as_json(
+    cluster: str,
+    found: Queues,
+    starts: Mapping[str, Start],
+    now: datetime,
+    *,
+    team: str | None = None,
+) -> Json:
     """Return it as plain values; docs/schemas/queue.json says which."""
     first = found.next_ones
     return {
         "schema_version": 1,
         "cluster": cluster,
         "at": time_text(now),
-        "teams": [picked(each, *_OF_TEAM) for each in found.shares],
+        "teams": [picked(each, *_OF_TEAM) for each in _shares(found, team)],
         "waiting": [
             {
                 **picked(each, *_SHOWN),
@@ -89,10 +105,21 @@ def as_json(cluster: str, found: Queues, starts: Mapping[str, Start], now: datet
                 "why": found.why(each),
                 **_start(starts.get(each.uid)),
             }
-            for each in found.waiting
+            for each in _of(team, found.waiting)
         ],
-        "running": [picked(each, *_SHOWN) for each in found.entries if each.has_place],
+        "running": [picked(e, *_SHOWN) for e in _of(team, found.entries) if e.has_place],
     }
+
+
+def _of(team: str | None, entries: Iterable[Entry]) -> list[Entry]:
+    return [each for each in entries if team in {None, each.team}]
+
+
+def _shares(found: Queues, team: str | None) -> list[Share]:
+    """Return a team's shares, and those of teams that borrow where it lends; without one, all."""
+    own = [each for each in found.shares if team in {None, each.team}]
+    lends = {each.pool for each in own if each.used < each.gpus}
+    return own + [e for e in found.shares if e not in own and e.lent and e.pool in lends]
 
 
 def _start(start: Start | None) -> dict[str, Json]:

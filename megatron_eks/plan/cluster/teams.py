@@ -26,6 +26,7 @@ from megatron_eks.plan.cluster.platform import (
     plan_quotas,
 )
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES, SharedDirectories, subfolder
+from megatron_eks.plan.cluster.zones import check_partition
 
 TEAMS = "teams"
 """The folder, on the file system and in the bucket, below which each team has its own."""
@@ -182,10 +183,15 @@ def check_teams(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(Code.TEAM, (*path, key), found, "name another namespace")
         yield from check_roles((*path, "role_arns"), team.role_arns, "a role of the team")
         for number, arn in enumerate(team.role_arns):
+            yield from check_partition((*path, "role_arns", number), arn, config.region)
             if arn in config.access.admin_role_arns:
                 found = f"{arn} administers the cluster, and EKS takes a role once"
                 remedy = "leave it out: administrators see every team"
                 yield Finding(Code.TEAM, (*path, "role_arns", number), found, remedy)
+        if team.priority and not config.platform.kueue:
+            found = "it orders jobs in queues, and the cluster has none"
+            remedy = "set platform.kueue: true, or remove it"
+            yield warning(Code.TEAM, (*path, "priority"), found, remedy)
         first = name == config.platform.namespace
         existing = config.storage.lustre.existing
         if first and existing is not None and existing.path is None:
@@ -219,14 +225,16 @@ def _apart(config: ClusterConfig) -> Iterator[Finding]:
     }
     said: set[int] = set()
     for key, (text, remedy, values) in shared.items():
-        owners: dict[object, int] = {}
+        owners: dict[str, int] = {}
         for index, team in enumerate(config.teams):
-            taken = [e for e in values(team) if owners.setdefault(e, index) != index]
+            # IAM has no two roles whose names differ in case alone.
+            keys = {str(each).lower(): each for each in values(team)}
+            taken = [key for key in keys if owners.setdefault(key, index) != index]
             if taken and index not in said:
                 said.add(index)
                 place = key if getattr(team, key, None) else "name"
                 other = config.teams[owners[taken[0]]].name
-                found = text.format(taken[0], other)
+                found = text.format(keys[taken[0]], other)
                 yield Finding(Code.TEAM, (*_TEAMS, index, place), found, remedy)
         if key == "role_arns":
             for index, team in enumerate(config.teams):
@@ -238,11 +246,14 @@ def _apart(config: ClusterConfig) -> Iterator[Finding]:
     if config.storage.efs:
         found = "homes of several teams on one EFS are not supported yet: all see them as one user"
         yield Finding(Code.TEAM, ("storage", "efs"), found, "use false, and homes below /shared")
-    first = any(_namespace(each) == config.platform.namespace for each in config.teams)
+    seen = {each.name for each in config.teams if _namespace(each) != config.platform.namespace}
     for index, each in enumerate(config.storage.lustre.data_repositories):
-        if not first and not each.path.startswith(f"/{TEAMS}/"):
+        top, _, rest = each.path.strip("/").partition("/")
+        owner, _, below = rest.partition("/")
+        if (owner not in seen) if top == TEAMS else (len(seen) == len(config.teams)):
             found = f"no team sees {each.path}: each mounts a folder of its own"
-            remedy = f"use /{TEAMS}/TEAM{each.path}, once for each team that reads it"
+            place = below if top == TEAMS else each.path.strip("/")
+            remedy = f"use /{TEAMS}/TEAM/{place}, once for each team that reads it"
             path = ("storage", "lustre", "data_repositories", index, "path")
             yield warning(Code.TEAM, path, found, remedy)
 

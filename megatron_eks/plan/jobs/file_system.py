@@ -27,6 +27,7 @@ from megatron_eks.config.job import (
 from megatron_eks.plan.cluster.data_access import check_policy
 from megatron_eks.plan.cluster.lustre import size_for
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES
+from megatron_eks.plan.cluster.teams import TEAMS
 from megatron_eks.plan.jobs.corpora import prepared
 from megatron_eks.plan.jobs.models import check_model, model_shape, preset_of
 from megatron_eks.plan.jobs.paths import data_prefixes
@@ -138,6 +139,7 @@ def check_together(
     if cluster is not None:
         yield from _room_for_all(jobs, cluster)
         yield from _owner(jobs, cluster)
+        yield from _others(jobs, cluster)
     yield from check_policy(jobs)
 
 
@@ -194,6 +196,20 @@ def _owner(
                     f"or see that user {POD_UID} may write there"
                 )
                 yield file, warning(Code.SHARED_DIRECTORIES, path, found, remedy)
+
+
+def _others(
+    jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
+) -> Iterator[tuple[str, Finding]]:
+    """Yield, with its file, what is in folders that a team sees and may not go into: others'."""
+    top = f"{cluster.storage.lustre.mount_path}/{TEAMS}/"
+    space = cluster.platform.namespace
+    first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
+    for job, file in (each for each in jobs if each[0].team in first):
+        for path, place in (*outputs(job), *((path, place) for path, _, place in reads(job))):
+            if place.startswith(top):
+                found = f"{place} is below {top}, where pods of team {job.team} may not go"
+                yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
 
 
 def _room(job: AnyJob) -> Iterator[tuple[Path, str, int]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -136,6 +136,23 @@ def test_of_two_that_borrow_whose_team_borrows_less_comes_next():
 def test_when_a_job_starts(found, ends, nodes, expected):
     """By the ends of what runs, in the order in which those that wait are tried."""
     assert str(dict(in_turn(found, "p5", ends, nodes))["wait"]) == expected
+
+
+def test_of_one_team_its_shares_and_jobs_and_who_borrows_from_it():
+    """The order and the reasons are those of all."""
+    found = _queues(_LARGE, _WAITS, _entry("bert", "nlp", 8))
+    for team, shares, waits in (
+        ("vision", ["vision", "nlp"], ["wait"]),
+        ("nlp", ["nlp"], ["bert"]),
+        (None, ["vision", "nlp"], ["wait", "bert"]),
+    ):
+        shown = "\n".join(queue.lines(found, {}, NOW, team=team)).split("\n\n")
+        first = [[line.split()[0] for line in part.splitlines()] for part in shown]
+        assert first == [["TEAM", *shares], ["JOB", *waits, *(f"{each}:" for each in waits)]]
+        data: Any = queue.as_json("c", found, {}, NOW, team=team)
+        assert [each["team"] for each in data["teams"]] == shares
+        assert [each["job"] for each in data["waiting"]] == waits
+        assert [each["job"] for each in data["running"]] == ["llama"][: team != "vision"]
 
 
 def test_a_job_that_brings_its_nodes_waits_for_them_and_comes_first():

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from megatron_eks.project import check_files
+from tests.variations import teams
 
 ROOT = Path(__file__).parents[3]
 TODAY = date(2026, 11, 21)
@@ -125,6 +126,18 @@ def test_on_a_file_system_that_exists_jobs_write_below_what_is_made_for_them(tmp
         "checkpoint.directory: the file system exists, and nothing here makes /shared/run the "
         "pods' - use a path below /shared/data, /shared/tokenizer, "
     ) in line
+
+
+@pytest.mark.parametrize("team", ["nlp", "vision"])
+def test_who_sees_the_folders_of_other_teams_may_not_save_there(tmp_path, team):
+    """They are root's and others'; of a team with a folder of its own it is a part of that."""
+    cluster = yaml.safe_load(CLUSTER)
+    teams(cluster)
+    place = "/shared/teams/vision/run"
+    one = job(RUN, team=team, nodes=1, checkpoint={"directory": place})
+    found = findings(tmp_path, one, cluster=yaml.safe_dump(cluster))
+    said = [line for line in found if f"{place} is below /shared/teams/" in line]
+    assert [line.split()[1] for line in said] == ["MEKS-0637"] * (team == "nlp")
 
 
 def test_rights_that_no_job_needs(tmp_path):
