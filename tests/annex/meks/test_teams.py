@@ -31,6 +31,9 @@ _OTHERS = ("vision", "megatron-workshop", "megatron-system", "kube-system")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _STATUS = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _READ = frozenset(("get", "list", "watch"))
+_RIGHTS = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+_OF_RIGHTS = {"Namespace", "CustomResourceDefinition", *_RIGHTS}
+_QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,13 @@ def admin(files, start_plane, tmp_path_factory):
     operator.install()
     for manifest in manifests.read(platform):
         operator.client.apply(manifest)
+    # Kinds and rights of all platforms: queues and TrainJobs, whose controllers no test here needs.
+    wide = examples.copy("two-teams", tmp_path_factory.mktemp("wide"))
+    wide.write_text(wide.read_text() + "platform: {kueue: true, workload: trainjob}\n")
+    synthesise_manifests(wide, wide.with_name("dist"))
+    for manifest in manifests.read(wide.with_name("dist") / "platform"):
+        if manifest["kind"] in _OF_RIGHTS:
+            operator.client.apply(manifest)
     yield operator.client
     operator.stop()
 
@@ -161,22 +171,27 @@ def test_a_team_can_do_nothing_elsewhere(admin, namespace):
     assert _allowed(admin, "megatron-eks:nlp", namespace, namespaced=True) == nobodys
 
 
-def test_of_the_whole_cluster_a_team_sees_nodes_and_priorities(admin):
+def test_of_the_whole_cluster_a_team_sees_nodes_priorities_and_shares(admin):
     """Nothing that another team has: a list of all namespaces is none of theirs."""
     nobodys = _allowed(admin, "system:authenticated", "", namespaced=False)
     found = _allowed(admin, "megatron-eks:nlp", "", namespaced=False) - nobodys
-    assert found == set(itertools.product(_READ, ("nodes", "priorityclasses")))
+    seen = ("nodes", "priorityclasses", "clusterqueues", "cohorts")
+    assert found == set(itertools.product(_READ, seen))
 
 
 def test_at_home_it_does_all_with_jobs_and_nothing_about_its_limits(admin):
     """Rights, quotas and the namespace are the administrators'."""
     found = _allowed(admin, "megatron-eks:nlp", "nlp", namespaced=False)
-    jobs_kinds = ("pytorchjobs", "jobs", "pods", "secrets", "configmaps", "services")
+    jobs_kinds = ("pytorchjobs", "jobsets", "trainjobs", "trainingruntimes", "jobs")
+    jobs_kinds += ("pods", "secrets", "configmaps", "services")
     assert found >= set(itertools.product(_VERBS, jobs_kinds))
     assert found >= {("get", "pods/log"), ("create", "pods/exec"), ("list", "events")}
     kept = ("resourcequotas", "limitranges", "roles", "rolebindings", "namespaces", "nodes")
+    kept += ("localqueues", "workloads", "workloads/status", "clusterqueues", "cohorts")
+    assert found >= set(itertools.product(_READ, ("localqueues", "workloads")))
     assert not found & set(itertools.product({*_VERBS} - _READ, kept))
-    assert not {name for _, name in found} & {"persistentvolumes", "clusterroles"}
+    hidden = {"persistentvolumes", "clusterroles", "nodes/proxy", "workloadpriorityclasses"}
+    assert not {name for _, name in found} & hidden
 
 
 @pytest.mark.usefixtures("running")
@@ -194,10 +209,41 @@ def test_attempts_on_another_teams_job_are_refused(person, files):
         lambda: person.create(again),
         lambda: person.apply(theirs),
         lambda: person.delete(theirs["apiVersion"], "PyTorchJob", name, "vision"),
+        *(partial(person.request, *each) for each in _ATTEMPTS),
     ):
         with pytest.raises(ApiError) as caught:
             attempt()
         assert caught.value.status == 403
+
+
+_MERGE = ({}, "application/merge-patch+json")
+_ATTEMPTS = (
+    *(
+        ("POST", f"/api/v1/namespaces/vision/pods/fsdp-llama-3-2-1b-master-0/{each}", {})
+        for each in ("exec", "attach", "portforward", "eviction", "binding")
+    ),
+    ("POST", "/api/v1/namespaces/vision/serviceaccounts/default/token", {}),
+    ("GET", "/api/v1/namespaces/vision/events"),
+    ("GET", "/api/v1/persistentvolumes"),
+    ("DELETE", "/api/v1/namespaces/vision/persistentvolumeclaims/fsx-shared-pvc"),
+    ("PATCH", "/api/v1/nodes/none", {"spec": {"unschedulable": True}}, *_MERGE),
+    ("GET", "/api/v1/nodes/none/proxy/logs/"),
+    # With queues: another's place, a way into another's queue, more than its own share.
+    *(
+        ("GET", f"/apis/{each}")
+        for each in (
+            "kueue.x-k8s.io/v1beta2/namespaces/vision/workloads",
+            "jobset.x-k8s.io/v1alpha2/namespaces/vision/jobsets",
+            "trainer.kubeflow.org/v1alpha1/namespaces/vision/trainjobs",
+        )
+    ),
+    ("DELETE", f"{_QUEUES}/namespaces/vision/workloads/none"),
+    ("POST", f"{_QUEUES}/namespaces/nlp/localqueues", {}),
+    ("POST", f"{_QUEUES}/namespaces/nlp/workloads", {}),
+    ("PATCH", f"{_QUEUES}/namespaces/nlp/workloads/none", {"spec": {"priority": 9}}, *_MERGE),
+    ("PATCH", f"{_QUEUES}/clusterqueues/vision", {"spec": {"stopPolicy": "Hold"}}, *_MERGE),
+    ("POST", f"{_QUEUES}/workloadpriorityclasses", {}),
+)
 
 
 def _pod(user, **spec):
