@@ -42,8 +42,10 @@ class Review:
     operations: Sequence[str]
     singular: str
     """As the path of its webhook ends."""
-    not_of: str | None = None
-    """A label of objects that nobody is asked about."""
+    only_with: str | None = None
+    """A label; of objects that have none, and had none, nobody is asked."""
+    unless: str = ""
+    """An expression of requests about which nobody is asked."""
     api_version: str = ""
     """Empty: as the controller's own kind."""
     within: Sequence[str] = ()
@@ -134,6 +136,7 @@ class JobController(cdk8s.Chart):
                 client_config=self._client("mutate", each),
                 rules=self._asked(each),
                 namespace_selector=_within(each.within),
+                object_selector=_with(each.only_with),
                 failure_policy="Fail",
                 side_effects="None",
                 admission_review_versions=["v1"],
@@ -155,7 +158,8 @@ class JobController(cdk8s.Chart):
                     client_config=self._client("validate", each),
                     rules=self._asked(each),
                     namespace_selector=_within(each.within),
-                    object_selector=_without(each.not_of),
+                    object_selector=_with(each.only_with),
+                    match_conditions=_matching(each.unless),
                     failure_policy="Fail",
                     side_effects="None",
                     admission_review_versions=["v1"],
@@ -273,8 +277,12 @@ def _within(namespaces: Sequence[str]) -> k8s.LabelSelector | None:
     return k8s.LabelSelector(match_expressions=[named])
 
 
-def _without(label: str | None) -> k8s.LabelSelector | None:
+def _with(label: str | None) -> k8s.LabelSelector | None:
     if label is None:
         return None
-    absent = k8s.LabelSelectorRequirement(key=label, operator="DoesNotExist")
-    return k8s.LabelSelector(match_expressions=[absent])
+    there = k8s.LabelSelectorRequirement(key=label, operator="Exists")
+    return k8s.LabelSelector(match_expressions=[there])
+
+
+def _matching(unless: str) -> list[k8s.MatchCondition] | None:
+    return [k8s.MatchCondition(name="asked", expression=f"!({unless})")] if unless else None

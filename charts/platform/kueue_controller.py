@@ -5,6 +5,7 @@ Its settings are upstream's own (kubernetes-sigs/kueue v0.19.2, config) but for 
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from constructs import Construct
 
@@ -46,14 +47,16 @@ class KueueController(JobController):
             # The defaults (apis/config/v1beta2/defaults.go).
             service=kueue.SERVICE,
             completes=[
+                # Of Workloads too it would be asked, and adds nothing while PartialAdmission is on.
                 *(_own(kind, "m", ["CREATE"]) for kind in ("ClusterQueue", "ResourceFlavor")),
-                _own("Workload", "m", ["CREATE"]),
                 *completes,
             ],
             checks=[
                 *checks,
                 *(_own(kind, "v", _WRITTEN) for kind in ("ClusterQueue", "Cohort")),
-                *(_own(kind, "v", _WRITTEN) for kind in ("ResourceFlavor", "Workload")),
+                _own("ResourceFlavor", "v", _WRITTEN),
+                # For a TrainJob it asks a dozen times what the API server would make of a Workload.
+                replace(_own("Workload", "v", _WRITTEN), unless=_DRY),
                 Review("vworkloadstatus.kb.io", "workloads/status", ["UPDATE"], "workload"),
             ],
             args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
@@ -109,6 +112,7 @@ _WORKERS = {"Pod": 5} | {
     f"{kind}.{kueue.GROUP}": number
     for kind, number in (("Workload", 10), ("LocalQueue", 5), ("ClusterQueue", 5))
 }
+_DRY = "has(request.dryRun) && request.dryRun"
 _CLUSTERS_OWN = ("clusterqueues", "resourceflavors", "topologies", "admissionchecks")
 _WITH_STATUS = ("clusterqueues", "cohorts", "admissionchecks")
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "workloads")
@@ -119,11 +123,13 @@ def _of_job(
 ) -> Review:
     """Return what is asked about a kind of jobs, and where.
 
-    Elsewhere Jobs do without Kueue: the one that sets up directories comes before it works.
+    Elsewhere Jobs do without Kueue: the one that sets up directories comes before it works. So do
+    those in no queue, and those that a job in one consists of.
     """
     name = kind.kind.lower()
     asked = f"{verb}{name}.kb.io", kind.plural, operations, name
-    return Review(*asked, api_version=kind.api_version, within=namespaces)
+    label = kueue.QUEUE_LABEL
+    return Review(*asked, only_with=label, api_version=kind.api_version, within=namespaces)
 
 
 def _own(kind: str, verb: str, operations: list[str]) -> Review:

@@ -72,9 +72,10 @@ class Kueue(Operator):
         (self._temporary / name).write_text(json.dumps(settings))
         yield f"--config={self._temporary / name}"
 
-    def _probe_spec(self) -> Object:
-        template = {"spec": {"containers": PROBES, "restartPolicy": "Never"}}
-        return {"podSets": [{"name": "probe", "count": 1, "template": template}]}
+    def _probe(self) -> Object:
+        # About a Workload that is not to stay it is not asked.
+        metadata, (api_version, _) = {"name": "webhook-probe"}, self.definition
+        return {"apiVersion": api_version, "kind": "ClusterQueue", "metadata": metadata, "spec": {}}
 
 
 CONTROLLERS = (Operator, JobSetController, Trainer, Kueue)

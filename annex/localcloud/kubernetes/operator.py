@@ -137,15 +137,8 @@ class Operator:
 
     def _reviews(self) -> bool:
         """Say whether its webhook answers; it calls itself ready a moment before."""
-        api_version, kind = self.definition
-        probe = {
-            "apiVersion": api_version,
-            "kind": kind,
-            "metadata": {"name": "webhook-probe", "namespace": self._plan.namespace},
-            "spec": self._probe_spec(),
-        }
         try:
-            self.client.create(probe, dry_run=True)
+            self.client.create(self._probe(), dry_run=True)
         except ApiError as error:
             return "failed calling webhook" not in str(error)
         return True
@@ -174,6 +167,13 @@ class Operator:
         yield "--metrics-bind-address=0"
         yield f"--webhook-server-port={self._webhook_port}"
         yield f"--pytorch-init-container-template-file={self._temporary / 'initContainer.yaml'}"
+
+    def _probe(self) -> Object:
+        """Return an object about which the webhook is asked."""
+        api_version, kind = self.definition
+        metadata = {"name": "webhook-probe", "namespace": self._plan.namespace}
+        spec = self._probe_spec()
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
     def _probe_spec(self) -> Object:
         """Return a job that the webhook can judge."""
