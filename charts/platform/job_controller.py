@@ -44,8 +44,8 @@ class Review:
     """As the path of its webhook ends."""
     only_with: str | None = None
     """A label; of objects that have none, and had none, nobody is asked."""
-    unless: str = ""
-    """An expression of requests about which nobody is asked."""
+    conditions: Sequence[k8s.MatchCondition] = ()
+    """What requests must be, or nobody is asked."""
     api_version: str = ""
     """Empty: as the controller's own kind."""
     within: Sequence[str] = ()
@@ -159,7 +159,7 @@ class JobController(cdk8s.Chart):
                     rules=self._asked(each),
                     namespace_selector=_within(each.within),
                     object_selector=_with(each.only_with),
-                    match_conditions=_matching(each.unless),
+                    match_conditions=[*each.conditions] or None,
                     failure_policy="Fail",
                     side_effects="None",
                     admission_review_versions=["v1"],
@@ -282,7 +282,3 @@ def _with(label: str | None) -> k8s.LabelSelector | None:
         return None
     there = k8s.LabelSelectorRequirement(key=label, operator="Exists")
     return k8s.LabelSelector(match_expressions=[there])
-
-
-def _matching(unless: str) -> list[k8s.MatchCondition] | None:
-    return [k8s.MatchCondition(name="asked", expression=f"!({unless})")] if unless else None

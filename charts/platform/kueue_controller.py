@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import kueue
@@ -56,7 +57,7 @@ class KueueController(JobController):
                 *(_own(kind, "v", _WRITTEN) for kind in ("ClusterQueue", "Cohort")),
                 _own("ResourceFlavor", "v", _WRITTEN),
                 # For a TrainJob it asks a dozen times what the API server would make of a Workload.
-                replace(_own("Workload", "v", _WRITTEN), unless=_DRY),
+                replace(_own("Workload", "v", _WRITTEN), conditions=_KEPT),
                 Review("vworkloadstatus.kb.io", "workloads/status", ["UPDATE"], "workload"),
             ],
             args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
@@ -112,7 +113,7 @@ _WORKERS = {"Pod": 5} | {
     f"{kind}.{kueue.GROUP}": number
     for kind, number in (("Workload", 10), ("LocalQueue", 5), ("ClusterQueue", 5))
 }
-_DRY = "has(request.dryRun) && request.dryRun"
+_KEPT = [k8s.MatchCondition(name="kept", expression="!has(request.dryRun) || !request.dryRun")]
 _CLUSTERS_OWN = ("clusterqueues", "resourceflavors", "topologies", "admissionchecks")
 _WITH_STATUS = ("clusterqueues", "cohorts", "admissionchecks")
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "workloads")

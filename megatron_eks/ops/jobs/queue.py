@@ -21,6 +21,7 @@ from megatron_eks.ops.output import formatted, picked, table
 from megatron_eks.programs.printable import plain
 
 _OF_TEAM = ("team", "pool", "gpus", "used", "lent")
+_Starts = Mapping[str, Start]
 _SHOWN = ("job", "namespace", "team", "pool", "gpus", "priority")
 
 
@@ -39,19 +40,14 @@ def run(on: Opened, output: str, team: str | None = None) -> int:
     starts = expected.starts(on.client, on.project.jobs, found)
     out = on.console.stdout
     columns = get_terminal_size().columns if out.isatty() else maxsize
-    shown = lines(found, starts, now, columns, team=team)
-    as_data = partial(as_json, on.plan.name, found, starts, now, team=team)
+    shown = lines(found, starts, now, columns, team)
+    as_data = partial(as_json, on.plan.name, found, starts, now, team)
     on.console.write(formatted(output, shown, as_data))
     return DONE
 
 
 def lines(
-    found: Queues,
-    starts: Mapping[str, Start],
-    now: datetime,
-    columns: int = maxsize,
-    *,
-    team: str | None = None,
+    found: Queues, starts: _Starts, now: datetime, columns: int = maxsize, team: str | None = None
 ) -> Iterator[str]:
     """Yield the shares, the jobs that wait, why, and until when; reasons as wide as a terminal."""
     rows = [
@@ -83,12 +79,7 @@ def lines(
 
 
 def as_json(
-    cluster: str,
-    found: Queues,
-    starts: Mapping[str, Start],
-    now: datetime,
-    *,
-    team: str | None = None,
+    cluster: str, found: Queues, starts: _Starts, now: datetime, team: str | None = None
 ) -> Json:
     """Return it as plain values; docs/schemas/queue.json says which."""
     first = found.next_ones

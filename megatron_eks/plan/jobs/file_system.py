@@ -202,8 +202,7 @@ def _others(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
 ) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, what is in folders that a team sees and may not go into: others'."""
-    top = f"{cluster.storage.lustre.mount_path}/{TEAMS}/"
-    space = cluster.platform.namespace
+    top, space = f"{cluster.storage.lustre.mount_path}/{TEAMS}/", cluster.platform.namespace
     first = [each.name for each in cluster.teams if space == (each.namespace or each.name)]
     for job, file in (each for each in jobs if each[0].team in first):
         for path, place in (*outputs(job), *((path, place) for path, _, place in reads(job))):

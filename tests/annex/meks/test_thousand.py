@@ -264,10 +264,7 @@ def _evicted(crowd: Crowd) -> set[str]:
 
 
 def _ran_together(crowd: Crowd, wishes: Iterable[Wish]) -> None:
-    """Judge that all pods of a job had a node at one moment, by the times that their status tells.
-
-    When a simulated pod then runs is a matter of KWOK's, and of what else this machine does.
-    """
+    """Judge that all pods of a job had a node at one moment, whenever KWOK says that they run."""
     times: dict[str, list[tuple[str, str]]] = {}
     for team in TEAMS:
         for pod in crowd.client.list("v1", "Pod", team, fields="status.phase=Succeeded"):
@@ -276,8 +273,7 @@ def _ran_together(crowd: Crowd, wishes: Iterable[Wish]) -> None:
             if found:
                 end = status["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
                 (placed,) = (e for e in status["conditions"] if e["type"] == "PodScheduled")
-                place = (placed["lastTransitionTime"], end)
-                times.setdefault(labels[found[0]], []).append(place)
+                times.setdefault(labels[found[0]], []).append((placed["lastTransitionTime"], end))
     for each in wishes:
         placed_at, ends = zip(*times[each.name], strict=True)
         # Workers that still run when the master has ended are deleted.

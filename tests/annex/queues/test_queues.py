@@ -1,6 +1,5 @@
 """Kueue itself, with the queues of our charts: jobs start as a whole, and in their turn."""
 
-import io
 import json
 import re
 import ssl
@@ -97,6 +96,8 @@ def test_two_jobs_that_want_all_nodes_run_one_after_the_other(client, plan, star
         assert _waits(client, f"{name}-two") == (
             f"team {_SPACE} uses 16 of its 16 GPUs of pool p4d until {name}-one ends"
         )
+        shown = [line.split() for line in queue.lines(queues.read(client), {}, client.now())]
+        assert [_SPACE, "p4d", "16", "16", "0"] in shown
         found = _queue(client, plan)
         assert [(e["job"], e["gpus"], e["next"]) for e in found["waiting"]] == [
             (f"{name}-two", 16, True)
@@ -177,16 +178,3 @@ def test_its_metrics_are_those_that_rules_and_dashboards_ask_for(plane, client, 
     assert of_gpus | counts <= found
     with pytest.raises(urllib.error.HTTPError, match="403"):
         _metrics(plane, "anybody")
-
-
-def test_the_table_names_shares_and_jobs(client, start):
-    """For people, with a line for each reason."""
-    job = start("running")
-    jobs.wait_for_pods(client, job, 2, "Running")
-    start("waiting")
-    _waits(client, "waiting")
-    out = io.StringIO()
-    out.writelines(f"{line}\n" for line in queue.lines(queues.read(client), {}, client.now()))
-    shown = out.getvalue()
-    assert [_SPACE, "p4d", "16", "16", "0"] in [line.split() for line in shown.splitlines()]
-    assert "waiting: team megatron-workshop uses 16 of its 16 GPUs" in shown
