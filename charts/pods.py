@@ -7,6 +7,7 @@ from functools import cache
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
+from megatron_eks.catalog.node_repair import LOST_NODE_SECONDS
 from megatron_eks.plan.cluster.egress import CA_DIRECTORY
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
@@ -55,15 +56,10 @@ def gpu_toleration(taint: str) -> k8s.Toleration:
 
 
 def leave_lost_node() -> list[k8s.Toleration]:
-    """Let a pod go from a node that is lost after half a minute; Kubernetes waits for five."""
+    """Let a pod go soon from a node that is lost; Kubernetes waits for five minutes."""
     return [
-        k8s.Toleration(
-            key=f"node.kubernetes.io/{condition}",
-            operator="Exists",
-            effect="NoExecute",
-            toleration_seconds=30,
-        )
-        for condition in ("not-ready", "unreachable")
+        k8s.Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=seconds)
+        for key, seconds in LOST_NODE_SECONDS.items()
     ]
 
 

@@ -1,6 +1,4 @@
-"""What keeps the end of jobs, their pods and their events beside their logs."""
-
-from collections.abc import Mapping, Sequence
+"""What keeps the end of jobs, their pods and their events, and takes pods from lost nodes."""
 
 import cdk8s
 from cdk8s_plus_27 import k8s
@@ -9,21 +7,23 @@ from constructs import Construct
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.network import addresses, policy, ports
+from megatron_eks.charts.platform.operator_access import add_rights, rule
 from megatron_eks.charts.pods import one_pod, quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
 
 _NAME = "job-records"
-_PROGRAM = "job_objects.py"
-_PROGRAM_DIRECTORY = "/opt/job-records"
+_PACKAGE, _DIRECTORY = "megatron_eks/programs", "/opt/job-records"
+_PROGRAMS = ("cluster_api.py", "job_objects.py", "lost_pods.py")
 _VOLUMES = "/volumes"
-_RBAC = "rbac.authorization.k8s.io"
+_FOLLOW = ("list", "watch")
 
 
 class JobRecords(cdk8s.Chart):
     """A pod on the system nodes that reads the jobs' namespace, and writes on their file systems.
 
-    Pods of jobs have no way to the API server and no token, so none of them could.
+    Pods of jobs have no way to the API server and no token, so none of them could. It may end pods,
+    too: those that a lost node keeps.
     """
 
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
@@ -47,41 +47,23 @@ class JobRecords(cdk8s.Chart):
         self._deployment()
 
     def _rights(self) -> None:
-        k8s.KubeServiceAccount(
-            self, "account", metadata=self._metadata, automount_service_account_token=False
-        )
-        kinds = {"": ["pods", "events"], **{each.group: [each.plural] for each in self._kinds}}
-        self._role("role", self._metadata, kinds)
+        space, kinds = self._platform.namespace, [(e.group, e.plural) for e in self._kinds]
+        read = [rule(group, [each], *_FOLLOW) for group, each in (("", "events"), *kinds)]
+        # What a lost kubelet would do.
+        pods = [rule("", ["pods"], *_FOLLOW, "delete"), rule("", ["pods/status"], "patch")]
         # Where the events of nodes are, which have no namespace.
-        space = self._platform.namespace
-        name = _NAME if self._platform.first else f"{_NAME}-{space}"
-        nodes = k8s.ObjectMeta(name=name, namespace="default")
-        self._role("role-of-nodes", nodes, {"": ["events"]})
-
-    def _role(
-        self, construct_id: str, metadata: k8s.ObjectMeta, kinds: Mapping[str, Sequence[str]]
-    ) -> None:
-        """Let the pod list and watch some kinds in a namespace."""
-        rules = [
-            k8s.PolicyRule(api_groups=[group], resources=resources, verbs=["list", "watch"])
-            for group, resources in kinds.items()
-        ]
-        k8s.KubeRole(self, construct_id, metadata=metadata, rules=rules)
-        k8s.KubeRoleBinding(
-            self,
-            f"{construct_id}-binding",
-            metadata=metadata,
-            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=str(metadata.name)),
-            subjects=[
-                k8s.Subject(kind="ServiceAccount", name=_NAME, namespace=self._platform.namespace)
-            ],
-        )
+        of_nodes = {
+            "default": [rule("", ["events"], *_FOLLOW)],
+            "": [rule("", ["nodes"], *_FOLLOW)],
+        }
+        role = _NAME if self._platform.first else f"{_NAME}-{space}"
+        add_rights(self, _NAME, space, {space: [*pods, *read], **of_nodes}, role)
 
     def _deployment(self) -> None:
-        program = (ROOT / "megatron_eks" / "programs" / _PROGRAM).read_text()
-        k8s.KubeConfigMap(self, "program", metadata=self._metadata, data={_PROGRAM: program})
+        data = {name: (ROOT / _PACKAGE / name).read_text() for name in _PROGRAMS}
+        k8s.KubeConfigMap(self, "program", metadata=self._metadata, data=data)
         # Two would write the same files.
-        one_pod(self, self._metadata, {"app": _NAME}, program, self._pod())
+        one_pod(self, self._metadata, {"app": _NAME}, "".join(data.values()), self._pod())
 
     def _pod(self) -> k8s.PodSpec:
         claims = [each.claim for each in self._plan.storage.file_systems]
@@ -92,7 +74,8 @@ class JobRecords(cdk8s.Chart):
             )
             for claim in claims
         ]
-        source = k8s.ConfigMapVolumeSource(name=_NAME)
+        items = [k8s.KeyToPath(key=name, path=f"{_PACKAGE}/{name}") for name in _PROGRAMS]
+        source = k8s.ConfigMapVolumeSource(name=_NAME, items=items)
         return k8s.PodSpec(
             containers=[self._container(claims)],
             volumes=[*volumes, k8s.Volume(name="program", config_map=source)],
@@ -103,17 +86,18 @@ class JobRecords(cdk8s.Chart):
 
     def _container(self, claims: list[str]) -> k8s.Container:
         mounts = [k8s.VolumeMount(name=claim, mount_path=f"{_VOLUMES}/{claim}") for claim in claims]
-        program = k8s.VolumeMount(name="program", mount_path=_PROGRAM_DIRECTORY, read_only=True)
+        program = k8s.VolumeMount(name="program", mount_path=_DIRECTORY, read_only=True)
         return k8s.Container(
             name=_NAME,
             image=self._platform.egress.image(pins.PYTHON_IMAGE),
             image_pull_policy="IfNotPresent",
-            command=["python3", f"{_PROGRAM_DIRECTORY}/{_PROGRAM}"],
+            command=["python3", "-m", f"{_PACKAGE.replace('/', '.')}.job_objects"],
             args=[
                 f"--namespace={self._platform.namespace}",
                 f"--volumes={_VOLUMES}",
                 *(f"--jobs={e.kind}={e.api_version}/{e.plural}" for e in self._kinds),
             ],
+            env=[k8s.EnvVar(name="PYTHONPATH", value=_DIRECTORY)],
             resources=k8s.ResourceRequirements(
                 requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
                 limits={"memory": quantity("1Gi")},

@@ -15,9 +15,16 @@ Rules = Sequence[k8s.PolicyRule]
 
 
 def add_rights(
-    scope: Construct, account: str, namespace: str, granted: Mapping[str, Rules]
+    scope: Construct,
+    account: str,
+    namespace: str,
+    granted: Mapping[str, Rules],
+    elsewhere: str | None = None,
 ) -> None:
-    """Add a ServiceAccount, and what it may do by namespace; in the cluster where that is empty."""
+    """Add a ServiceAccount, and what it may do by namespace; in the cluster where that is empty.
+
+    Roles have its name, those outside its namespace another one if its name is not its own there.
+    """
     k8s.KubeServiceAccount(
         scope,
         "account",
@@ -26,7 +33,8 @@ def add_rights(
     )
     subject = k8s.Subject(kind="ServiceAccount", name=account, namespace=namespace)
     for place, rules in granted.items():
-        metadata = k8s.ObjectMeta(name=account, namespace=place or None)
+        name = account if place == namespace else elsewhere or account
+        metadata = k8s.ObjectMeta(name=name, namespace=place or None)
         role, binding, kind = (
             (k8s.KubeRole, k8s.KubeRoleBinding, "Role")
             if place
@@ -37,7 +45,7 @@ def add_rights(
             scope,
             f"binding-{place}",
             metadata=metadata,
-            role_ref=k8s.RoleRef(api_group=_RBAC, kind=kind, name=account),
+            role_ref=k8s.RoleRef(api_group=_RBAC, kind=kind, name=name),
             subjects=[subject],
         )
 

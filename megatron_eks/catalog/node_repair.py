@@ -21,3 +21,11 @@ FATAL_REASONS: dict[str, Literal["Reboot", "Replace"]] = {
     **{f"NvidiaXID{code}Error": "Reboot" for code in _REBOOT},
     **{f"NvidiaXID{code}Error": "Replace" for code in _REPLACE},
 }
+
+LOST_NODE_SECONDS = {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 10}
+"""How long a job's pod stays on a lost node, by the taint that such a node gets.
+
+A kubelet that says itself that it is not ready may only be starting anew. Of one that is not heard
+of at all the control plane has waited 50 s (kube-controller-manager's --node-monitor-grace-period
+since Kubernetes 1.32, which EKS lets nobody change), so what is left is one heartbeat more.
+"""

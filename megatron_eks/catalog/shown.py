@@ -25,7 +25,9 @@ ANNOTATIONS = frozenset(_TABLE["annotations"].split())
 FILES = frozenset(f"train_{kind}.json" for kind in ("bridge", "ddp", "fsdp")) | {
     "counters.csv",
     "initContainer.yaml",
+    "cluster_api.py",
     "job_objects.py",
+    "lost_pods.py",
 }
 """Keys of ConfigMaps; of a job's configuration what people set freely is left out again."""
 
@@ -47,7 +49,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|-m|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
     r"|take|pass|make|hold|\d{1,3}"
-    r"|/etc/dcgm-exporter/[\w./-]+|/opt/(job-records|scaling)(/\w+\.\w+)?"
+    r"|/etc/dcgm-exporter/[\w./-]+|/opt/(job-records|scaling(/\w+\.\w+)?)"
     r"|megatron_eks\.programs\.[\w.]+"
     r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)|record"
 )

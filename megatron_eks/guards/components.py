@@ -7,10 +7,11 @@ import re
 
 from megatron_eks.catalog import kueue, pins
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.node_repair import LOST_NODE_SECONDS
 from megatron_eks.catalog.workloads import WORKLOADS, WorkloadKind
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.manifests import Manifests, Object, manifest_guard
-from megatron_eks.guards.pods import LOST, type_values
+from megatron_eks.guards.pods import type_values
 from megatron_eks.guards.values import NO, YES, Found, Row, report, same
 
 _GPU, _EFA = "DaemonSet k8s-device-plugin", "DaemonSet aws-efa-k8s-device-plugin"
@@ -41,7 +42,7 @@ NO_RECORD = "nothing records how pods end"
 _SCALER, _SCALING = "pool-scaler", "megatron_eks.programs.scaling"
 _SCALING_FILES = ("settings.json", "__init__.py", "aws.py", "demand.py", "loop.py", "objects.py")
 _NO_NODES = "nobody brings the nodes of pools with scale: queue, or ends them"
-_PROGRAM, _FOLDER = "job_objects.py", f"/opt/{_RECORDS}"
+_PROGRAMS, _FOLDER = ("cluster_api", "job_objects", "lost_pods"), f"/opt/{_RECORDS}"
 _AWAY = "with its node, jobs wait five minutes for it"
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
@@ -107,7 +108,10 @@ def _serving(part: str, files: str | None = None) -> tuple[Row, ...]:
         _MEMORY,
         (f"{_POD}priorityClassName", ("system-cluster-critical",), "other pods evict it"),
         (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook is not reached"),
-        *((f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY) for each in LOST),
+        *(
+            (f"{_POD}tolerations key={each} tolerationSeconds", (), _AWAY)
+            for each in LOST_NODE_SECONDS
+        ),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
         (f"{_POD}volumes name=certificate secret secretName", (secret,), _NO_START),
@@ -163,10 +167,15 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         *_ONE,
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), NO_RECORD),
         (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), NO_RECORD),
-        (f"{_BOX}command", (["python3", f"{_FOLDER}/{_PROGRAM}"],), NO_RECORD),
+        (f"{_ENV}PYTHONPATH value", (_FOLDER,), NO_RECORD),
+        (
+            f"{_BOX}command",
+            (["python3", "-m", f"megatron_eks.programs.{_PROGRAMS[1]}"],),
+            NO_RECORD,
+        ),
         (f"{_ARGS}--volumes", ("--volumes=/volumes",), NO_RECORD),
     ),
-    f"ConfigMap {_RECORDS}": ((f"data {_PROGRAM}", (), NO_RECORD),),
+    f"ConfigMap {_RECORDS}": tuple((f"data {e}.py", (), NO_RECORD) for e in _PROGRAMS),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
     HOOK: _refusing(_KINDS[0]),
     **{f"{HOOK} {each.webhook}": _refusing(each) for each in _KINDS[1:3]},

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.node_repair import LOST_NODE_SECONDS
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.workloads import CONTROLLED
 from megatron_eks.config.codes import Code
@@ -18,7 +19,6 @@ MIB = 1024**2
 _NEEDED = "requiredDuringSchedulingIgnoredDuringExecution nodeSelectorTerms *"
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, EFA, HUGE_PAGES, "hugepages-1Gi")
 POOL = "megatron-eks/pool"
-LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PENDING, _REFUSED = "the pod stays Pending", "the API server refuses the pod"
 _SHM = "/dev/shm"  # noqa: S108 -- in the pod
 _LEAST_SHM = 1024 * MIB  # NCCL alone maps some ten MiB for each pair of ranks
@@ -134,17 +134,17 @@ def placement(manifests: Manifests) -> Found:
         for each in (e for e in listed if pod.of_job and not e["key"]):
             found = "no key: the pod also goes to nodes that are drained, or not ready"
             yield each.finding(Rule.TOLERATION, found, f"name {GPU}", warns=True)
-        for name in LOST if pod.of_job and pod.main["name"].text == "pytorch" else ():
+        ranks = pod.of_job and pod.main["name"].text == "pytorch"
+        for name, seconds in LOST_NODE_SECONDS.items() if ranks else ():
             own = [each for each in listed if each["key"].text == name]
             soon = [e for e in own if e["tolerationSeconds"].raw in _SOON]
             right = "NoExecute" in [each["effect"].text for each in soon]
             found = f"no short toleration for {name}: ranks wait long for a pod on a lost node"
-            remedy = "add one: effect NoExecute, tolerationSeconds 30"
+            remedy = f"add one: effect NoExecute, tolerationSeconds {seconds}"
             yield from report(Rule.TOLERATION, not right, listed, found, remedy, warns=not own)
-        seconds = {written(e["tolerationSeconds"].raw) for e in listed if e["key"].text in LOST}
-        found = "ranks wait longer for one kind of lost node than for the other"
-        differ, remedy = pod.of_job and len(seconds) > 1, "write the same seconds for both"
-        yield from warn(Rule.TOLERATION, differ, listed, found, remedy)
+            other = right and [e for e in soon if e["tolerationSeconds"].raw != seconds]
+            found = f"not {seconds} s: ranks start late, or a node that is only slow loses them"
+            yield from warn(Rule.TOLERATION, other, listed, found, f"write {seconds}")
         lost = pod.of_job and (asks or tolerates) and not pool and not pod.spec["affinity"]
         found = f"no node selector {POOL}: the pod may start in any pool, on other types"
         named = "add the pool's name"

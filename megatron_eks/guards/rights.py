@@ -30,7 +30,12 @@ _OF_OPERATOR = (
     (_CLUSTER, _ADMISSION, _HOOKS, _CHANGE, "its webhook is not trusted"),
 )
 _KEPT = (("", "pods"), ("", "events"), ("batch", "jobs"), ("kubeflow.org", "pytorchjobs"))
-_OF_RECORDER = tuple((_JOBS, group, kind, "list watch", NO_RECORD) for group, kind in _KEPT)
+_OF_RECORDER = (
+    *((_JOBS, group, kind, "list watch", NO_RECORD) for group, kind in _KEPT),
+    (_CLUSTER, "", "nodes", "list watch", "jobs wait for pods on lost nodes"),
+    (_JOBS, "", "pods", "delete", "jobs wait for pods on lost nodes"),
+    (_JOBS, "", "pods/status", "patch", "jobs wait for pods on lost nodes"),
+)
 _SETS = WORKLOADS["JobSet"]
 _OF_SETS = (
     (_CLUSTER, _SETS.group, "jobsets", _READ, "it sees no jobs"),

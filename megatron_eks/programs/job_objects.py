@@ -2,90 +2,48 @@
 
 job_objects.py --namespace NAMESPACE --volumes DIR --jobs KIND=GROUP/VERSION/PLURAL...
 
-Runs once in a cluster, as a pod with rights to read a namespace, and the events of nodes. Of each
-job there it writes DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job,
+Runs once in a cluster, as a pod that may read a namespace, nodes and their events. Of each job
+there it writes DIR/CLAIM/logs/JOB/objects-UID.json, CLAIM being the job's own: {"job": the job,
 "pods": every pod it has had, by uid, "events": those about the job, its pods, and their nodes while
 they were there, by uid}, each as it was last seen. Of a job that becomes an object of another kind,
 "made" is that one. Kubernetes forgets events within the hour, and pods with their ends as soon as
 the operator or a lost node takes them. What a file already holds stays when this starts again.
 
-It has the standard library alone: its image is Python's own.
+Pods on lost nodes it takes away (`lost_pods`). It has the standard library alone: its image is
+Python's own.
 """
 
 import argparse
-import http.client
 import json
 import os
 import queue
 import signal
-import ssl
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
-Object = dict[str, Any]
+from megatron_eks.programs.cluster_api import Api, Object
+from megatron_eks.programs.lost_pods import LostPods
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATHS = (
     ("Pod", "/api/v1/namespaces/{}/pods?"),
     ("Event", "/api/v1/namespaces/{}/events?"),
     # Nodes have no namespace, and their events are in this one.
     ("Event", "/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind%3DNode&"),
+    ("Node", "/api/v1/nodes?"),
 )
 _METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences")
 _POD = ("nodeName", "initContainers", "containers")
 # A file holds some seconds' changes; a job of a thousand pods makes thousands at once.
-_WATCH_SECONDS, _AGAIN_SECONDS, _WRITE_SECONDS = 300, 10.0, 2.0
+_WRITE_SECONDS = 2.0
 _MOST_EVENTS, _MOST_WAITING = 1000, 5000
 _ENDED, _STAMP = ("Succeeded", "Failed"), "%Y-%m-%dT%H:%M:%SZ"
 _FORGET_SECONDS = 3600.0
 # A node that goes takes its pods along, and is told of a little later.
 _NODE_GONE_SECONDS = 600.0
-
-
-class Api:
-    """The API server, as pods reach it."""
-
-    def __init__(self) -> None:
-        self._context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
-
-    def follow(self, kind: str, path: str, out: "queue.Queue[Object]") -> NoReturn:
-        """Hand over objects of a kind, all there are and then each change, for good."""
-        while True:
-            try:
-                listed = json.loads(b"".join(self._read(path)))
-                for each in listed["items"]:
-                    out.put({**each, "kind": kind})
-                version = listed["metadata"]["resourceVersion"]
-                watched = f"{path}watch=1&resourceVersion={version}"
-                for line in self._read(f"{watched}&timeoutSeconds={_WATCH_SECONDS}"):
-                    change = json.loads(line)
-                    if change["type"] == "ERROR":
-                        # The version is too old: the list says what was missed.
-                        break
-                    gone = {"gone": True} if change["type"] == "DELETED" else {}
-                    out.put({**change["object"], "kind": kind, **gone})
-            except (OSError, ValueError, http.client.HTTPException) as problem:
-                sys.stderr.write(f"{kind}: {problem} - tried again\n")
-                time.sleep(_AGAIN_SECONDS)
-
-    def _read(self, path: str) -> Iterator[bytes]:
-        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        connection = http.client.HTTPSConnection(
-            host, int(port), timeout=_WATCH_SECONDS + _AGAIN_SECONDS, context=self._context
-        )
-        # The kubelet renews the file.
-        token = (_ACCOUNT / "token").read_text()
-        with closing(connection):
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-            answer = connection.getresponse()
-            if answer.status != http.client.OK:
-                raise OSError(f"{path}: {answer.status} {answer.reason}")
-            yield from answer
 
 
 class Record:
@@ -233,11 +191,14 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     changes: queue.Queue[Object] = queue.Queue()
     api, records = Api(), Records(options.volumes)
+    lost = LostPods(api)
     jobs = [each.split("=") for each in options.jobs]
     paths = [(kind, "/apis/{}/namespaces/{{}}/{}?".format(*at.rsplit("/", 1))) for kind, at in jobs]
     for kind, path in (*paths, *_PATHS):
-        given = kind, path.format(options.namespace), changes
+        readers = {"Pod": (changes, lost.changes), "Node": (lost.changes,)}.get(kind, (changes,))
+        given = kind, path.format(options.namespace), readers
         threading.Thread(target=api.follow, args=given, daemon=True).start()
+    threading.Thread(target=lost.run, daemon=True).start()
     try:
         while True:
             time.sleep(_WRITE_SECONDS)

@@ -83,6 +83,12 @@ class ControlPlane:
         self._tokens = {user: secrets.token_hex(16) for user in _GROUPS}
         self._certificates = folder / "certificates"
 
+    def notice_lost_nodes_after(self, seconds: int) -> None:
+        """Change how long a node may miss its heartbeat."""
+        self._node_grace_seconds = seconds
+        self.processes.kill("kube-controller-manager")
+        self._start_controller_manager()
+
     @property
     def server(self) -> str:
         """The address of the API server."""

@@ -72,31 +72,16 @@ def test_a_run_goes_on_without_its_operator(cluster, run):
 
 
 def test_a_lost_node_is_replaced(cluster, start):
-    """Its pods are evicted after their toleration; removed by force, they start on a new node."""
-    job = runs.job("lost-node", 2, image=runs.SMALL)
-    for pod in jobs.pod_specs(job):
-        for toleration in pod["tolerations"]:
-            # Half a minute in our chart.
-            if "tolerationSeconds" in toleration:
-                toleration["tolerationSeconds"] = 1
-    run = start(job)
+    """Its pods are evicted after their toleration, taken away, and start on a new node."""
+    run = start(runs.job("lost-node", 2, image=runs.SMALL))
     run.wait_for_step(after=2)
     _, worker = jobs.pods_of(cluster.client, run.job)
-    name, node = worker["metadata"]["name"], worker["spec"]["nodeName"]
-    processes = descendants(cluster.plane.processes.pids[f"kubelet-{node}"])
-    cluster.fleet.lose(node)
+    processes = descendants(cluster.plane.processes.pids[f"kubelet-{worker['spec']['nodeName']}"])
+    node = cluster.lose_node(worker)
     wait_for("the end of its processes", lambda: not alive(processes), 30)
-    cluster.add_gpu_node()
-
-    def evicted() -> bool:
-        pod = cluster.client.get("v1", "Pod", name, "megatron-workshop")
-        return "deletionTimestamp" in pod["metadata"]
-
-    wait_for("the eviction", evicted, 60)
-    # Its kubelet will never say that the processes are gone.
-    cluster.force_delete(worker)
     run.wait_for_restart()
     _, successor = jobs.pods_of(cluster.client, run.job)
     assert successor["spec"]["nodeName"] != node
+    # The node itself is still there, and may come back.
+    assert cluster.client.get("v1", "Node", node)
     _finish(cluster, run)
-    cluster.client.delete("v1", "Node", node)

@@ -56,11 +56,17 @@ def folder(cluster) -> Path:
 _ASYNC = frozenset({"--async-save", "--use-persistent-ckpt-worker"})
 
 
-def _job(name: str, iterations: int, *more: str, without: frozenset[str] = frozenset()):
+def _job(
+    name: str,
+    iterations: int,
+    *more: str,
+    without: frozenset[str] = frozenset(),
+    kind: str = "PyTorchJob",
+):
     """Return the default job with a tiny model in the place of its own, on two pods of a rank."""
     inside = Path("/shared/tiny")
     tiny = MegatronRun(inside / name, inside / "documents_text_document", inside / "tokenizer")
-    found = runs.job(name, 2, image=runs.MEGATRON)
+    found = runs.job(name, 2, image=runs.MEGATRON, kind=kind)
     for pod in jobs.pod_specs(found):
         args = pod["containers"][0]["args"]
         length = ["--train-iters", str(iterations), "--save-interval", str(INTERVAL)]
@@ -164,40 +170,20 @@ class Gang:
         return wait_for("the gang's restart", lambda: self.steps()[known:], _SECONDS)[0]
 
 
-def _replace_node(cluster, pod) -> datetime:
-    """Replace a pod's lost node; return when the other one is ready."""
-    name = pod["metadata"]["name"]
-    cluster.add_gpu_node()
-    ready = datetime.now()  # noqa: DTZ005 -- Megatron's log has local times
-
-    def evicted() -> bool:
-        now = cluster.client.get("v1", "Pod", name, "megatron-workshop")
-        return "deletionTimestamp" in now["metadata"]
-
-    wait_for("the eviction", evicted, 60)
-    # Its kubelet will never say that the processes are gone.
-    cluster.force_delete(pod)
-    cluster.client.delete("v1", "Node", pod["spec"]["nodeName"])
-    return ready
-
-
 @pytest.mark.long
-def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
+@pytest.mark.usefixtures("other_kinds", "as_on_eks")
+@pytest.mark.parametrize("kind", jobs.KINDS)
+def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder, kind):
     """Survivors wait in silence; all step again from the newest checkpoint, with the same losses.
 
     One job loses both, one after the other.
     """
     # Four micro-batches of 2 would take four times as long, for the same. Two checkpoints more than
     # are needed: a look that comes late on a slow machine finds the steps after the next one.
-    iterations = 5 * INTERVAL
-    job = _job("megatron-lost", iterations, "--micro-batch-size", "8", without=_ASYNC)
-    for pod in jobs.pod_specs(job):
-        for toleration in pod["tolerations"]:
-            # Half a minute in our chart.
-            if "tolerationSeconds" in toleration:
-                toleration["tolerationSeconds"] = 1
+    name, iterations = f"megatron-lost-{kind.lower()}", 5 * INTERVAL
+    job = _job(name, iterations, "--micro-batch-size", "8", without=_ASYNC, kind=kind)
     submit(job)
-    gang = Gang("megatron-lost", folder, cluster.shared() / "logs" / "megatron-lost")
+    gang = Gang(name, folder, cluster.shared() / "logs" / name)
     holder = int((cluster.fleet.shared.parent / "holder").read_text())
     newest, began_after = 0, []
     for what in ("pod", "node"):
@@ -206,21 +192,17 @@ def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
         cables.pull(holder, worker["status"]["podIP"])
         newest, known = gang.saved(), len(gang.steps())
         began_after.append(known)
-        began = datetime.now()  # noqa: DTZ005 -- as above
-        if what == "pod":
-            metadata = worker["metadata"]
-            cluster.client.delete("v1", "Pod", metadata["name"], metadata["namespace"])
+        cluster.lose(what, worker, "programs.train_megatron")
+        began = datetime.now()  # noqa: DTZ005 -- Megatron's log has local times
+        if kind == "PyTorchJob" or what == "node":
+            # In the others a pod that ends ends its Job, and so the master.
             gang.assert_silence(cluster, master)
-        else:
-            cluster.fleet.lose(worker["spec"]["nodeName"])
-            gang.assert_silence(cluster, master)
-            began = _replace_node(cluster, worker)
         again, step = gang.wait_for_restart(known)
         assert step == newest + 1
         seconds = (again - began).total_seconds()
         # Shown by --log-cli-level=INFO; for docs/measurements.md.
-        _LOG.info("lost a %s: all step again after %.1f s", what, seconds)
-    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+        _LOG.info("%s, a %s lost: all step again after %.1f s", kind, what, seconds)
+    jobs.wait_for_condition(cluster.client, job, jobs.DONE[kind], _SECONDS)
     first, second, third = gang.starts(*began_after)
     assert max(third) == iterations
     for before, after in ((first, second), (second, third)):

@@ -185,6 +185,8 @@ def test_who_loses_one_rank_restarts_all_from_the_newest_checkpoint(
     """As with the programs of this project; nothing in the script knows of it."""
     if kind != "PyTorchJob":
         request.getfixturevalue("other_kinds")
+    if lost == "node":
+        request.getfixturevalue("as_on_eks")
     name = f"own-{lost}-{kind.lower()}"
     # Whose platform has JobSets too.
     job = run(
@@ -196,8 +198,9 @@ def test_who_loses_one_rank_restarts_all_from_the_newest_checkpoint(
     )
     wait_for("steps", lambda: "step 60/" in "".join(runs.starts(cluster, name)), _SECONDS)
     _, worker = jobs.pods_of(cluster.client, job)
-    before, began = len(runs.starts(cluster, name)), time.monotonic()
+    before = len(runs.starts(cluster, name))
     cluster.lose(lost, worker, "train.py")
+    began = time.monotonic()
 
     def again() -> str:
         text = "".join(runs.starts(cluster, name)[before:]).rpartition("starts at step ")[2]
