@@ -5,6 +5,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.network import addresses, policy, ports
 from megatron_eks.charts.platform.operator_access import add_rights, rule
@@ -13,7 +14,7 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
 
 _NAME = "job-records"
-_PACKAGE, _DIRECTORY = "megatron_eks/programs", "/opt/job-records"
+_DIRECTORY, _FOLDER = "/opt/job-records", PACKAGE.replace(".", "/")
 _PROGRAMS = ("cluster_api.py", "job_objects.py", "lost_pods.py")
 _VOLUMES = "/volumes"
 _FOLLOW = ("list", "watch")
@@ -60,7 +61,7 @@ class JobRecords(cdk8s.Chart):
         add_rights(self, _NAME, space, {space: [*pods, *read], **of_nodes}, role)
 
     def _deployment(self) -> None:
-        data = {name: (ROOT / _PACKAGE / name).read_text() for name in _PROGRAMS}
+        data = {name: (ROOT / _FOLDER / name).read_text() for name in _PROGRAMS}
         k8s.KubeConfigMap(self, "program", metadata=self._metadata, data=data)
         # Two would write the same files.
         one_pod(self, self._metadata, {"app": _NAME}, "".join(data.values()), self._pod())
@@ -74,7 +75,7 @@ class JobRecords(cdk8s.Chart):
             )
             for claim in claims
         ]
-        items = [k8s.KeyToPath(key=name, path=f"{_PACKAGE}/{name}") for name in _PROGRAMS]
+        items = [k8s.KeyToPath(key=name, path=f"{_FOLDER}/{name}") for name in _PROGRAMS]
         source = k8s.ConfigMapVolumeSource(name=_NAME, items=items)
         return k8s.PodSpec(
             containers=[self._container(claims)],
@@ -91,7 +92,7 @@ class JobRecords(cdk8s.Chart):
             name=_NAME,
             image=self._platform.egress.image(pins.PYTHON_IMAGE),
             image_pull_policy="IfNotPresent",
-            command=["python3", "-m", f"{_PACKAGE.replace('/', '.')}.job_objects"],
+            command=["python3", "-m", f"{PACKAGE}.job_objects"],
             args=[
                 f"--namespace={self._platform.namespace}",
                 f"--volumes={_VOLUMES}",

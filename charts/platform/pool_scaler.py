@@ -1,12 +1,14 @@
 """What gives pools with `scale: queue` the nodes that jobs in queues need, and takes them away."""
 
 import json
+from collections.abc import Collection, Mapping
 
 import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import kueue, pins
+from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.charts.network import addresses, dns, policy, ports
 from megatron_eks.charts.platform.operator_access import add_rights, rule
 from megatron_eks.charts.pods import (
@@ -21,7 +23,7 @@ from megatron_eks.plan.cluster.egress import CA_FILE
 from megatron_eks.plan.cluster.queues import POOL_SCALER, scaling_of
 from megatron_eks.project import ROOT
 
-_PACKAGE, _DIRECTORY, _SETTINGS = "megatron_eks/programs/scaling", "/opt/scaling", "settings.json"
+_DIRECTORY, _SETTINGS = "/opt/scaling", "settings.json"
 # Where EKS Pod Identity's agent gives a pod its credentials; all else of the range is the node's.
 _AGENT, _LINK_LOCAL = "169.254.170.23/32", "169.254.0.0/16"
 
@@ -63,14 +65,16 @@ class PoolScaler(cdk8s.Chart):
         self._deployment()
 
     def _deployment(self) -> None:
-        folder = ROOT / _PACKAGE
-        files = {each.name: each.read_text() for each in sorted(folder.glob("*.py"))}
+        folder = ROOT / PACKAGE.replace(".", "/")
+        paths = [folder / "cluster_api.py", *sorted((folder / "scaling").glob("*.py"))]
+        places = {each.name: each.relative_to(ROOT).as_posix() for each in paths}
+        files = {each.name: each.read_text() for each in paths}
         files[_SETTINGS] = json.dumps(self._settings(), indent=1) + "\n"
         if self._platform.egress.ca_bundle is not None:
             files[CA_FILE] = self._platform.egress.ca_bundle
         k8s.KubeConfigMap(self, "files", metadata=self._metadata, data=files)
         # Two would each bring the nodes of the same job.
-        one_pod(self, self._metadata, self._labels, json.dumps(files), self._pod(files))
+        one_pod(self, self._metadata, self._labels, json.dumps(files), self._pod(files, places))
 
     def _settings(self) -> dict[str, object]:
         china = self._plan.region.startswith("cn-")
@@ -82,11 +86,8 @@ class PoolScaler(cdk8s.Chart):
             "pools": [scaling_of(pool) for pool in self._plan.scaled_pools],
         }
 
-    def _pod(self, files: dict[str, str]) -> k8s.PodSpec:
-        items = [
-            k8s.KeyToPath(key=name, path=f"{_PACKAGE}/{name}" if name.endswith(".py") else name)
-            for name in files
-        ]
+    def _pod(self, files: Collection[str], places: Mapping[str, str]) -> k8s.PodSpec:
+        items = [k8s.KeyToPath(key=name, path=places.get(name, name)) for name in files]
         source = k8s.ConfigMapVolumeSource(name=POOL_SCALER, items=items)
         variables = dict(self._platform.egress.pod_variables)
         if CA_FILE in files:
@@ -96,7 +97,7 @@ class PoolScaler(cdk8s.Chart):
             name=POOL_SCALER,
             image=self._platform.egress.image(pins.PYTHON_IMAGE),
             image_pull_policy="IfNotPresent",
-            command=["python3", "-m", f"{_PACKAGE.replace('/', '.')}.loop"],
+            command=["python3", "-m", f"{PACKAGE}.scaling.loop"],
             args=[f"{_DIRECTORY}/{_SETTINGS}"],
             env=[k8s.EnvVar(name=name, value=value) for name, value in sorted(variables.items())],
             resources=k8s.ResourceRequirements(

@@ -9,6 +9,9 @@ PACKAGE = "megatron_eks.programs"
 ZIP = "programs.zip"
 """The programs among the files of a job whose image is the user's: `python3 ZIP PROGRAM`."""
 
+UNPACKED = "/opt/megatron-eks/packages"
+"""The same in our images, where Python starts a folder as it starts a zip."""
+
 _START = "--expect-efa= --expect-gpu-direct --heartbeats= --watch="
 _TRAINER = f"--config=! --device= --compile= --distributed-timeout-minutes= {_START}"
 PROGRAM_OPTIONS = {

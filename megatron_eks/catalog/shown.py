@@ -51,7 +51,7 @@ WORDS = re.compile(
     r"|take|pass|make|hold|\d{1,3}"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/(job-records|scaling(/\w+\.\w+)?)"
     r"|megatron_eks\.programs\.[\w.]+"
-    r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)|record"
+    r"|/etc/megatron-eks/(code\.tar\.gz|programs\.zip)|/opt/megatron-eks/packages|record"
 )
 """Programs that are started, and what stands between their arguments."""
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from megatron_eks.catalog.pins import POD_UID
+from megatron_eks.catalog.program_options import UNPACKED
 from megatron_eks.localcloud.kubernetes.kubelet.images import Image, interpreter
 from megatron_eks.localcloud.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.plan.cluster.builds import ImagePlan
@@ -14,7 +15,7 @@ from megatron_eks.project import GET_PROGRAMS, IN_CHECKOUT, ROOT
 _MEGATRON = Path(__file__).with_name("megatron")
 _STAND_INS = Path(__file__).with_name("standins")
 _OURS = "/opt/megatron-eks"
-_PACKAGES = f"{_OURS}/packages"
+_START = ROOT / "megatron_eks" / "programs" / "zip_start.py"
 _PATH = f"{_OURS}/standins:{_OURS}/python/bin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -28,7 +29,8 @@ def torch(repository: str, package: Path = ROOT / "megatron_eks") -> Image:
         mounts=(
             *interpreter(python / "bin" / "python"),
             Mount(str(python), f"{_OURS}/python", read_only=True),
-            Mount(str(package), f"{_PACKAGES}/{package.name}", read_only=True),
+            Mount(str(package), f"{UNPACKED}/{package.name}", read_only=True),
+            Mount(str(_START), f"{UNPACKED}/__main__.py", read_only=True),
             _stand_ins("torch"),
         ),
         # As the Dockerfiles of assets/images have it, but for the threads: those that wait for work
@@ -36,7 +38,7 @@ def torch(repository: str, package: Path = ROOT / "megatron_eks") -> Image:
         environment={
             "PATH": _PATH,
             "HOME": "/tmp",  # noqa: S108 -- the container's own
-            "PYTHONPATH": _PACKAGES,
+            "PYTHONPATH": UNPACKED,
             "OMP_NUM_THREADS": "1",
         },
         directory=_OURS,

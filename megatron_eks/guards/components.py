@@ -39,8 +39,8 @@ _NO_EFA, _ELSEWHERE = "the plugin cannot open EFA devices", "it runs on the wron
 _METRICS_FOLDER, _NO_LIST = "/etc/dcgm-exporter/metrics", "it finds no list of counters, and stops"
 _TWICE, _NO_START = "two replicas get in each other's way", "the operator does not start"
 NO_RECORD = "nothing records how pods end"
-_SCALER, _SCALING = "pool-scaler", "megatron_eks.programs.scaling"
-_SCALING_FILES = ("settings.json", "__init__.py", "aws.py", "demand.py", "loop.py", "objects.py")
+_SCALER, _LOOP = "pool-scaler", "megatron_eks.programs.scaling.loop"
+_SCALING = ("__init__.py", "aws.py", "cluster_api.py", "demand.py", "loop.py", "objects.py")
 _NO_NODES = "nobody brings the nodes of pools with scale: queue, or ends them"
 _PROGRAMS, _FOLDER = ("cluster_api", "job_objects", "lost_pods"), f"/opt/{_RECORDS}"
 _AWAY = "with its node, jobs wait five minutes for it"
@@ -195,10 +195,12 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_POD}volumes name=files configMap name", (_SCALER,), _NO_NODES),
         (f"{_BOX}volumeMounts name=files mountPath", ("/opt/scaling",), _NO_NODES),
         (f"{_ENV}PYTHONPATH value", ("/opt/scaling",), _NO_NODES),
-        (f"{_BOX}command", (["python3", "-m", f"{_SCALING}.loop"],), _NO_NODES),
+        (f"{_BOX}command", (["python3", "-m", _LOOP],), _NO_NODES),
         (f"{_BOX}args", (["/opt/scaling/settings.json"],), _NO_NODES),
     ),
-    f"ConfigMap {_SCALER}": tuple((f"data {name}", (), _NO_NODES) for name in _SCALING_FILES),
+    f"ConfigMap {_SCALER}": tuple(
+        (f"data {name}", (), _NO_NODES) for name in ("settings.json", *_SCALING)
+    ),
     "AdmissionCheck": (("spec controllerName", (kueue.CHECK_CONTROLLER,), _NO_NODES),),
     _ETCD: (
         *_ONE[:2],

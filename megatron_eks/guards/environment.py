@@ -175,10 +175,9 @@ def _files(pod: Pod) -> Iterator[tuple[str, str]]:
 
 def _mistakes(pod: Pod) -> Iterator[tuple[Value, str, str]]:
     words = [*pod.main["command"], *pod.main["args"]]
-    # `python3 -m RECORD DIRECTORY DAYS` stands before what is started, then what finds a run id.
-    words = words[5 * ([each.text.endswith(f"/{ZIP}") for each in words[1:2]] == [True]) :]
-    for name, count in (("record", 5), ("etcd_run_id", 3)):
-        words = words[count * (f"{PACKAGE}.{name}" in [each.text for each in words[2:3]]) :]
+    # `python3 PLACE record DIRECTORY DAYS` stands before what is started, then what finds a run id.
+    for name, count in (("record", 5), (f"{PACKAGE}.etcd_run_id", 3)):
+        words = words[count * (name in [each.text for each in words[2:3]]) :]
     texts = [each.text for each in words]
     if f"{PACKAGE}.torchrun_node" in texts[2:3] and "--" in texts:
         words = words[texts.index("--") + 1 :]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.program_options import PACKAGE, ZIP
+from megatron_eks.catalog.program_options import UNPACKED, ZIP
 from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WITH_PODS, WORKLOADS
 from megatron_eks.config.load import Json
 from megatron_eks.guards.codes import Rule
@@ -55,7 +55,7 @@ _SCRAPED = same(_SCRAPE, "nobody sees its metrics", {"scrape": "true", "path": "
 _COUNTS, _WAITS = ("parallelism", "completions"), ["python3", "-c"]
 # The last says from which number Kueue counts those of a role.
 _OWN = ("replicas", "role", kueue.OFFSET_ANNOTATION)
-_RECORD = ["python3", "-m", f"{PACKAGE}.record"]
+_RECORD = [["python3", each, "record"] for each in (UNPACKED, f"/etc/megatron-eks/{ZIP}")]
 _OPERATOR, _KEPT = "the operator knows no other", "failed pods keep their GPUs"
 _UNSEEN, _RANK = "meks does not find it as a part", "--node-rank=$(JOB_COMPLETION_INDEX)"
 
@@ -233,10 +233,9 @@ def job_parts(manifests: Manifests) -> Found:
             at = (f"{_SCRAPE}port", (*ports,), "nothing listens there")
             yield from notes.must_hold(Rule.MONITOR, *_SCRAPED, at)
         words, logs = pod.main["command"], rf"/[^ ]+/logs/{re.escape(job.name)} [1-9]\d*"
-        zipped = ["python3", f"/etc/megatron-eks/{ZIP}", "record"]
         program, folder = words.texts[:3], " ".join(words.texts[3:5])
-        lost = ours and not (program in (_RECORD, zipped) and re.fullmatch(logs, folder))
-        found = f"not {' '.join(_RECORD)} /shared/logs/JOB DAYS first: nobody learns why it ended"
+        lost = ours and not (program in _RECORD and re.fullmatch(logs, folder))
+        found = f"not {' '.join(_RECORD[0])} /shared/logs/JOB DAYS first: nobody learns its end"
         yield from warn(Rule.IDLE, lost, words, found, "begin the command so")
         listed, first = pod.spec["initContainers"], pod.spec["initContainers"][0]
         waits = first["name"].text == "wait-for-policies" and first["command"].texts[:2] == _WAITS

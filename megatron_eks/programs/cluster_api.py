@@ -1,4 +1,4 @@
-"""The API server as a pod of the platform reaches it, with the standard library alone."""
+"""The API server as pods of the platform reach it, with the standard library alone."""
 
 import http.client
 import json
@@ -7,8 +7,9 @@ import queue
 import ssl
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,62 +17,85 @@ from typing import Any, NoReturn
 Object = dict[str, Any]
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_WATCH_SECONDS, _AGAIN_SECONDS = 300, 10.0
+_REQUEST_SECONDS, _WATCH_SECONDS, _AGAIN_SECONDS = 60, 300, 10.0
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 # The object is not there, or has another uid than the one that is named.
 _ANOTHER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 class Api:
-    """The API server, as pods reach it."""
+    """The API server, by its URL and the folder of a ServiceAccount."""
 
-    def __init__(self) -> None:
-        self._context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    def __init__(self, url: str, account: Path) -> None:
+        self._url, self._account = url, account
+        context = ssl.create_default_context(cafile=str(account / "ca.crt"))
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+
+    def items(self, path: str) -> list[Object]:
+        """Return all objects of a path."""
+        found: list[Object] = self.send("GET", path)["items"]
+        return found
+
+    def send(self, method: str, path: str, body: Object | None = None, form: str = "") -> Object:
+        """Send a request and return the answer.
+
+        Raises OSError with what the server says; FileNotFoundError if it is about an object that is
+        another one by now.
+        """
+        data = json.dumps(body).encode() if body is not None else None
+        found: Object = json.loads(b"".join(self._lines(method, path, data, form)))
+        return found
 
     def follow(self, kind: str, path: str, readers: Sequence["queue.Queue[Object]"]) -> NoReturn:
         """Hand over objects of a kind, all there are and then each change, for good."""
+
+        def hand_over(found: Object, **more: object) -> None:
+            for reader in readers:
+                reader.put({**found, "kind": kind, **more})
+
         while True:
             try:
-                listed = json.loads(b"".join(self._ask("GET", path)))
-                _hand_over([{**each, "kind": kind} for each in listed["items"]], readers)
+                listed = self.send("GET", path)
+                for each in listed["items"]:
+                    hand_over(each)
                 version = listed["metadata"]["resourceVersion"]
                 watched = f"{path}watch=1&resourceVersion={version}"
-                for line in self._ask("GET", f"{watched}&timeoutSeconds={_WATCH_SECONDS}"):
+                for line in self._lines("GET", f"{watched}&timeoutSeconds={_WATCH_SECONDS}"):
                     change = json.loads(line)
                     if change["type"] == "ERROR":
                         # The version is too old: the list says what was missed.
                         break
-                    gone = {"gone": True} if change["type"] == "DELETED" else {}
-                    _hand_over([{**change["object"], "kind": kind, **gone}], readers)
-            except (OSError, ValueError, http.client.HTTPException) as problem:
+                    hand_over(
+                        change["object"], **{"gone": True} if change["type"] == "DELETED" else {}
+                    )
+            except (OSError, ValueError) as problem:
                 sys.stderr.write(f"{kind}: {problem} - tried again\n")
                 time.sleep(_AGAIN_SECONDS)
 
-    def change(self, method: str, path: str, body: Object) -> None:
-        """Change an object; raise FileNotFoundError if it is another one by now, or OSError."""
-        try:
-            b"".join(self._ask(method, path, json.dumps(body)))
-        except http.client.HTTPException as problem:
-            raise OSError(str(problem)) from problem
-
-    def _ask(self, method: str, path: str, body: str | None = None) -> Iterator[bytes]:
-        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        connection = http.client.HTTPSConnection(
-            host, int(port), timeout=_WATCH_SECONDS + _AGAIN_SECONDS, context=self._context
-        )
+    def _lines(
+        self, method: str, path: str, data: bytes | None = None, form: str = ""
+    ) -> Iterator[bytes]:
         # The kubelet renews the file.
-        token = (_ACCOUNT / "token").read_text()
-        with closing(connection):
-            form = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": form}
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            if answer.status != http.client.OK:
-                found = f"{method} {path}: {answer.status} {answer.reason}"
-                raise (FileNotFoundError if answer.status in _ANOTHER else OSError)(found)
-            yield from answer
+        token = (self._account / "token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"} | ({"Content-Type": form} if form else {})
+        request = urllib.request.Request(  # noqa: S310 -- the API server's
+            f"{self._url}{path}", data=data, headers=headers, method=method
+        )
+        seconds = _WATCH_SECONDS + _AGAIN_SECONDS if "watch=1" in path else _REQUEST_SECONDS
+        try:
+            with self._opener.open(request, timeout=seconds) as answer:
+                yield from answer
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:500]
+            what = FileNotFoundError if error.code in _ANOTHER else OSError
+            raise what(f"{method} {path}: {error.code} {said}") from None
+        except http.client.HTTPException as problem:
+            raise OSError(f"{method} {path}: {problem!r}") from problem
 
 
-def _hand_over(objects: Sequence[Object], readers: Sequence["queue.Queue[Object]"]) -> None:
-    for reader in readers:
-        for each in objects:
-            reader.put(each)
+def of_pod() -> Api:
+    """Return it as a pod's variables name it."""
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    return Api(f"https://{host}:{port}", _ACCOUNT)

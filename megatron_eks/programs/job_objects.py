@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from megatron_eks.programs.cluster_api import Api, Object
+from megatron_eks.programs.cluster_api import Object, of_pod
 from megatron_eks.programs.lost_pods import LostPods
 
 _PATHS = (
@@ -190,7 +190,7 @@ def main() -> NoReturn:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     changes: queue.Queue[Object] = queue.Queue()
-    api, records = Api(), Records(options.volumes)
+    api, records = of_pod(), Records(options.volumes)
     lost = LostPods(api)
     jobs = [each.split("=") for each in options.jobs]
     paths = [(kind, "/apis/{}/namespaces/{{}}/{}?".format(*at.rsplit("/", 1))) for kind, at in jobs]

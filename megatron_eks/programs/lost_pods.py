@@ -13,7 +13,7 @@ import sys
 import time
 from typing import NoReturn
 
-from megatron_eks.programs.cluster_api import Api, Object
+from megatron_eks.programs.cluster_api import MERGE, Api, Object
 
 _ROUND_SECONDS, _AGAIN_SECONDS = 1.0, 10.0
 _POD = "/api/v1/namespaces/{namespace}/pods/{name}"
@@ -64,8 +64,11 @@ class LostPods:
         status = {"phase": "Failed", "reason": "NodeLost", "message": message}
         try:
             if pod["status"].get("phase") not in {"Succeeded", "Failed"}:
-                self._api.change("PATCH", f"{path}/status", {"metadata": own, "status": status})
-            self._api.change("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": own})
+                self._api.send(
+                    "PATCH", f"{path}/status", {"metadata": own, "status": status}, MERGE
+                )
+            how = {"gracePeriodSeconds": 0, "preconditions": own}
+            self._api.send("DELETE", path, how, "application/json")
         except FileNotFoundError:
             self._forget(uid)
             return

@@ -1,9 +1,10 @@
-"""Starts a program of the zip that goes to images of the user's, as the zip's __main__.
+"""Starts our programs in every container, as the __main__ of where they are.
 
-python3 programs.zip PROGRAM [ARGUMENT...]
+python3 PLACE PROGRAM [ARGUMENT...]
 
-What the program starts finds the others as well: the zip comes first on PYTHONPATH. This file is
-the one that an older Python reads too, which is told what is needed instead of failing elsewhere.
+PLACE is the zip that goes to images of the user's, or the folder that is the same in ours. What the
+program starts finds the others as well: PLACE comes first on PYTHONPATH. This file is the one that
+an older Python reads too, which is told what is needed instead of failing elsewhere.
 """
 
 import os

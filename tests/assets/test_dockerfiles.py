@@ -13,6 +13,7 @@ from megatron_eks.build_context import context_files
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.environment import Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
+from megatron_eks.catalog.program_options import UNPACKED
 from megatron_eks.plan.cluster.images import REPOSITORIES
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
 
@@ -22,6 +23,7 @@ MEGATRON = ASSETS / "images" / "megatron"
 HASH = "--hash=sha256:[0-9a-f]{64}"
 
 # What every Docker engine's own frontend knows; others need one from a registry.
+_PLACE = "${PYTHONPATH}"
 KNOWN = {"ARG", "FROM", "SHELL", "RUN", "ENV", "COPY", "WORKDIR", "USER", "LABEL"}
 
 
@@ -85,12 +87,14 @@ def test_no_secret_is_asked_for(instructions):
 
 
 def test_copies_exist_in_the_build_context(image, instructions):
-    """Every COPY finds files in what CodeBuild gets, and the programs land where Python looks."""
+    """Every COPY finds files in what CodeBuild gets, programs land where jobs start them."""
     files = context_files(ROOT, image)
     targets = dict(rest.split() for rest in rests(instructions, "COPY"))
     for source in targets:
         assert any(fnmatch(file, f"{source}*") for file in files), source
-    assert targets["megatron_eks"] == "${PYTHONPATH}/megatron_eks"
+    start = targets["megatron_eks/programs/zip_start.py"]
+    assert (targets["megatron_eks"], start) == (f"{_PLACE}/megatron_eks", f"{_PLACE}/__main__.py")
+    assert merged(instructions, "ENV")["PYTHONPATH"] == UNPACKED
     assert targets["assets/images/*.py"] == "/opt/megatron-eks/images/"
 
 

@@ -17,8 +17,9 @@ class Server:
         self.bodies: list[Object] = []
         self.problem: OSError | None = None
 
-    def change(self, method: str, path: str, body: Object) -> None:
+    def send(self, method: str, path: str, body: Object, form: str) -> None:
         """Keep a request."""
+        assert form.endswith("json")
         self.sent.append((method, path))
         self.bodies.append(body)
         if self.problem:

@@ -104,10 +104,15 @@ def test_an_image_that_lacks_something_is_refused(words, expected):
     assert done.summary["status"] == "refused"
 
 
-def test_programs_run_from_their_zip(tmp_path):
-    """And so does what they start, before what the image has on its path."""
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_programs_run_from_their_zip(tmp_path, unpacked):
+    """Or unpacked, as in our images; so does what they start, before what is on the path."""
     archive = tmp_path / "programs.zip"
     archive.write_bytes(programs(ROOT))
+    if unpacked:
+        folder = tmp_path / "packages"
+        zipfile.ZipFile(archive).extractall(folder)
+        archive = folder
     words = (
         *(sys.executable, str(archive), "record", str(tmp_path / "logs"), "7"),
         *(sys.executable, "-c", "import megatron_eks; print(megatron_eks.__file__)"),

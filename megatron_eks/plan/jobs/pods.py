@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.images import is_ours
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.catalog.program_options import PACKAGE, ZIP
+from megatron_eks.catalog.program_options import PACKAGE, UNPACKED, ZIP
 from megatron_eks.config.job import GpuJob, Job, MegatronRun, TorchRun
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -205,10 +205,13 @@ def plan_training(job: MegatronRun | TorchRun, cluster: ClusterPlan) -> Training
 def _recorded(job: Job, cluster: ClusterPlan, *words: str) -> tuple[str, ...]:
     """Start a program so that what it prints outlives its pod, for as long as the job may."""
     keep = log_directory(job, cluster), str(job.runtime.keep_days)
-    # What starts below it finds the zip's programs by -m as well.
-    zipped = f"{CONFIG_DIRECTORY}/{ZIP}", RECORD
-    start = _module(RECORD) if is_ours(job.image) else zipped
-    return ("python3", *start, *keep, *words)
+    # What starts below it finds these programs by -m as well.
+    return ("python3", _programs(job), RECORD, *keep, *words)
+
+
+def _programs(job: Job) -> str:
+    """Return what starts our programs in a job's image."""
+    return UNPACKED if is_ours(job.image) else f"{CONFIG_DIRECTORY}/{ZIP}"
 
 
 def _module(program: str) -> tuple[str, str]:
@@ -271,8 +274,8 @@ def plan_shared(
     return replace(
         task(job, cluster, images, run, resources=resources),
         # Its command reads what it prints, and nobody looks for it later.
-        launcher=("python3", f"{CONFIG_DIRECTORY}/{ZIP}") if own else ("python3",),
-        program=(program,) if own else run.words,
+        launcher=("python3", _programs(job)),
+        program=(program,),
         deadline_seconds=_DEADLINE_SECONDS,
         grace_seconds=_GRACE_SECONDS,
         priority_class=VALIDATION_PRIORITY,

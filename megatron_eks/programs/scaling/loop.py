@@ -13,16 +13,13 @@ It has the standard library alone: its image is Python's own.
 import argparse
 import json
 import math
-import os
-import ssl
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from megatron_eks.programs.cluster_api import APPLY, MERGE, Api, Object, of_pod
 from megatron_eks.programs.scaling.aws import NodeGroups, Size
 from megatron_eks.programs.scaling.demand import Decision, Job, Node, Pool, decide
 from megatron_eks.programs.scaling.objects import (
@@ -30,7 +27,6 @@ from megatron_eks.programs.scaling.objects import (
     GPU,
     IDLE,
     LEAVING,
-    Object,
     gpus_of,
     keeps_node,
     key_of,
@@ -40,47 +36,12 @@ from megatron_eks.programs.scaling.objects import (
     text_of,
 )
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_ROUND_SECONDS, _REQUEST_SECONDS = 15.0, 60.0
+_ROUND_SECONDS = 15.0
 # Of a job that nodes were refused to.
 _AGAIN_SECONDS = 600
 _POOL = "megatron-eks/pool"
 _KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 _WORKLOAD = "kueue.x-k8s.io/workload"
-_MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
-
-
-class Api:
-    """The API server, as pods reach it."""
-
-    def __init__(self, url: str, account: Path) -> None:
-        self._url, self._account = url, account
-        context = ssl.create_default_context(cafile=str(account / "ca.crt"))
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-
-    def items(self, path: str) -> list[Object]:
-        """Return all objects of a path."""
-        found: list[Object] = self.send("GET", path)["items"]
-        return found
-
-    def send(self, method: str, path: str, body: Object | None = None, form: str = "") -> Object:
-        """Send a request and return the answer; raise OSError with what the server says."""
-        # The kubelet renews the file.
-        token = (self._account / "token").read_text().strip()
-        headers = {"Authorization": f"Bearer {token}"} | ({"Content-Type": form} if form else {})
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(  # noqa: S310 -- the API server's
-            f"{self._url}{path}", data=data, headers=headers, method=method
-        )
-        try:
-            with self._opener.open(request, timeout=_REQUEST_SECONDS) as answer:
-                found: Object = json.load(answer)
-                return found
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:500]
-            raise OSError(f"{method} {path}: {error.code} {said}") from None
 
 
 class Scaler:
@@ -159,7 +120,7 @@ class Scaler:
 
     def _note(self, node: str, notes: Mapping[str, str | None], **spec: bool | None) -> None:
         body = {"metadata": {"annotations": dict(notes)}, **({"spec": spec} if spec else {})}
-        self._api.send("PATCH", f"/api/v1/nodes/{quote(node)}", body, _MERGE)
+        self._api.send("PATCH", f"/api/v1/nodes/{quote(node)}", body, MERGE)
 
     def _answer_for_check(self) -> None:
         """Tell Kueue that somebody answers for the check; without that its queues stand still."""
@@ -175,7 +136,7 @@ class Scaler:
             "lastTransitionTime": text_of(time.time()),
             "observedGeneration": found["metadata"]["generation"],
         }
-        self._api.send("PATCH", f"{path}/status", {"status": {"conditions": [condition]}}, _MERGE)
+        self._api.send("PATCH", f"{path}/status", {"status": {"conditions": [condition]}}, MERGE)
 
     def _state(self, workload: Object) -> Object:
         checks = workload.get("status", {}).get("admissionChecks", ())
@@ -231,7 +192,7 @@ class Scaler:
         kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"}
         body = {**kind, "metadata": metadata, "status": {"admissionChecks": [check]}}
         path = f"{_KUEUE}/namespaces/{metadata['namespace']}/workloads/{metadata['name']}/status"
-        self._api.send("PATCH", f"{path}?fieldManager={self._check}&force=true", body, _APPLY)
+        self._api.send("PATCH", f"{path}?fieldManager={self._check}&force=true", body, APPLY)
 
 
 def _say(text: str) -> None:
@@ -244,8 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", type=Path, metavar="SETTINGS")
     settings = json.loads(parser.parse_args(arguments).settings.read_text())
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    scaler = Scaler(settings, Api(f"https://{host}:{port}", ACCOUNT))
+    scaler = Scaler(settings, of_pod())
     while True:
         try:
             scaler.adjust(time.time())

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from megatron_eks.programs.cluster_api import Object
 from megatron_eks.programs.scaling.demand import Node
-
-Object = dict[str, Any]
 
 GPU, OVER = "nvidia.com/gpu", ("Succeeded", "Failed")
 IDLE, LEAVING, ENDED = (f"megatron-eks/{e}" for e in ("idle-since", "leaving-since", "ended-at"))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.catalog.program_options import UNPACKED
 from megatron_eks.demo.images import megatron, stand_in_images, torch
 from megatron_eks.demo.nodes import gpu_node, system_nodes
 from megatron_eks.kubernetes import manifests
@@ -55,7 +56,7 @@ _GANG = replace(
 _OWN = replace(
     _REAL,
     repository="mine",
-    mounts=[each for each in _REAL.mounts if not each.target.endswith("/megatron_eks")],
+    mounts=[each for each in _REAL.mounts if not each.target.startswith(UNPACKED)],
     environment={**_REAL.environment, "PYTHONPATH": ""},
 )
 
@@ -142,7 +143,7 @@ class Cluster:
 
     def ranks_of(self, pod: Object, program: str) -> list[int]:
         """Return the ranks of a pod; what starts them names their program too."""
-        starts = ("torch.distributed.run", "programs.record", "--script=")
+        starts = ("torch.distributed.run", UNPACKED, "--script=")
         launchers = [each for name in starts for each in self.processes_of(pod, name)]
         return [each for each in self.processes_of(pod, program) if each not in launchers]
 

@@ -15,7 +15,8 @@ from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS
 from megatron_eks.localcloud.kubernetes.joined import JoinedNodes
 from megatron_eks.ops.jobs import queues
 from megatron_eks.ops.kube import jobs as live
-from megatron_eks.programs.scaling.loop import Api, Scaler
+from megatron_eks.programs.cluster_api import Api
+from megatron_eks.programs.scaling.loop import Scaler
 from tests.annex import jobs
 from tests.annex.aws.running import local_aws
 from tests.charts import rendered

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from megatron_eks import shipping
-from megatron_eks.catalog.program_options import ZIP
+from megatron_eks.catalog.program_options import UNPACKED, ZIP
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.manifests import read_file
 from megatron_eks.ops.jobs.fit import secrets_of
@@ -168,7 +168,7 @@ def test_a_module_beside_the_script_only_warns(folder):
 def test_ranks_run_the_script_where_its_folder_is(folder):
     """After the record, what prepares the node, and torchrun."""
     job = planned(folder)
-    assert job.launcher[2] == "megatron_eks.programs.record"
+    assert job.launcher[:3] == ("python3", UNPACKED, "record")
     assert (*job.launcher[5:], *job.program) == (
         *("python3", "-m", "megatron_eks.programs.torchrun_node"),
         *("--code=/etc/megatron-eks/code.tar.gz", "--directory=/tmp/code"),
