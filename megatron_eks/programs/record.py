@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from megatron_eks.programs import meeting_place
 from megatron_eks.programs.exporter import run as exporter
 from megatron_eks.programs.exporter.run import Exporter
 from megatron_eks.programs.record_files import VARIABLE, Record, now
@@ -123,6 +124,8 @@ def main(argv: Sequence[str]) -> int:
     told = exporter.of_pod(os.environ, node, lambda: record.folder)
     copy = Copy(record, told)
     os.environ[VARIABLE] = directory
+    if node and (place := meeting_place.of(command, os.environ)):
+        meeting_place.wait(place)
     code = _run(command, copy)
     reason = copy.reason() if code else ""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
