@@ -27,7 +27,7 @@ _MOUNT = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 -- compiled
 SERVING = Path("k8s-webhook-server", "serving-certs")
 
 _READY_SECONDS = 60
-_STARTS = 3
+_STARTS, _AGAIN_SECONDS = 10, 1.0
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,10 @@ class Operator:
         while not (self._is_healthy() and self._reviews()):
             self._write_certificate(self._plan)
             if self._cluster.processes.ended(self.name) and starts < _STARTS:
-                # It may ask for its certificate a moment before the file is there. A cluster
-                # would start it again, too.
+                # It may ask for its certificate a moment before the file is there, or for a kind a
+                # moment before the API server tells of it. A cluster would start it again, too.
                 self._cluster.processes.stop(self.name)
+                time.sleep(_AGAIN_SECONDS)
                 self._run(flags)
                 starts += 1
             self._cluster.processes.check()

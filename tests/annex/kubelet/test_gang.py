@@ -91,13 +91,13 @@ def test_a_pod_that_dies_without_a_word_restarts_the_gang(cluster, run):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("other_kinds", "as_on_eks")
-@pytest.mark.parametrize("kind", jobs.KINDS)
-def test_a_lost_node_restarts_the_gang(cluster, start, kind):
+@pytest.mark.parametrize(("kind", "rank"), [*((kind, 1) for kind in jobs.KINDS), ("PyTorchJob", 0)])
+def test_a_lost_node_restarts_the_gang(cluster, start, kind, rank):
     """On a new node, with the same silent survivors: nobody's connection is closed by anybody."""
-    job = runs.gang_job(f"gang-lost-node-{kind.lower()}", 3, kind=kind)
+    job = runs.gang_job(f"gang-lost-{kind.lower()}-{rank}", 3, kind=kind)
     run = start(job)
     run.wait_for_step(after=10)
-    node = cluster.lose_node(jobs.pods_of(cluster.client, job)[1])
+    node = cluster.lose_node(jobs.pods_of(cluster.client, job)[rank])
     # From the newest step that is recorded, as from the newest whole checkpoint.
     assert run.wait_for_restart()["start"] >= 10
     assert node not in {pod["spec"]["nodeName"] for pod in jobs.pods_of(cluster.client, job)}
