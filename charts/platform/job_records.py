@@ -75,8 +75,7 @@ class JobRecords(cdk8s.Chart):
             )
             for claim in claims
         ]
-        items = [k8s.KeyToPath(key=name, path=f"{_FOLDER}/{name}") for name in _PROGRAMS]
-        source = k8s.ConfigMapVolumeSource(name=_NAME, items=items)
+        source = k8s.ConfigMapVolumeSource(name=_NAME)
         return k8s.PodSpec(
             containers=[self._container(claims)],
             volumes=[*volumes, k8s.Volume(name="program", config_map=source)],
@@ -87,7 +86,8 @@ class JobRecords(cdk8s.Chart):
 
     def _container(self, claims: list[str]) -> k8s.Container:
         mounts = [k8s.VolumeMount(name=claim, mount_path=f"{_VOLUMES}/{claim}") for claim in claims]
-        program = k8s.VolumeMount(name="program", mount_path=_DIRECTORY, read_only=True)
+        place = f"{_DIRECTORY}/{_FOLDER}"
+        program = k8s.VolumeMount(name="program", mount_path=place, read_only=True)
         return k8s.Container(
             name=_NAME,
             image=self._platform.egress.image(pins.PYTHON_IMAGE),

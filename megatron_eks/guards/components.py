@@ -43,6 +43,7 @@ _SCALER, _LOOP = "pool-scaler", "megatron_eks.programs.scaling.loop"
 _SCALING = ("__init__.py", "aws.py", "cluster_api.py", "demand.py", "loop.py", "objects.py")
 _NO_NODES = "nobody brings the nodes of pools with scale: queue, or ends them"
 _PROGRAMS, _FOLDER = ("cluster_api", "job_objects", "lost_pods"), f"/opt/{_RECORDS}"
+_PLACE = "megatron_eks/programs"
 _AWAY = "with its node, jobs wait five minutes for it"
 _GOES_ON = "jobs that the operator would refuse are accepted, or none is"
 _MEMORY: Row = (f"{_BOX}resources limits memory", (), "a leak takes the memory of the node's pods")
@@ -166,7 +167,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
     RECORDER: (
         *_ONE,
         (f"{_POD}volumes name=program configMap name", (_RECORDS,), NO_RECORD),
-        (f"{_BOX}volumeMounts name=program mountPath", (_FOLDER,), NO_RECORD),
+        (f"{_BOX}volumeMounts name=program mountPath", (f"{_FOLDER}/{_PLACE}",), NO_RECORD),
         (f"{_ENV}PYTHONPATH value", (_FOLDER,), NO_RECORD),
         (
             f"{_BOX}command",

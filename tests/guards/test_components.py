@@ -36,6 +36,7 @@ _MIRROR = "registry.example.com/nvidia/k8s-device-plugin:v0.21.0"
         (_RECORDS, f"{_BOX} args 1", "--volumes=/shared", Rule.OPERATOR),
         (_RECORDS, f"{_POD} securityContext runAsUser", 1000, Rule.OPERATOR),
         ("Role/job-records", "rules 0 verbs", ["list"], Rule.RIGHTS),
+        ("ClusterRole/job-records", "rules 0 verbs", ["list"], Rule.RIGHTS),
         (f"Role/{_NAME}", "rules 0 verbs", ["get"], Rule.RIGHTS),
         (f"Role/{_NAME}", "rules 1 resourceNames", ABSENT, Rule.RIGHTS),
         (f"RoleBinding/{_NAME}", "subjects 0 namespace", "default", Rule.RIGHTS),
