@@ -170,8 +170,12 @@ class Cluster:
 
     def lose_node(self, pod: Object) -> str:
         """Lose the node that a pod is on, with another one ready, and return its name."""
-        name: str = pod["spec"]["nodeName"]
         self.add_gpu_node()
+        return self.lose_at_once(pod)
+
+    def lose_at_once(self, pod: Object) -> str:
+        """Lose the node that a pod is on, and return its name."""
+        name: str = pod["spec"]["nodeName"]
         self.fleet.lose(name)
         self.lost.append(name)
         return name

@@ -187,12 +187,18 @@ def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder, kind):
     holder = int((cluster.fleet.shared.parent / "holder").read_text())
     newest, began_after = 0, []
     for what in ("pod", "node"):
+        if what == "node":
+            cluster.add_gpu_node()
         gang.wait_between_saves(newer_than=newest)
         master, worker = jobs.pods_of(cluster.client, job)
         cables.pull(holder, worker["status"]["podIP"])
         newest, known = gang.saved(), len(gang.steps())
         began_after.append(known)
-        cluster.lose(what, worker, "programs.train_megatron")
+        # Soon after its cable, whose end the other rank's connection notices by and by.
+        if what == "node":
+            cluster.lose_at_once(worker)
+        else:
+            cluster.lose(what, worker, "programs.train_megatron")
         began = datetime.now()  # noqa: DTZ005 -- Megatron's log has local times
         if kind == "PyTorchJob" or what == "node":
             # In the others a pod that ends ends its Job, and so the master.
