@@ -56,7 +56,7 @@ def template_metadata(job: JobPlan, **labels: str) -> dict[str, object]:
     """Return the metadata of a job's pods, with what Kueue and a Prometheus read of them."""
     place = placement(job)
     annotations = dict(place.annotations) if place else {}
-    annotations |= scraped_at(METRICS_PORT) if job.metrics else {}
+    annotations |= scraped_at(METRICS_PORT) if job.is_scraped else {}
     found: dict[str, object] = {"labels": {"app": job.app, **labels}}
     return {**found, "annotations": annotations} if annotations else found
 

@@ -68,7 +68,7 @@ def job_pod(job: JobPlan, platform: PlatformPlan, meeting: Sequence[str] = ()) -
         ipc_lock=job.ipc_lock,
         secrets=job.secrets,
         priority_class=job.priority_class,
-        has_metrics=job.metrics is not None,
+        has_metrics=job.is_scraped,
         platform=platform,
     )
     spec = _spec(shape)

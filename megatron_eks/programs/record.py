@@ -132,8 +132,8 @@ def main(argv: Sequence[str]) -> int:
     copy.say_own(f"record: {how}, {now()}{': ' if reason else ''}{reason}")
     if code:
         copy.tell(reason)
-    elif told is not None:
-        told.finish()
+    if told is not None:
+        told.finish(well=not code)
     record.finish()
     return exit_code(code)
 

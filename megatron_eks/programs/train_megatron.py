@@ -88,7 +88,11 @@ class Start:
         report.collect(preconditions.check_data(self.words, data_sets))
         report.collect(preconditions.check_tokenizer(self.words))
         named = {"wandb": "--wandb-project", "mlflow": "--mlflow-experiment"}
-        report.collect(check_packages([x for x in named if self.words.value(named[x])]))
+        trackers = {x for x in named if self.words.value(named[x])}
+        # Megatron-LM has no option for it: its steps go there from beside it.
+        if self.program is not None and "MLFLOW_EXPERIMENT_NAME" in self.environment:
+            trackers.add("mlflow")
+        report.collect(check_packages(sorted(trackers)))
         tensorboard = preconditions.option_path(self.words, "--tensorboard-dir")
         if self.save is not None:
             kept = self.save, self.pretrained, self.ckpt_format

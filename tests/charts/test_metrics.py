@@ -10,6 +10,7 @@ from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.guards.check import findings_for_manifests
 from megatron_eks.guards.codes import Rule
+from megatron_eks.ops.jobs.tensorboard import event_files
 from megatron_eks.plan.cluster.observability import (
     METRICS_PORT,
     METRICS_PORT_NAME,
@@ -29,8 +30,9 @@ TRAINED = ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", 
 
 
 def planned(name, plan=WATCHED):
-    """Plan a shipped job."""
-    config, findings = parse_job(read_mapping((ROOT / "jobs" / f"{name}.yaml").read_text(), name))
+    """Plan a shipped job, or the text of one."""
+    text = name if ":" in name else (ROOT / "jobs" / f"{name}.yaml").read_text()
+    config, findings = parse_job(read_mapping(text, "job.yaml"))
     assert config, findings
     return plan_job(config, plan, deployed().images)
 
@@ -63,6 +65,32 @@ def test_a_job_knows_its_plan(name):
     assert found.tokens / found.step_seconds == pytest.approx(rate)
     own = name.startswith(("fsdp", "ddp"))
     assert bool(found.metrics_file) is own
+
+
+def test_a_program_of_ones_own_may_write_event_files():
+    """Below the folder that its variable names, or else where it saves; of as many GPUs."""
+    head = "{schema_version: 1, kind: torchrun, name: a, pool: p4d, nodes: 2, program: {module: a}"
+    saves = "checkpoint: {directory: /shared/c, complete_marker: whole, keep_last: 2}"
+    names = "runtime: {env: {TENSORBOARD_LOGGING_DIR: /shared/t}}"
+    for more, folder in ((saves, "/shared/c"), (f"{saves}, {names}", "/shared/t")):
+        job = planned(f"{head}, {more}}}")
+        assert (job.metrics.event_files, job.metrics.gpus) == (folder, 16)
+    assert event_files(job) == "/shared/t"
+    assert planned(f"{head}}}").metrics.event_files is None
+
+
+def test_megatrons_steps_go_to_mlflow_where_nobody_watches_too():
+    """From the process that keeps its log; no port is opened for it."""
+    text = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+    wish = "runtime:\n  tracking: {mlflow: {uri: https://m.example.com, experiment: e}}\n"
+    text = text.replace("runtime:\n", wish)
+    assert planned(text).metrics == replace(planned("megatron-cpt-techpulse").metrics, mlflow=True)
+    job = planned(text, cluster())
+    assert (job.metrics.mlflow, job.metrics.port) == (True, 0)
+    for pod in pods(jobs(job)):
+        assert "ports" not in pod.container
+        assert VARIABLE in {each["name"] for each in pod.container["env"]}
+        assert "prometheus.io" not in str(pod.owner)
 
 
 def test_what_makes_no_steps_tells_nothing():

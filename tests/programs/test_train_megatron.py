@@ -41,6 +41,14 @@ def test_good_job_starts(job):
     }
 
 
+def test_a_tracker_that_is_fed_from_the_log_has_to_be_there(job):
+    """Megatron-LM has no option for MLflow, so only its variable says that somebody wants it."""
+    done = job.run(environment=job.environment(MLFLOW_EXPERIMENT_NAME="e"))
+    assert done.returncode == 4
+    (said,) = errors(done.stderr)
+    assert "this image has no package mlflow" in said
+
+
 @pytest.mark.parametrize("code", [1, 7])
 def test_exit_code_is_megatrons(job, code):
     """The operator and torchrun see what Megatron ended with."""

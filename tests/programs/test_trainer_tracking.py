@@ -1,9 +1,15 @@
 """What our trainers send to trackers; the packages are stand-ins that write down what they get."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
+from megatron_eks.programs.exporter.plan import VARIABLE, Plan
+from tests.programs.run_program import command
+from tests.programs.test_exporter import MEGATRON
 from tests.programs.trainer_files import Run
 
 pytestmark = pytest.mark.programs
@@ -70,6 +76,21 @@ def test_a_tracker_that_fails_ends_no_training(run, monkeypatch):
         "warning runtime.tracking: wandb: api_key not configured - training goes on without it"
     )
     assert (len(made.losses()), told()) == (4, [])
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_steps_of_megatron_are_sent_from_its_log(run, tmp_path, code):
+    """It writes to no MLflow itself. What the plan knows is added; a failure ends the run, too."""
+    _, told = run
+    plan = Plan("job", "megatron", 0, tokens=12800, peak_seconds=0.8, mlflow=True)
+    script = f"print({MEGATRON!r}, end=''); raise SystemExit({code})"
+    words = [*command("record", tmp_path / "logs", 7), sys.executable, "-c", script]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), VARIABLE: str(plan)}
+    assert subprocess.run(words, env=environment, check=False).returncode == code  # noqa: S603 -- ours
+    figures = {"loss": 2.5, "grad_norm": 0.75, "seconds": 2.0}
+    figures |= {"tokens_per_second": 6400.0, "mfu": 0.4}
+    began, ended = {"began": "mlflow", "run": "job"}, {"ended": "mlflow"}
+    assert told() == [began, {"mlflow": figures, "step": 20}, ended]
 
 
 def test_an_arn_needs_the_plugin(run, monkeypatch):

@@ -18,6 +18,7 @@ from megatron_eks.ops.jobs import dev, records
 from megatron_eks.ops.kube import access
 from megatron_eks.ops.opening import Opened, Reach
 from megatron_eks.plan.jobs.job import JobPlan
+from megatron_eks.programs.exporter.event_files import VARIABLE
 
 _PORT = 6006
 _START_SECONDS = 300
@@ -73,7 +74,7 @@ def event_files(job: JobPlan) -> str | None:
         told = json.loads(text)
         own = told["overrides"].get("logger.tensorboard_dir")
         return str(own or f"{told['checkpoint']['directory']}/{_FOLDER}")
-    return None
+    return job.env.get(VARIABLE)
 
 
 def _words(folder: str) -> Sequence[str]:

@@ -160,6 +160,11 @@ class JobPlan:
     """What its exporter knows beforehand; None: its pods have none."""
 
     @property
+    def is_scraped(self) -> bool:
+        """Whether a Prometheus asks its pods."""
+        return self.metrics is not None and self.metrics.port > 0
+
+    @property
     def most_nodes(self) -> int:
         """The pods that there may be at once."""
         return self.rendezvous.max_nodes if self.rendezvous else self.nodes

@@ -1,22 +1,31 @@
-"""What the exporter in a job's pods is told of the job, where the cluster is watched."""
+"""What the exporter in a job's pods is told of the job, where somebody is to be told by it."""
 
 from dataclasses import replace
 
-from megatron_eks.config.job import Job, MegatronRun, TorchRun, TorchrunJob
+from megatron_eks.config.job import Job, MegatronJob, MegatronRun, TorchRun, TorchrunJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.jobs.job import Training
+from megatron_eks.plan.jobs.resources import job_gpus
+from megatron_eks.plan.jobs.tracking import trackers
 from megatron_eks.plan.jobs.training import step_tokens, steps
+from megatron_eks.programs.exporter.event_files import VARIABLE
 from megatron_eks.programs.exporter.plan import Plan
 
 _STARTS = 2
 
 
 def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> Plan | None:
-    """Return it for a run that makes steps; None for others, and where nobody watches."""
-    if cluster.observability is None or not isinstance(job, MegatronRun | TorchRun | TorchrunJob):
+    """Return it for a run that makes steps; None for others, and where nobody is to be told."""
+    sends = isinstance(job, MegatronJob) and "mlflow" in trackers(job)
+    is_watched = cluster.observability is not None
+    if not isinstance(job, MegatronRun | TorchRun | TorchrunJob) or not (is_watched or sends):
         return None
-    plan = Plan(job.name, job.kind, METRICS_PORT, nodes=job.nodes)
+    plan = Plan(job.name, job.kind, METRICS_PORT if is_watched else 0, nodes=job.nodes)
+    plan = replace(plan, mlflow=True) if sends else plan
+    if isinstance(job, TorchrunJob) and (folder := event_files(job)):
+        gpus = job_gpus(job, cluster.pool(job.pool).instance)
+        plan = replace(plan, event_files=folder, gpus=gpus)
     if training and isinstance(job, MegatronRun | TorchRun):
         plan = replace(
             plan,
@@ -39,3 +48,10 @@ def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> P
             start_seconds=_STARTS * goodput.restart_seconds,
         )
     return plan
+
+
+def event_files(job: TorchrunJob) -> str | None:
+    """Return below which folder a program may write for TensorBoard, as far as its file says."""
+    saved = job.checkpoint.directory if job.checkpoint else ""
+    folder = job.runtime.env.get(VARIABLE, saved)
+    return folder if folder.startswith("/") else None

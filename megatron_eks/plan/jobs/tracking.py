@@ -12,6 +12,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import (
+    GpuJob,
     Job,
     MegatronBridgeJob,
     MegatronJob,
@@ -26,7 +27,7 @@ KEY = "WANDB_API_KEY"
 _SECRET_KEY = "token"  # noqa: S105 -- the name of a key, as `meks secret set` writes it
 _FOLDER = "/tmp"  # noqa: S108 -- on the pod's own volume
 _PLACE: Path = ("runtime", "tracking")
-_OWN_IMAGE = "build an image of your own (images.own, base: fsdp) that installs it, and name that"
+_OWN_IMAGE = "build an image of your own (images.own) that installs it, and name that"
 
 
 def variables(job: Job) -> Mapping[str, str]:
@@ -118,14 +119,10 @@ def _server(mlflow: Mlflow) -> str:
 
 def _mlflow(job: Job, mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Finding]:
     place: Path = (*_PLACE, "mlflow")
-    if isinstance(job, MegatronJob):
-        found = "Megatron-LM writes to no MLflow"
-        remedy = "use kind: megatron_bridge, or tracking.wandb; meks tensorboard shows its curves"
-        yield Finding(Code.TRACKING, place, found, remedy)
     if mlflow.arn is not None:
         if mlflow.uri is not None:
             yield Finding(Code.TRACKING, (*place, "uri"), "arn names a server too", "keep one")
-        if isinstance(job, (MegatronBridgeJob, TorchRun, TorchrunJob)) and is_ours(job.image):
+        if isinstance(job, GpuJob) and is_ours(job.image):
             found = "SageMaker's MLflow needs the package sagemaker-mlflow, which no image here has"
             yield Finding(Code.TRACKING, (*place, "arn"), found, _OWN_IMAGE)
         if has_no_way_out(cluster):

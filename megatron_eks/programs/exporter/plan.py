@@ -14,6 +14,7 @@ class Plan:
     job: str
     kind: str
     port: int
+    """0 where nobody asks."""
     nodes: int = 1
     steps: int | None = None
     """Of the whole run."""
@@ -32,6 +33,12 @@ class Plan:
     """In which the first step has to come."""
     metrics_file: str | None = None
     """Where our trainers write their steps."""
+    event_files: str | None = None
+    """Below which folder a program of the user's writes for TensorBoard."""
+    gpus: int | None = None
+    """Of all nodes, where a program may tell what one of them does."""
+    mlflow: bool | None = None
+    """Whether steps go there from here: Megatron-LM writes to none."""
 
     def __str__(self) -> str:
         """Return it as JSON, without what is not known."""

@@ -1,8 +1,9 @@
 """Tells a Prometheus how the run in this pod goes.
 
 It lives in `record`, which sees all that the ranks print, so it costs a rank nothing. It reads the
-lines as `meks status` does, and the metrics.jsonl of our own trainers, whose figures win. What
-outlives a container is in START/metrics-NODE.json beside the record: by it a start knows the last.
+lines as `meks status` does, the metrics.jsonl of our own trainers, whose figures win, and event
+files of TensorBoard, which say what the lines do not. What outlives a container is in
+START/metrics-NODE.json beside the record: by it a start knows the last.
 """
 
 import json
@@ -13,16 +14,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from megatron_eks.programs import program, run_log
 from megatron_eks.programs.checks.efa_system import System
+from megatron_eks.programs.exporter.event_files import FLUSH_SECONDS, EventFiles
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
 from megatron_eks.programs.exporter.steps_file import StepsFile
+from megatron_eks.programs.exporter.to_mlflow import Sender
 from megatron_eks.programs.run_log import Step
 
 _ROUND_SECONDS = 10.0
@@ -32,6 +35,7 @@ _RESTART_SECONDS = 600.0
 _LINGER_SECONDS = 31.0
 # Until a checkpoint that is due is whole.
 _SAVE_SECONDS = 600.0
+_FIGURES = ("seconds", "tokens_per_second", "mfu", "grad_norm")
 
 
 @dataclass
@@ -68,6 +72,12 @@ class Exporter:
         self._own = StepsFile(Path(plan.metrics_file)) if plan.metrics_file and not node else None
         self._own_until = 0.0
         self._began = self._scraped_at = clock()
+        events = plan.event_files if not node else None
+        self._events = EventFiles(Path(events), self._began, plan.gpus or 1) if events else None
+        self._written: Step | None = None
+        # Whether the newest step is known from an event file.
+        self._is_written = False
+        self._sender: Sender | None = None
         self._memory = _Memory(self._began)
         self._remembers = False
         self._step: Step | None = None
@@ -76,13 +86,14 @@ class Exporter:
         self._took: deque[float] = deque(maxlen=run_log.NEWEST)
         self._saving: dict[int, float] = {}
         self._save_seconds: float | None = None
-        self._is_finished = False
+        self._is_finished = self._says_finished = False
         self._asked = threading.Event()
 
     def start(self) -> None:
         """Answer from now on; the run goes on where that is refused."""
         try:
-            serve(self._plan.port, self.text, self._scraped)
+            if self._plan.port:
+                serve(self._plan.port, self.text, self._scraped)
         except OSError as problem:
             remedy = "training goes on, and its alarms know nothing"
             found = str(problem.strerror)
@@ -107,17 +118,21 @@ class Exporter:
             for step in log.steps if now >= self._own_until else ():
                 self._take(step, now)
 
-    def finish(self) -> None:
+    def finish(self, *, well: bool) -> None:
         """Say that the program ended well, until whoever scrapes has seen it.
 
         Of a failure the next start tells, which is not to wait for this one.
         """
-        self._is_finished = True
-        if self._node == 0 and self._clock() - self._scraped_at < 2 * _LINGER_SECONDS:
+        if self._sender is not None:
+            self._sender.close()
+        self._is_finished = well
+        asked = well and self._node == 0 and self._plan.port
+        if asked and self._clock() - self._scraped_at < 2 * _LINGER_SECONDS:
             self._asked.wait(_LINGER_SECONDS)
 
     def text(self) -> str:
         """Return all series."""
+        self._says_finished = self._is_finished
         labels = f'job="{self._plan.job}",kind="{self._plan.kind}"'
         return text_of(labels, [*self._values(self._clock()), *self._efa()])
 
@@ -138,6 +153,12 @@ class Exporter:
             # On a full file system its lines wait, and the log goes on.
             self._own_until = now + 2 * _ROUND_SECONDS
             self._take(step, now)
+        for step, waited, at in self._events.new() if self._events else ():
+            self._written, self._data_seconds = step, waited
+            # They come late, so the log's newest step stays.
+            if self._step is None or self._is_written or step.step > self._step.step:
+                self._take(step, at)
+                self._is_written = True
 
     def _keep(self) -> None:
         while True:
@@ -169,6 +190,7 @@ class Exporter:
 
     def _take(self, step: Step, now: float) -> None:
         memory, before = self._memory, self._step
+        self._is_written = False
         if before and before.step == step.step:
             # The log has told it; the trainer's own figures say more.
             self._step = step
@@ -180,10 +202,13 @@ class Exporter:
         memory.step = max(memory.step, step.step)
         self._step = step
         self._seen.append(now)
+        if self._plan.mlflow:
+            self._sender = self._sender or Sender(self._plan.job)
+            self._sender.steps.put(self._whole(step))
 
     def _scraped(self) -> None:
         self._scraped_at = self._clock()
-        if self._is_finished:
+        if self._says_finished:
             self._asked.set()
 
     def _values(self, now: float) -> Iterator[tuple[str, str, float]]:
@@ -206,18 +231,14 @@ class Exporter:
         yield from ((name, "", value) for name, value in known.items() if value is not None)
 
     def _of_step(self, step: Step, now: float) -> dict[str, float | None]:
-        plan, memory, seconds = self._plan, self._memory, step.seconds
-        mfu, rate = step.mfu, step.tokens_per_second
-        if seconds:
-            mfu = plan.peak_seconds / seconds if mfu is None and plan.peak_seconds else mfu
-            rate = plan.tokens / seconds if rate is None and plan.tokens else rate
+        plan, memory, step = self._plan, self._memory, self._whole(step)
         known: dict[str, float | None] = {
             "step": step.step,
             "steps": plan.steps or step.steps or None,
             "loss": step.loss,
             "grad_norm": step.grad_norm,
-            "step_seconds": seconds,
-            "tokens_per_second": rate,
+            "step_seconds": step.seconds,
+            "tokens_per_second": step.tokens_per_second,
             "data_wait_seconds": self._data_seconds,
             "last_step_timestamp_seconds": self._seen[-1],
             "silent_limit_seconds": self._silent_limit(),
@@ -226,18 +247,29 @@ class Exporter:
         if plan.save_interval and self._took:
             due = plan.save_interval * statistics.median(tuple(self._took))
             known["checkpoint_limit_seconds"] = max(2 * due, due + _SAVE_SECONDS)
-        if mfu is not None and mfu >= run_log.LEAST_MFU:
-            known["mfu_ratio"] = mfu
+        if step.mfu is not None and step.mfu >= run_log.LEAST_MFU:
+            known["mfu_ratio"] = step.mfu
             for name in ("step_seconds", "step_seconds_low", "step_seconds_high"):
                 known[f"plan_{name}"] = getattr(plan, name)
             known["plan_goodput_ratio"] = plan.goodput
         return known
 
+    def _whole(self, step: Step) -> Step:
+        """Return a step with what its line leaves out, from event files and from the plan."""
+        plan, found = self._plan, dict[str, float]()
+        for told in filter(None, (self._written, step)):
+            found |= {key: each for key in _FIGURES if (each := getattr(told, key)) is not None}
+        if seconds := found.get("seconds"):
+            known = {"tokens_per_second": plan.tokens, "mfu": plan.peak_seconds}
+            found = {key: each / seconds for key, each in known.items() if each} | found
+        return replace(step, **found)
+
     def _silent_limit(self) -> float:
         gaps = [after - before for before, after in pairwise(tuple(self._seen))]
         usual = statistics.median(gaps) if gaps else 0.0
         planned = self._plan.log_interval * (self._plan.step_seconds or 0.0)
-        return run_log.longest_silence(max(usual, planned))
+        late = FLUSH_SECONDS if self._is_written else 0.0
+        return run_log.longest_silence(max(usual, planned)) + late
 
     def _efa(self) -> Iterator[tuple[str, str, float]]:
         """Yield the counters of the devices that this pod may use, of a job that needs them."""

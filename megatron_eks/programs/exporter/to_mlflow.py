@@ -1,0 +1,32 @@
+"""Sends the steps of a program that writes to no MLflow, as our trainers send theirs."""
+
+from queue import SimpleQueue
+from threading import Thread
+
+from megatron_eks.programs.run_log import Step
+from megatron_eks.programs.trainer.tracking import Trackers
+
+# As our trainers name them.
+_SENT = ("step", "loss", "grad_norm", "seconds", "tokens_per_second", "mfu")
+_LAST_SECONDS = 5.0
+
+
+class Sender(Thread):
+    """A run of a job there. Nobody waits for the server, but its end does for some seconds."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(daemon=True)
+        self._job, self.steps = job, SimpleQueue[Step | None]()
+        self.start()
+
+    def run(self) -> None:
+        """Send what comes, until the end."""
+        trackers = Trackers(("mlflow",), self._job)
+        for step in iter(self.steps.get, None):
+            trackers.send({name: getattr(step, name) for name in _SENT})
+        trackers.close()
+
+    def close(self) -> None:
+        """End the run."""
+        self.steps.put(None)
+        self.join(_LAST_SECONDS)
