@@ -39,19 +39,27 @@ def record(step, values, after=0.0):
 
 
 @pytest.fixture
-def exporter(tmp_path):
-    """Return an exporter of a program of eight GPUs that has begun, and its clock."""
-    clock = Clock()
-    clock.now = BEGAN + 0.5
-    plan = Plan("job", "torchrun", 0, event_files=str(tmp_path), gpus=8)
-    return Exporter(plan, 0, lambda: None, clock=clock)
-
-
-@pytest.fixture
 def file(tmp_path):
     """Return a file that a program begins where transformers does."""
     (folder := tmp_path / "runs" / "Nov30").mkdir(parents=True)
     return folder / NAME.format(BEGAN + 9)
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Return a function that looks some times and gives the value of a series."""
+    clock = Clock()
+    clock.now = BEGAN + 0.5
+    plan = Plan("job", "torchrun", 0, event_files=str(tmp_path), gpus=8)
+    exporter = Exporter(plan, 0, lambda: None, clock=clock)
+
+    def tell(name, looks=1, says=""):
+        exporter.see(says.encode())
+        for _ in range(looks):
+            exporter.look()
+        return value(exporter, name)
+
+    return tell
 
 
 def test_the_checksum_is_that_of_every_event_file():
@@ -59,81 +67,64 @@ def test_the_checksum_is_that_of_every_event_file():
     assert masked_crc(struct.pack("<Q", 24)) == bytes.fromhex("a37f4b22")
 
 
+TITAN = {"loss_metrics/global_avg_loss": 2.5, "loss_metrics/global_max_loss": 9, "mfu(%)": 25}
+TITAN |= {"throughput(tps)": 100, "time_metrics/end_to_end(s)": 0.75}
+TITAN |= {"time_metrics/data_loading(s)": 0.125}
+
+
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("form", "written", "expected"),
     [
         (
-            scalar("train/loss", 2.5) + scalar("train/grad_norm", 0.5) + scalar("train/epoch", 1),
-            {"loss": 2.5, "grad_norm": 0.5, "step_seconds": 4, "mfu_ratio": None},
+            scalar,
+            {"train/loss": 2.5, "train/grad_norm": 0.5, "train/epoch": 1},
+            {"grad_norm": 0.5, "step_seconds": 4, "mfu_ratio": None},
         ),
         (
-            scalar("loss_metrics/global_avg_loss", 2.5)
-            + scalar("loss_metrics/global_max_loss", 9)
-            + scalar("throughput(tps)", 100)
-            + scalar("mfu(%)", 25)
-            + scalar("time_metrics/end_to_end(s)", 0.75)
-            + scalar("time_metrics/data_loading(s)", 0.125),
-            {"loss": 2.5, "tokens_per_second": 800, "mfu_ratio": 0.25, "step_seconds": 0.75}
+            scalar,
+            TITAN,
+            {"tokens_per_second": 800, "mfu_ratio": 0.25, "step_seconds": 0.75}
             | {"data_wait_seconds": 0.125},
         ),
-        (
-            scalar("lm loss", 2.5) + scalar("lm loss vs samples", 9) + scalar("grad-norm", 0.5),
-            {"loss": 2.5, "grad_norm": 0.5},
-        ),
-        (tensor("train_loss", 2.5) + tensor("val_loss", 9), {"loss": 2.5}),
+        (scalar, {"lm loss": 2.5, "lm loss vs samples": 9, "grad-norm": 0.5}, {"grad_norm": 0.5}),
+        (tensor, {"train_loss": 2.5, "val_loss": 9}, {"step_seconds": 4}),
     ],
     ids=["transformers", "torchtitan", "Megatron-LM", "Lightning, as tensors"],
 )
-def test_names_of_known_programs_are_told(exporter, file, written, told):
+def test_names_of_known_programs_are_told(told, file, form, written, expected):
     """Each of them has its own; what none of them is known by is left."""
+    values = b"".join(form(*each) for each in written.items())
     image = record(7, part(1, part(1, b"image") + part(4, b"\0" * 9000)))
-    file.write_bytes(record(6, written, after=10) + image + record(8, written, after=18))
-    exporter.look()
-    assert {name: value(exporter, name) for name in told} == told
-    assert value(exporter, "step") == 8
-    assert value(exporter, "last_step_timestamp_seconds") == BEGAN + 18
-    assert value(exporter, "silent_limit_seconds") == 120 + FLUSH_SECONDS
+    file.write_bytes(record(6, values, after=10) + image + record(8, values, after=18))
+    expected |= {"step": 8, "loss": 2.5, "last_step_timestamp_seconds": BEGAN + 18}
+    expected |= {"silent_limit_seconds": 120 + FLUSH_SECONDS}
+    assert {name: told(name) for name in expected} == expected
 
 
-def test_a_record_that_is_not_whole_is_waited_for(exporter, file):
+def test_a_record_that_is_not_whole_is_waited_for(told, file):
     """One look sees half of it, another its bytes before they are what its checksum says."""
-    first, second = (record(step, scalar("loss", step), step) for step in (1, 2))
-    for seen in (second[:-9], second[:-9] + b"\0" * 9, second):
+    first, second, third = (record(step, scalar("loss", step), step) for step in (1, 2, 3))
+    for seen in (second[:-9], second[:-9] + b"\0" * 9, second, second + b"\0" * 99 + third):
         file.write_bytes(first + seen)
-        exporter.look()
-        assert value(exporter, "step") == (2 if seen is second else 1)
-    file.write_bytes(first + second + b"\0" * 99 + record(3, scalar("loss", 3)))
-    exporter.look()
-    assert value(exporter, "step") == 2
+        assert told("step") == (2 if seen.startswith(second) else 1)
 
 
-def test_the_newest_file_with_a_loss_counts(exporter, file):
+def test_the_newest_file_with_a_loss_counts(told, file):
     """Not one of a run before, nor of an evaluation; each that starts over does, later."""
-    before = file.with_name(NAME.format(BEGAN - 1))
-    before.write_bytes(record(90, scalar("loss", 1)))
-    exporter.look()
-    assert value(exporter, "step") is None
+    file.with_name(NAME.format(BEGAN - 1)).write_bytes(record(90, scalar("loss", 1)))
+    assert told("step") is None
     file.write_bytes(record(50, scalar("loss", 2)))
     file.with_name(NAME.format(BEGAN + 20)).write_bytes(record(70, scalar("eval/loss", 1)))
-    for _ in range(6):
-        exporter.look()
-    assert value(exporter, "step") == 50
+    assert told("step", looks=6) == 50
     file.with_name(NAME.format(BEGAN + 30)).write_bytes(record(40, scalar("loss", 2)))
-    for _ in range(6):
-        exporter.look()
-    assert value(exporter, "step") == 40
+    assert told("step", looks=6) == 40
 
 
-def test_what_the_log_says_wins(exporter, file):
+def test_what_the_log_says_wins(told, file):
     """Its step is there at once; what its lines leave out is known from the file."""
-    line = STEP.replace(" | grad norm 0.750", "")
-    exporter.see(line.encode())
-    file.write_bytes(record(9, scalar("loss", 7)) + record(10, scalar("loss", 7)))
-    exporter.look()
-    assert (value(exporter, "step"), value(exporter, "loss")) == (10, 2.5)
-    assert value(exporter, "grad_norm") is None
-    with file.open("ab") as more:
-        more.write(record(10, scalar("grad_norm", 0.5)))
-    exporter.look()
-    assert (value(exporter, "loss"), value(exporter, "grad_norm")) == (2.5, 0.5)
-    assert value(exporter, "silent_limit_seconds") == 120
+    written = record(9, scalar("loss", 7)) + record(10, scalar("loss", 7))
+    file.write_bytes(written)
+    assert told("grad_norm", says=STEP.replace(" | grad norm 0.750", "")) is None
+    file.write_bytes(written + record(10, scalar("grad_norm", 0.5)))
+    expected = {"step": 10, "loss": 2.5, "grad_norm": 0.5, "silent_limit_seconds": 120}
+    assert {name: told(name) for name in expected} == expected
