@@ -23,9 +23,10 @@ def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> P
         return None
     plan = Plan(job.name, job.kind, METRICS_PORT if is_watched else 0, nodes=job.nodes)
     plan = replace(plan, mlflow=True) if sends else plan
-    if isinstance(job, TorchrunJob) and (folder := event_files(job)):
+    if isinstance(job, TorchrunJob):
+        saved = job.checkpoint.directory if job.checkpoint else None
         gpus = job_gpus(job, cluster.pool(job.pool).instance)
-        plan = replace(plan, event_files=folder, gpus=gpus)
+        plan = replace(plan, event_files=job.runtime.env.get(VARIABLE, saved), gpus=gpus)
     if training and isinstance(job, MegatronRun | TorchRun):
         plan = replace(
             plan,
@@ -48,10 +49,3 @@ def plan_metrics(job: Job, cluster: ClusterPlan, training: Training | None) -> P
             start_seconds=_STARTS * goodput.restart_seconds,
         )
     return plan
-
-
-def event_files(job: TorchrunJob) -> str | None:
-    """Return below which folder a program may write for TensorBoard, as far as its file says."""
-    saved = job.checkpoint.directory if job.checkpoint else ""
-    folder = job.runtime.env.get(VARIABLE, saved)
-    return folder if folder.startswith("/") else None

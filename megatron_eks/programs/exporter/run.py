@@ -24,7 +24,7 @@ from megatron_eks.programs.exporter.event_files import FLUSH_SECONDS, EventFiles
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
-from megatron_eks.programs.exporter.steps_file import StepsFile
+from megatron_eks.programs.exporter.steps_file import FIGURES, StepsFile
 from megatron_eks.programs.exporter.to_mlflow import Sender
 from megatron_eks.programs.run_log import Step
 
@@ -35,7 +35,6 @@ _RESTART_SECONDS = 600.0
 _LINGER_SECONDS = 31.0
 # Until a checkpoint that is due is whole.
 _SAVE_SECONDS = 600.0
-_FIGURES = ("seconds", "tokens_per_second", "mfu", "grad_norm")
 
 
 @dataclass
@@ -258,7 +257,7 @@ class Exporter:
         """Return a step with what its line leaves out, from event files and from the plan."""
         plan, found = self._plan, dict[str, float]()
         for told in filter(None, (self._written, step)):
-            found |= {key: each for key in _FIGURES if (each := getattr(told, key)) is not None}
+            found |= {key: each for key in FIGURES if (each := getattr(told, key)) is not None}
         if seconds := found.get("seconds"):
             known = {"tokens_per_second": plan.tokens, "mfu": plan.peak_seconds}
             found = {key: each / seconds for key, each in known.items() if each} | found

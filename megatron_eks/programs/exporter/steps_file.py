@@ -7,6 +7,9 @@ from pathlib import Path
 
 from megatron_eks.programs.run_log import Step
 
+FIGURES = ("seconds", "tokens_per_second", "mfu", "grad_norm")
+"""Of a step, beside its loss."""
+
 _MOST_BYTES = 2**20
 
 
@@ -37,13 +40,5 @@ class StepsFile:
 
 
 def _step(values: dict[str, float]) -> tuple[Step, float | None]:
-    step = Step(
-        step=int(values["step"]),
-        steps=0,
-        loss=values["loss"],
-        seconds=values.get("seconds"),
-        tokens_per_second=values.get("tokens_per_second"),
-        mfu=values.get("mfu"),
-        grad_norm=values.get("grad_norm"),
-    )
-    return step, values.get("data_seconds")
+    figures = {name: values.get(name) for name in FIGURES}
+    return Step(int(values["step"]), 0, values["loss"], **figures), values.get("data_seconds")

@@ -3,11 +3,10 @@
 from queue import SimpleQueue
 from threading import Thread
 
+from megatron_eks.programs.exporter.steps_file import FIGURES
 from megatron_eks.programs.run_log import Step
 from megatron_eks.programs.trainer.tracking import Trackers
 
-# As our trainers name them.
-_SENT = ("step", "loss", "grad_norm", "seconds", "tokens_per_second", "mfu")
 _LAST_SECONDS = 5.0
 
 
@@ -23,7 +22,7 @@ class Sender(Thread):
         """Send what comes, until the end."""
         trackers = Trackers(("mlflow",), self._job)
         for step in iter(self.steps.get, None):
-            trackers.send({name: getattr(step, name) for name in _SENT})
+            trackers.send({name: getattr(step, name) for name in ("step", "loss", *FIGURES)})
         trackers.close()
 
     def close(self) -> None:
