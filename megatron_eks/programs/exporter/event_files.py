@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from megatron_eks.programs.exporter.steps_file import step_of
 from megatron_eks.programs.run_log import Step
 
 VARIABLE = "TENSORBOARD_LOGGING_DIR"
@@ -71,11 +72,11 @@ class EventFiles:
         self._rounds += 1
         for path, file in self._files.items():
             for _ in _read(path, file):
-                told = {**file.values}
+                told = {"step": file.step, **file.values}
                 waited, rate = told.pop("data_seconds", None), told.pop("gpu_tokens", None)
                 told |= {} if rate is None else {"tokens_per_second": rate * self._gpus}
                 if "loss" in told:
-                    yield Step(file.step, 0, **told), waited, file.at
+                    yield step_of(told), waited, file.at
             if "loss" in file.values:
                 return
 

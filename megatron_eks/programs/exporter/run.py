@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from megatron_eks.programs.exporter.event_files import FLUSH_SECONDS, EventFiles
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, text_of
 from megatron_eks.programs.exporter.server import serve
-from megatron_eks.programs.exporter.steps_file import FIGURES, StepsFile
+from megatron_eks.programs.exporter.steps_file import FIGURES, StepsFile, step_of
 from megatron_eks.programs.exporter.to_mlflow import Sender
 from megatron_eks.programs.run_log import Step
 
@@ -117,7 +117,7 @@ class Exporter:
             for step in log.steps if now >= self._own_until else ():
                 self._take(step, now)
 
-    def finish(self, *, well: bool) -> None:
+    def finish(self, *, well: bool = True) -> None:
         """Say that the program ended well, until whoever scrapes has seen it.
 
         Of a failure the next start tells, which is not to wait for this one.
@@ -230,10 +230,11 @@ class Exporter:
         yield from ((name, "", value) for name, value in known.items() if value is not None)
 
     def _of_step(self, step: Step, now: float) -> dict[str, float | None]:
-        plan, memory, step = self._plan, self._memory, self._whole(step)
+        plan, memory, total = self._plan, self._memory, step.steps
+        step = self._whole(step)
         known: dict[str, float | None] = {
             "step": step.step,
-            "steps": plan.steps or step.steps or None,
+            "steps": plan.steps or total or None,
             "loss": step.loss,
             "grad_norm": step.grad_norm,
             "step_seconds": step.seconds,
@@ -255,13 +256,13 @@ class Exporter:
 
     def _whole(self, step: Step) -> Step:
         """Return a step with what its line leaves out, from event files and from the plan."""
-        plan, found = self._plan, dict[str, float]()
+        plan, found = self._plan, {"step": step.step, "loss": step.loss}
         for told in filter(None, (self._written, step)):
             found |= {key: each for key in FIGURES if (each := getattr(told, key)) is not None}
         if seconds := found.get("seconds"):
             known = {"tokens_per_second": plan.tokens, "mfu": plan.peak_seconds}
             found = {key: each / seconds for key, each in known.items() if each} | found
-        return replace(step, **found)
+        return step_of(found)
 
     def _silent_limit(self) -> float:
         gaps = [after - before for before, after in pairwise(tuple(self._seen))]

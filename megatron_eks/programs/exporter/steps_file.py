@@ -1,7 +1,7 @@
 """The steps that our own trainers write to metrics.jsonl, as they come."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,9 +36,16 @@ class StepsFile:
         self._place = begin + len(whole)
         for line in whole.splitlines():
             with suppress(ValueError, KeyError, TypeError):
-                yield _step(json.loads(line))
+                values = json.loads(line)
+                yield step_of(values), values.get("data_seconds")
 
 
-def _step(values: dict[str, float]) -> tuple[Step, float | None]:
-    figures = {name: values.get(name) for name in FIGURES}
-    return Step(int(values["step"]), 0, values["loss"], **figures), values.get("data_seconds")
+def step_of(told: Mapping[str, float]) -> Step:
+    """Return a step from what is told of it, in our trainers' names. Raises KeyError."""
+    return Step(
+        *(int(told["step"]), 0, told["loss"]),
+        seconds=told.get("seconds"),
+        tokens_per_second=told.get("tokens_per_second"),
+        mfu=told.get("mfu"),
+        grad_norm=told.get("grad_norm"),
+    )
