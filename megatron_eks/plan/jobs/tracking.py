@@ -14,8 +14,7 @@ from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import (
     GpuJob,
     Job,
-    MegatronBridgeJob,
-    MegatronJob,
+    MegatronRun,
     Mlflow,
     SecretKey,
     TorchRun,
@@ -27,7 +26,7 @@ KEY = "WANDB_API_KEY"
 _SECRET_KEY = "token"  # noqa: S105 -- the name of a key, as `meks secret set` writes it
 _FOLDER = "/tmp"  # noqa: S108 -- on the pod's own volume
 _PLACE: Path = ("runtime", "tracking")
-_OWN_IMAGE = "build an image of your own (images.own) that installs it, and name that"
+_OWN_IMAGE = "build an image of your own (images.own, base: {}) that installs it, and name that"
 
 
 def variables(job: Job) -> Mapping[str, str]:
@@ -87,7 +86,7 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     tracking = job.runtime.tracking
     if tracking is None:
         return
-    if not isinstance(job, (MegatronJob, MegatronBridgeJob, TorchRun, TorchrunJob)):
+    if not isinstance(job, (MegatronRun, TorchRun, TorchrunJob)):
         found = f"tracking has no meaning for {job.kind}"
         yield Finding(Code.NO_MEANING, _PLACE, found, "remove it")
         return
@@ -98,7 +97,7 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     if isinstance(job, TorchRun) and job.image == "fsdp":
         for name in trackers(job):
             found = f"the image fsdp has no package {name}"
-            yield Finding(Code.TRACKING, (*_PLACE, name), found, _OWN_IMAGE)
+            yield Finding(Code.TRACKING, (*_PLACE, name), found, _OWN_IMAGE.format("fsdp"))
     if tracking.wandb:
         if KEY in job.runtime.secret_env:
             found = f"{KEY} stands in runtime.secret_env as well"
@@ -123,8 +122,9 @@ def _mlflow(job: Job, mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Findin
         if mlflow.uri is not None:
             yield Finding(Code.TRACKING, (*place, "uri"), "arn names a server too", "keep one")
         if isinstance(job, GpuJob) and is_ours(job.image):
+            base = "megatron" if isinstance(job, MegatronRun) else "fsdp"
             found = "SageMaker's MLflow needs the package sagemaker-mlflow, which no image here has"
-            yield Finding(Code.TRACKING, (*place, "arn"), found, _OWN_IMAGE)
+            yield Finding(Code.TRACKING, (*place, "arn"), found, _OWN_IMAGE.format(base))
         if has_no_way_out(cluster):
             found = "pods reach nothing but AWS's endpoints in the VPC, and this is none of them"
             remedy = "make an interface endpoint of SageMaker's MLflow, or use a NAT gateway"
