@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from megatron_eks.plan.cluster.alerts import ALERTS as EVERY
 from megatron_eks.plan.cluster.alerts import JOB_ALERTS
-from megatron_eks.plan.cluster.observability import TRAINING
+from megatron_eks.plan.cluster.observability import DCGM_EXPORTER, QUEUES, TRAINING
 from megatron_eks.programs.exporter.series import SERIES
 from tests.alerts.played import LABELS, MINUTES, play
 from tests.alerts.tried import firing, named, run
@@ -133,3 +134,6 @@ def test_each_series_that_rules_ask_for_is_told():
     """A name that nobody exports would never fire."""
     asked = {name for alert in JOB_ALERTS for name in re.findall(r"meks_(\w+)", alert.query)}
     assert asked <= SERIES.keys()
+    jobs = (re.findall(r'job=~?"([^"]+)', alert.query) for alert in EVERY)
+    scraped = {name for found in jobs for each in found for name in each.split("|")}
+    assert scraped == {DCGM_EXPORTER, TRAINING, QUEUES}
