@@ -11,7 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.explanations import explanations
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.diagnosis.diagnose import diagnose
-from megatron_eks.ops.cluster.build_causes import cause_of
+from megatron_eks.ops.aws.causes import cause_of
 from megatron_eks.project import ROOT
 from tests.ops.proofs import PROOFS
 

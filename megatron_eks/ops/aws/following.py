@@ -1,8 +1,7 @@
 """Waiting for CloudFormation: progress in few lines, and why it failed."""
 
-import re
-
 from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.causes import STACKS, first_of
 from megatron_eks.ops.aws.stacks import Event, Stack, Stacks
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import Failure
@@ -13,30 +12,6 @@ _REPORT_SECONDS = 30
 # up after hours.
 _LIMIT_SECONDS = 3 * 3600
 _SHOWN = 4
-
-_REMEDIES = (
-    (
-        r"already exists|AlreadyExists",
-        "it was kept from an earlier deployment: add --import-existing-resources, or remove it",
-    ),
-    (
-        r"not authorized|AccessDenied|UnauthorizedOperation",
-        "whoever deploys needs the permission that it names",
-    ),
-    (
-        r"LimitExceeded|limit|quota|maximum number",
-        "ask for a larger quota in Service Quotas, or remove what is not needed",
-    ),
-    (
-        r"InsufficientInstanceCapacity|UnsupportedAvailabilityZone|not supported in",
-        "use another availability zone or instance type",
-    ),
-    (
-        r"[Dd]ependen|in use|cannot be deleted",
-        "remove what still uses it, then run the command again",
-    ),
-)
-_OTHERWISE = "correct it and run the command again: what is done stays done"
 
 
 def follow(stacks: Stacks, name: str, console: Console, after: str = "") -> Stack | None:
@@ -65,7 +40,7 @@ def failed(stacks: Stacks, stack: Stack, after: str = "") -> Failure:
     causes = [event for event in reasons if event.kind != "AWS::CloudFormation::Stack"] or reasons
     words = [f"{event.logical_id} ({event.kind}): {event.reason}" for event in causes[:_SHOWN]]
     text = "; ".join(words) or stack.reason or "no resource says why"
-    remedy = next((hint for pattern, hint in _REMEDIES if re.search(pattern, text)), _OTHERWISE)
+    remedy = first_of(STACKS, text).remedy
     if stack.status == "UPDATE_ROLLBACK_FAILED":
         remedy += f"; first: aws cloudformation continue-update-rollback --stack-name {stack.name}"
     return Failure(Code.STACK_FAILED, f"{stack.status}: {text}", remedy, where=stack.name)

@@ -6,11 +6,11 @@ from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import choices
+from megatron_eks.ops.aws.causes import cause_of
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
-from megatron_eks.ops.cluster.build_causes import cause_of
 from megatron_eks.ops.cluster.build_records import BASE, Records, project_version, revision
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure

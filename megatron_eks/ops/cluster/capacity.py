@@ -1,6 +1,5 @@
 """Why nodes do not come, in plain words and with remedies, and when reserved ones do."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,9 +8,9 @@ from typing import Any
 from botocore.client import BaseClient
 
 from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.causes import NODES, Cause, first_of
 from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.aws.tools import Tools
-from megatron_eks.ops.cluster.build_causes import Cause
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.plan.cluster.pools import PoolPlan
@@ -33,49 +32,9 @@ _SPOT = {
 }
 
 
-_KNOWN = (
-    Cause(
-        r"VcpuLimitExceeded|vCPU capacity|MaxSpotInstanceCount|InstanceLimit",
-        "the account's quota is too small for {nodes} x {kind}, {vcpus} vCPUs",
-        "ask for {vcpus} or more of {quota!r}: aws service-quotas "
-        "request-service-quota-increase --service-code ec2 --quota-code {quota_code} "
-        "--desired-value {vcpus}",
-    ),
-    Cause(
-        r"ReservationCapacityExceeded|[Cc]apacity ?[Rr]eservation",
-        "the reservation {reservation} has no room: {message}",
-        "look at its state, type, zone and free instances: aws ec2 describe-capacity-reservations",
-    ),
-    Cause(
-        r"InsufficientInstanceCapacity|sufficient .*capacity|no Spot capacity",
-        "EC2 has no free {kind} in {zone} now",
-        "Auto Scaling goes on trying; a reservation or Capacity Block is certain, another "
-        "zone takes another pool",
-        passes=True,
-    ),
-    Cause(
-        r"InsufficientFreeAddresses",
-        "the subnet in {zone} has no free addresses",
-        "give nodes back, or take a larger network.vpc_cidr for a new cluster",
-    ),
-    Cause(
-        r"NodeCreationFailure|failed to join",
-        "nodes started and did not join the cluster",
-        "read what one printed: aws ec2 get-console-output; without a NAT gateway look at "
-        "network.interface_endpoints",
-    ),
-    Cause(
-        r"AccessDenied|not authorized|UnauthorizedOperation|service-linked",
-        "AWS may not start instances for you: {message}",
-        "ask who administers the account for the permission that it names",
-    ),
-)
-_UNKNOWN = Cause("", "{message}", "look at the node group in the EKS console", passes=True)
-
-
 def explain(message: str, pool: PoolPlan, nodes: int) -> Cause:
     """Say what a message of EC2, Auto Scaling or EKS means for a pool."""
-    reason = next((each for each in _KNOWN if re.search(each.pattern, message)), _UNKNOWN)
+    reason = first_of(NODES, message)
     quota, code = quota_of(pool)
     facts: dict[str, object] = {
         "kind": pool.instance.name,

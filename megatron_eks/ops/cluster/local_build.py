@@ -13,10 +13,10 @@ from pathlib import Path
 
 from megatron_eks.build_context import stage
 from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.causes import cause_of
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
 from megatron_eks.ops.cluster.build import Wishes, chosen_of, ended, no_base, not_deployed
-from megatron_eks.ops.cluster.build_causes import cause_of
 from megatron_eks.ops.cluster.build_records import BASE, Records, digest_of
 from megatron_eks.ops.failure import FAILED, NOT_FOUND, Failure
 from megatron_eks.own_images import stage_own

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
+from megatron_eks.ops.aws.causes import BUILDS, cause_of
 from megatron_eks.ops.cluster import build, build_records
 from megatron_eks.ops.cluster.build import Wishes
-from megatron_eks.ops.cluster.build_causes import CAUSES, cause_of
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, Aws
 from tests.ops.aws.fakes import Clients, console, project_in, said, tools
@@ -73,7 +73,7 @@ def test_what_a_failed_test_prints_is_no_reason_of_the_engine():
 
 def test_every_cause_is_met():
     """A pattern that nothing matches would explain nothing."""
-    assert {cause_of([line]) for line in SAID} == set(CAUSES)
+    assert {cause_of([line]) for line in SAID} == set(BUILDS)
 
 
 def test_unknown_words_are_shown_as_they_are():
