@@ -13,11 +13,12 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from megatron_eks.config.cluster import Observability
 from megatron_eks.plan.cluster.alerts import rule_groups
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.observability import (
     SCRAPER_ZONES,
-    ObservabilityPlan,
+    block_warnings,
     scrape_configuration,
 )
 from megatron_eks.stacks.alarms import Alarms
@@ -35,7 +36,7 @@ class ObservabilityStack(BaseStack):
         self,
         scope: Construct,
         plan: ClusterPlan,
-        wish: ObservabilityPlan,
+        wish: Observability,
         *,
         place: Place | None,
         security_groups: Sequence[str],
@@ -68,7 +69,7 @@ class ObservabilityStack(BaseStack):
             alarms.nat(zone, gateway)
         alarms.node_launches([pool.name for pool in plan.pools])
         alarms.builds([image.name for image in plan.images])
-        for warning in wish.block_warnings:
+        for warning in block_warnings(plan.pools):
             alarms.block_end(warning)
         if wish.monthly_budget_usd is not None:
             self._budget(wish.monthly_budget_usd)

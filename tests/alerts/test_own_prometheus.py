@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from megatron_eks.charts.dashboards import write_rules
+from megatron_eks.config.cluster import Observability
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.localcloud.kubernetes import build
 from megatron_eks.localcloud.kubernetes.processes import free_port
 from megatron_eks.ops.cluster.watchers import bring
 from megatron_eks.plan.cluster.alerts import ALERTS
-from megatron_eks.plan.cluster.observability import ObservabilityPlan
 from tests.charts.rendered import cluster
 from tests.ops.aws.fakes import FakeKubernetes, console, said
 
@@ -27,7 +27,7 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 def plan_for(port):
     """Return the plan of a cluster with a Prometheus of its own."""
-    watched = ObservabilityPlan(None, None, 150, (), prometheus_url=f"http://127.0.0.1:{port}")
+    watched = Observability(prometheus_url=f"http://127.0.0.1:{port}")
     return replace(cluster(), observability=watched)
 
 
@@ -75,5 +75,5 @@ def test_the_files_are_all_it_needs(tmp_path, promtool):
     assert all(alert.name in told for alert in ALERTS)
     assert "lacks 4 scrape jobs: dcgm-exporter, kube-scheduler, kubelet, training" in told
     assert "/observability/rules.yaml into it" in told
-    write_rules(replace(plan, observability=ObservabilityPlan(None, None, 150, ())), written)
+    write_rules(replace(plan, observability=Observability()), written)
     assert [*written.iterdir()] == []

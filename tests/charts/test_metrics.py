@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 import yaml
 
+from megatron_eks.config.cluster import Observability
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.guards.check import findings_for_manifests
@@ -14,7 +15,6 @@ from megatron_eks.ops.jobs.tensorboard import event_files
 from megatron_eks.plan.cluster.observability import (
     METRICS_PORT,
     METRICS_PORT_NAME,
-    ObservabilityPlan,
     scrape_training,
 )
 from megatron_eks.plan.jobs.table import plan_job
@@ -23,9 +23,7 @@ from megatron_eks.project import ROOT
 from tests.charts.network import Peer, Port, outside, reaches
 from tests.charts.rendered import cluster, deployed, jobs, other_platform, platform, pods
 
-WATCHED = replace(
-    other_platform(observed=True), observability=ObservabilityPlan(None, None, 150, ())
-)
+WATCHED = replace(other_platform(observed=True), observability=Observability())
 TRAINED = ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", "ddp-llama-3-2-1b"]
 
 

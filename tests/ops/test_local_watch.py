@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from megatron_eks.config.cluster import Observability
 from megatron_eks.config.codes import Code
 from megatron_eks.localcloud.kubernetes.processes import free_port
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.local_watch import alerts, check_watched, write_watch
 from megatron_eks.plan.cluster.alerts import rule_groups
-from megatron_eks.plan.cluster.observability import ObservabilityPlan
 from tests.charts.rendered import cluster
 
-WATCHED = replace(cluster(), observability=ObservabilityPlan(None, None, 150, ()))
+WATCHED = replace(cluster(), observability=Observability())
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from megatron_eks.charts.dashboards import write_dashboards
+from megatron_eks.config.cluster import Grafana, Observability
 from megatron_eks.config.codes import Code
-from megatron_eks.config.observability import Grafana
 from megatron_eks.localcloud.kubernetes.processes import free_port
 from megatron_eks.ops.cluster import watchers
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cluster.observability import ObservabilityPlan
 from tests.charts.rendered import cluster
 from tests.ops.aws.fakes import FakeKubernetes, console, said, written
 from tests.ops.grafana_server import TOKEN, serve
@@ -40,7 +39,7 @@ def grafana():
 def plan_for(port, named="grafana"):
     """Return the plan of a cluster whose dashboards go to a Grafana of this machine."""
     wish = Grafana(url=f"http://localhost:{port}/", token_secret=named)
-    return replace(cluster(), observability=ObservabilityPlan(None, None, 150, (), grafana=wish))
+    return replace(cluster(), observability=Observability(grafana=wish))
 
 
 def bring(folder, plan, *, kubernetes=None, answers=None, only_diff=False):
@@ -115,7 +114,7 @@ def test_a_prometheus_that_says_nothing_is_a_warning(tmp_path, grafana):
     """The platform is there all the same; a Grafana is no Prometheus."""
     for url in (f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{grafana.port}"):
         grafana.answer = lambda *_: (200, {"data": {}})
-        watched = ObservabilityPlan(None, None, 150, (), prometheus_url=url)
+        watched = Observability(prometheus_url=url)
         done, of = bring(tmp_path, replace(cluster(), observability=watched))
         assert (done, written(of)) == (0, "")
         assert "MEKS-0897" in said(of)

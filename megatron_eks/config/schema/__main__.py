@@ -17,7 +17,6 @@ from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config import cluster as cluster_module
 from megatron_eks.config import images as images_module
 from megatron_eks.config import job as job_module
-from megatron_eks.config import observability as observability_module
 from megatron_eks.config import storage as storage_module
 from megatron_eks.config import training as training_module
 from megatron_eks.config.cluster import ClusterConfig
@@ -37,7 +36,7 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 def schemas() -> dict[str, dict[str, Json]]:
     """Return each schema by the name of its file."""
-    modules = (cluster_module, images_module, observability_module, storage_module)
+    modules = (cluster_module, images_module, storage_module)
     cluster = _described(ClusterConfig.model_json_schema(), *modules)
     job = _described(
         TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema(),

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from megatron_eks.config.cluster import Observability
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.kubernetes.client import Client
@@ -22,7 +23,7 @@ from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, NOT_REACHABLE, USA
 from megatron_eks.ops.output import count
 from megatron_eks.plan.cluster.alerts import ALERTS
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.observability import ObservabilityPlan, scrape_configuration
+from megatron_eks.plan.cluster.observability import scrape_configuration
 from megatron_eks.project import shown
 
 _SECONDS = 20
@@ -129,7 +130,7 @@ class _Grafana:
         raise Failure(Code.GRAFANA, found, remedy, where=self.url)
 
 
-def _token(plan: ClusterPlan, watched: ObservabilityPlan, client: Client) -> str:
+def _token(plan: ClusterPlan, watched: Observability, client: Client) -> str:
     """Read the token, which is shown nowhere."""
     assert watched.grafana is not None  # noqa: S101 -- the caller looked
     name, namespace = watched.grafana.token_secret, plan.platform.namespace

@@ -8,7 +8,7 @@ from megatron_eks.catalog import pins
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.catalog.workloads import WORKLOADS
-from megatron_eks.config.cluster import Access, ClusterConfig
+from megatron_eks.config.cluster import Access, ClusterConfig, Observability, SystemNodes
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.images import GithubSource
 from megatron_eks.config.job import AnyJob
@@ -31,16 +31,11 @@ from megatron_eks.plan.cluster.network import (
     check_network,
     plan_network,
 )
-from megatron_eks.plan.cluster.observability import (
-    ObservabilityPlan,
-    check_observability,
-    plan_observability,
-)
+from megatron_eks.plan.cluster.observability import check_observability
 from megatron_eks.plan.cluster.platform import PlatformPlan, check_namespace, plan_platform
 from megatron_eks.plan.cluster.pools import (
     NodeSetup,
     PoolPlan,
-    SystemNodesPlan,
     check_pools,
     plan_node_setup,
     plan_pool,
@@ -100,7 +95,7 @@ class ClusterPlan:
     kubernetes_version: str
     access: Access
     network: NetworkPlan
-    system_nodes: SystemNodesPlan
+    system_nodes: SystemNodes
     pools: tuple[PoolPlan, ...]
     storage: StoragePlan
     data_access: DataAccess
@@ -110,7 +105,7 @@ class ClusterPlan:
     addons: tuple[AddonPlan, ...]
     platform: PlatformPlan
     teams: tuple[TeamPlan, ...]
-    observability: ObservabilityPlan | None
+    observability: Observability | None
     """None: no metrics, alarms and budget."""
     node_setup: NodeSetup
     prices: PriceList
@@ -214,7 +209,7 @@ def plan_cluster(
     data_access = plan_data_access(job for job in jobs if job.team is None)
     teams = plan_teams(config, jobs)
     made = ("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster")
-    observability = plan_observability(config)
+    observability = config.observability if config.observability.enabled else None
     platform = plan_platform(config)
     directories = plan_directories(platform.shared_directories, platform.mount_path, teams)
     plan = ClusterPlan(

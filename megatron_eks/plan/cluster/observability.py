@@ -1,14 +1,14 @@
 """Metrics, alarms and the budget of a cluster, and what is refused of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from megatron_eks.catalog import kueue
-from megatron_eks.config.cluster import CapacityBlock, ClusterConfig
+from megatron_eks.config.cluster import ClusterConfig, Observability
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
-from megatron_eks.config.observability import Grafana, Observability
+from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, SERIES
 
 SCRAPER_ZONES = 2
@@ -42,21 +42,6 @@ class BlockWarning:
     at: datetime
     hours: int
     """Until its end."""
-
-
-@dataclass(frozen=True)
-class ObservabilityPlan:
-    """What the Observability stack is made of."""
-
-    alarm_email: str | None
-    monthly_budget_usd: float | None
-    retention_days: int
-    block_warnings: tuple[BlockWarning, ...]
-    webhook_secret: str | None = None
-    """The name of what holds the address in Secrets Manager."""
-    prometheus_url: str | None = None
-    """Of the user's own; None: the stack has a managed one."""
-    grafana: Grafana | None = None
 
 
 METRICS_PORT = 9401
@@ -181,26 +166,12 @@ def _only(names: str) -> dict[str, object]:
     return {"source_labels": ["__name__"], "regex": names, "action": "keep"}
 
 
-def plan_observability(config: ClusterConfig) -> ObservabilityPlan | None:
-    """Plan metrics, alarms and the budget; None where they are off."""
-    wish = config.observability
-    if not wish.enabled:
-        return None
-    warnings = tuple(
-        BlockWarning(pool.name, pool.capacity.ends_at - before, before // timedelta(hours=1))
-        for pool in config.gpu_pools
-        if isinstance(pool.capacity, CapacityBlock)
-        for before in _BEFORE_A_BLOCK_ENDS
-    )
-    return ObservabilityPlan(
-        wish.alarm_email,
-        wish.monthly_budget_usd,
-        wish.retention_days,
-        warnings,
-        wish.webhook_secret,
-        wish.prometheus_url,
-        wish.grafana,
-    )
+def block_warnings(pools: Iterable[PoolPlan]) -> Iterator[BlockWarning]:
+    """Yield when somebody is told that the Capacity Blocks of pools end."""
+    for pool in pools:
+        if ends_at := pool.capacity.ends_at:
+            for before in _BEFORE_A_BLOCK_ENDS:
+                yield BlockWarning(pool.name, ends_at - before, before // timedelta(hours=1))
 
 
 def check_observability(config: ClusterConfig) -> Iterator[Finding]:

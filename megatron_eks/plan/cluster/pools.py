@@ -14,7 +14,7 @@ from megatron_eks.catalog.instances import (
 )
 from megatron_eks.catalog.interfaces import NetworkInterface, max_pods, network_interfaces
 from megatron_eks.catalog.regions import OFFERED_IN, PARTITIONS
-from megatron_eks.config.cluster import ClusterConfig, GpuPool, OnDemand, Spot
+from megatron_eks.config.cluster import ClusterConfig, GpuPool, OnDemand, Spot, SystemNodes
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.capacity import CapacityPlan, in_placement_group, plan_capacity
@@ -57,23 +57,11 @@ class PoolPlan:
         return max(2, self.max_nodes // 10)
 
 
-@dataclass(frozen=True)
-class SystemNodesPlan:
-    """The node group for add-ons and operators."""
-
-    instance_type: str
-    count: int
-    ami_release: str | None
-
-
-def plan_system_nodes(config: ClusterConfig) -> SystemNodesPlan:
-    """Plan the system nodes of a configuration that has passed the checks."""
-    return SystemNodesPlan(
-        instance_type=config.system_nodes.instance_type,
-        count=config.system_nodes.count,
-        ami_release=config.system_nodes.ami_release
-        or pins.AMI_RELEASES.get(config.kubernetes_version),
-    )
+def plan_system_nodes(config: ClusterConfig) -> SystemNodes:
+    """Return the system nodes of a configuration with the AMI release that they run."""
+    nodes = config.system_nodes
+    release = nodes.ami_release or pins.AMI_RELEASES.get(config.kubernetes_version)
+    return nodes.model_copy(update={"ami_release": release})
 
 
 def plan_pool(pool: GpuPool, kubernetes_version: str) -> PoolPlan:
