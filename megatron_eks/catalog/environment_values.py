@@ -18,10 +18,9 @@ from megatron_eks.catalog.environment import (
     Policy,
     Verdict,
     advised_against,
-    allowed,
     refused,
 )
-from megatron_eks.catalog.tables import by_name
+from megatron_eks.catalog.tables import by_name, entries
 
 _Judge = Callable[[str], Policy | None]
 
@@ -53,6 +52,14 @@ def _form(pattern: str, verdict: str, reason: str, instead: str, value: str) -> 
     if re.fullmatch(pattern, value):
         return None
     return Policy(Verdict(verdict), f"{value!r} is {reason}", instead.format(value))
+
+
+def _values(name: str, value: str) -> Policy | None:
+    """Judge a value that says something by itself."""
+    for pattern, verdict, reason in _SAID[name]:
+        if re.fullmatch(pattern, value):
+            return Policy(Verdict(verdict), reason, REMOVE)
+    return None
 
 
 def _whole(value: str) -> Policy | None:
@@ -96,7 +103,7 @@ def _leaves_out_efa(value: str) -> bool:
 def off_efa(env: Mapping[str, str]) -> bool:
     """Tell whether variables take NCCL off EFA, by what `by_value` judges of each."""
     provider = env.get("FI_PROVIDER", "efa")
-    own = _net(env.get("NCCL_NET", "")) or _plugin(env.get("NCCL_NET_PLUGIN", ""))
+    own = _values("NCCL_NET", env.get("NCCL_NET", "")) or _plugin(env.get("NCCL_NET_PLUGIN", ""))
     return own is not None or _leaves_out_efa(provider)
 
 
@@ -110,16 +117,6 @@ def _plugin(value: str) -> Policy | None:
     if value.startswith("/") and ".so" not in value and "$" not in value:
         reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
         return advised_against(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
-    return None
-
-
-def _net(value: str) -> Policy | None:
-    """Judge NCCL's own transports by name (NCCL user guide, "NCCL_NET")."""
-    # src/plugin/net.cc compares without regard to case.
-    if value.strip().lower() == "socket":
-        return advised_against("Socket is TCP, and EFA is then unused")
-    if value.strip().lower() == "ib":
-        return refused("IB looks for InfiniBand cards, and NCCL stops where a node has none")
     return None
 
 
@@ -142,37 +139,6 @@ def _threads(value: str) -> Policy | None:
     if _THREADS.fullmatch(value):
         return None
     return advised_against(f"{value!r} is no number of threads, and OpenMP ignores it")
-
-
-def _family(value: str) -> Policy | None:
-    """Judge a family of addresses (NCCL, src/misc/socket.cc: AF_INET and AF_INET6, as written)."""
-    if value == "AF_INET6":
-        return refused("pods and nodes of these clusters have IPv4 addresses")
-    if value == "AF_INET" or not value or _UNFILLED.search(value):
-        return None
-    reason = f"{value!r} is neither AF_INET nor AF_INET6, and NCCL passes over it"
-    return advised_against(reason, "use AF_INET, or remove it")
-
-
-def _talk(value: str) -> Policy | None:
-    quiet = value.lower() not in {"debug", "trace", "info"}
-    return None if quiet else advised_against("every rank writes lines for each message")
-
-
-def _debug(value: str) -> Policy | None:
-    if value.strip().upper() in {"INFO", "OFF"}:
-        return allowed("it costs next to nothing")
-    return None
-
-
-def _async_errors(value: str) -> Policy | None:
-    """Judge what torch does about a lost rank: 3, by default, ends the process, and 1 too.
-
-    torch 2.15, ProcessGroupNCCL.hpp, ErrorHandlingMode.
-    """
-    if value in {"1", "3"}:
-        return allowed("torch ends the process where a rank is lost")
-    return None
 
 
 def _heartbeat(value: str) -> Policy | None:
@@ -267,17 +233,17 @@ def _filled() -> Iterator[tuple[str, _Judge]]:
     yield "NCCL_NTHREADS", _block
 
 
+_SAID: dict[str, list[list[str]]] = {}
+for _name, _said in entries(TABLE["values"]):
+    _SAID.setdefault(_name, []).append(_said.split(" | "))
+
 _OWN: dict[str, _Judge] = {
+    **{name: partial(_values, name) for name in _SAID},
     **dict.fromkeys(TABLE["nccl_numbers"].split(), _whole),
     **dict.fromkeys(TABLE["nccl_switches"].split(), _switch),
-    "FI_LOG_LEVEL": _talk,
-    "TORCH_DISTRIBUTED_DEBUG": _debug,
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": _async_errors,
     "FI_PROVIDER": _provider,
-    "NCCL_NET": _net,
     "NCCL_NET_PLUGIN": _plugin,
     "NCCL_P2P_LEVEL": _peers,
-    "NCCL_SOCKET_FAMILY": _family,
     "NVIDIA_DRIVER_CAPABILITIES": _capabilities,
     "OMP_NUM_THREADS": _threads,
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": _heartbeat,

@@ -4,19 +4,19 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
+from megatron_eks.catalog.tables import entries
 from megatron_eks.config import aliases
 from megatron_eks.config.errors import Path
 from megatron_eks.config.model import (
     ABSOLUTE_PATH,
     DNS_LABEL,
-    KMS_ARN,
-    KUBERNETES,
+    PATTERNS,
     RECIPE,
     REGION,
     REPOSITORY_PREFIX,
     RESERVATION,
     RESERVATION_OR_GROUP,
-    ROLE_ARN,
+    TABLE,
     ZONE,
 )
 from megatron_eks.config.scalars import as_text, odd_sign
@@ -102,31 +102,11 @@ def unit_of(key: str) -> str:
     return f" {unit}" if unit else ""
 
 
-# IAM User Guide, "IAM identifiers": the ARN of a session leaves out the path of its role, and an
-# access entry of EKS takes the role's own. KMS API, DescribeKey.KeyId: all the names of a key.
-_PERSON = r"arn:aws[a-z-]*:iam::[0-9]{12}:(user/.+|root)"
-_SESSION = r"arn:aws[a-z-]*:sts::[0-9]{12}:assumed-role/([^/]+)/.+|(?:role/)?([\w+=,.-]{1,64})"
-_KEY = (
-    r"((?:arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:)?alias/.+|(?:mrk-)?[0-9a-f]{8}[0-9a-f-]{24,28})"
-)
-_MODULE = r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(\))?"
-# EC2 API, PurchaseCapacityBlock: it takes the id of an offering, and answers with a reservation's.
-_OF_BLOCK = "use the id that `aws ec2 describe-capacity-reservations` prints, cr-...; cb-... is the"
-_OF_BLOCK += " block's"
-_NAMED = (
-    (
-        ROLE_ARN,
-        _PERSON,
-        "use a role's ARN: arn:aws:iam::ACCOUNT:role/NAME; users and root are none",
-    ),
-    (ROLE_ARN, _SESSION, "use what `aws iam get-role --role-name {} --query Role.Arn` prints"),
-    (KMS_ARN, _KEY, "use what `aws kms describe-key --key-id {} --query KeyMetadata.Arn` prints"),
-    (ZONE, r"([a-z]{3,4}[0-9]+-az[0-9]+)", "use the zone's name, which differs between accounts"),
-    (RESERVATION, r"(cb-[0-9a-f]+)", _OF_BLOCK),
-    (RESERVATION_OR_GROUP, r"(cb-[0-9a-f]+)", _OF_BLOCK),
-    (KUBERNETES, r"[vV]?(1\.[0-9]{2})[.-].*", 'write "{}", the minor version alone, in quotes'),
-    (RECIPE, _MODULE, "write {}, without its module"),
-)
+_NAMED = [
+    (PATTERNS[name], *said.split(" | "))
+    for names, said in entries(TABLE["other_names"])
+    for name in names.split()
+]
 """By the pattern of a key: what names the thing in another way, and what to write."""
 
 # Only names that are made here may change: a bucket or branch of that name exists elsewhere.
