@@ -9,42 +9,7 @@ from megatron_eks import RUN_APP
 from megatron_eks.ops.output import replace_file
 from megatron_eks.project import IN_CHECKOUT, ROOT, TEMPLATE
 
-_TEMPLATE = """\
-# yaml-language-server: $schema={schema}
-# Written by `meks init`. Every other key and its default, such as network.vpc_id for a VPC that is
-# there: docs/configuration.md.
-schema_version: 1
-name: {name} # prefix of every name; changing it later makes another cluster
-region: {region}
-# EKS demands two; the first pool stands in {pool_zone}.
-availability_zones: [{zones}]
-kubernetes_version: "{kubernetes_version}"
-access:
-  # Who administers the cluster; whoever deploys gets no access by that.
-  admin_role_arns:
-    - {role}
-  # Who reaches the API endpoint from outside the VPC: an office's or VPN's range, or your address.
-  public_cidrs: [{cidrs}]
-  # EKS refuses to delete the cluster while this is true; `meks cleanup` asks for false.
-  deletion_protection: true
-gpu_pools:
-  - name: {pool}
-    instance_type: {instance_type}
-    # EFA traffic cannot leave a zone, so a pool has one. The type is offered in
-    # {offers}.
-    availability_zone: {pool_zone}
-    max_nodes: {max_nodes} # `meks scale` goes no further; deploying starts none of them
-    # Or {{type: reservation, id: cr-...}}, {{type: spot}}, or a Capacity Block with its end:
-    # {{type: capacity_block, id: cr-..., ends_at: 2027-01-31T11:30:00Z}}
-    capacity: {capacity}
-storage:
-  lustre:
-    # Holds base weights, data and checkpoints; 1200, 2400, or a multiple of 2400.
-    capacity_gib: {capacity_gib}
-    throughput_mbps_per_tib: 500 # how fast a checkpoint is written; 125, 250, 500 or 1000
-  # File system, bucket and key outlive their stack.
-  retain: true
-"""
+_HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -74,20 +39,10 @@ def render(answers: Answers, schema: str) -> str:
         name: ", ".join(value) if isinstance(value, tuple) else value
         for name, value in asdict(answers).items()
     }
-    return _TEMPLATE.format(schema=schema, **shown)
+    return (_HERE / "new_cluster.yaml").read_text().format(schema=schema, **shown)
 
 
 _SCHEMAS, _OWN_SCHEMAS = ROOT / "megatron_eks" / "config" / "schema", ".schema"
-_JOB = """\
-# yaml-language-server: $schema=../.schema/job.json
-# A tokenizer without a gate onto the shared file system: a first job, which needs no GPU.
-schema_version: 1
-kind: fetch
-name: fetch-tokenizer
-image: megatron
-tokenizer: hf-internal-testing/llama-tokenizer
-directory: /shared/tokenizer/llama
-"""
 
 
 def schema(cluster_file: Path) -> str:
@@ -111,7 +66,7 @@ def write(folder: Path) -> list[Path]:
     texts = {
         "app.py": (TEMPLATE / "app.py").read_text(),
         "cdk.json": json.dumps(settings, indent=2) + "\n",
-        "jobs/fetch-tokenizer.yaml": _JOB,
+        "jobs/fetch-tokenizer.yaml": (_HERE / "first_job.yaml").read_text(),
     }
     texts |= {f"{_OWN_SCHEMAS}/{each.name}": each.read_text() for each in _SCHEMAS.glob("*.json")}
     missing = [name for name in texts if not (folder / name).exists()]
