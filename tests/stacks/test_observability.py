@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from megatron_eks.catalog import kueue
 from megatron_eks.charts.platform.dcgm_exporter import COUNTERS
 from megatron_eks.plan.cluster.alerts import ALERTS
 from megatron_eks.plan.cluster.observability import (
@@ -144,9 +145,12 @@ def test_the_address_of_a_webhook_is_in_no_template(changed):
 
 def test_jobs_of_all_teams_are_scraped():
     """Their pods are in namespaces of their own."""
-    scraped: Any = scrape_configuration(["platform", "nlp"], queues=False)
+    scraped: Any = scrape_configuration(["platform", "nlp"], queues=True)
     (found,) = scraped["scrape_configs"][1]["kubernetes_sd_configs"]
     assert found["namespaces"] == {"names": ["platform", "nlp"]}
+    waiting = scraped["scrape_configs"][-1]
+    assert waiting["kubernetes_sd_configs"][0]["namespaces"] == {"names": [kueue.NAMESPACE]}
+    assert waiting["relabel_configs"][0]["regex"] == METRICS_PORT_NAME
 
 
 def test_the_scraper_asks_the_jobs_of_all_teams_and_their_queues(changed):

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
-from megatron_eks.catalog import kueue
 from megatron_eks.config.cluster import ClusterConfig, Observability
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
+from megatron_eks.config.load import read_mapping
 from megatron_eks.plan.cluster.pools import PoolPlan
 from megatron_eks.programs.exporter.series import EFA_COUNTERS, SERIES
 
@@ -53,19 +55,7 @@ METRICS_PORT_NAME = "metrics"
 TRAINING, SCHEDULER, NODES, QUEUES = "training", "kube-scheduler", "kubelet", "kueue"
 """The other scrape jobs."""
 
-_OF_THE_SCHEDULER = "scheduler_pending_pods"
-_OF_NODES = "node_cpu_usage_seconds_total|node_memory_working_set_bytes"
-_OF_QUEUES = (
-    "kueue_pending_workloads|kueue_admitted_workloads_total"
-    "|kueue_cluster_queue_resource_usage|kueue_cluster_queue_nominal_quota"
-)
-# Seen from a pod; what else its service account may read is not asked for.
-_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-_CA_FILE = f"{_ACCOUNT}/ca.crt"
-_API_SERVER: dict[str, object] = {
-    "scheme": "https",
-    "authorization": {"type": "Bearer", "credentials_file": f"{_ACCOUNT}/token"},
-}
+_FILE = Path(__file__).with_name("scrape.yaml")
 
 
 def scrape_configuration(
@@ -74,96 +64,22 @@ def scrape_configuration(
     """Return what a scraper reads twice a minute, of jobs in these namespaces.
 
     AWS's knows the API server's certificate; a Prometheus in the cluster finds it in its pod.
-    Paths and what its rights allow: Amazon Managed Prometheus, "Using an AWS managed collector".
     """
-    api_server = _API_SERVER | ({"tls_config": {"ca_file": _CA_FILE}} if in_cluster else {})
-    gpus = {
-        "job_name": DCGM_EXPORTER,
-        # Of a series with a pod of its own, the exporter's labels are right.
-        "honor_labels": True,
-        "kubernetes_sd_configs": [_discovery("endpoints", "kube-system")],
-        "relabel_configs": [
-            _relabel("service_name", regex=DCGM_EXPORTER, action="keep"),
-            _relabel("endpoint_node_name", target_label="node"),
-        ],
-    }
-    scheduler = {
-        "job_name": SCHEDULER,
-        **api_server,
-        "metrics_path": "/apis/metrics.eks.amazonaws.com/v1/ksh/container/metrics",
-        "kubernetes_sd_configs": [_discovery("endpoints", "default")],
-        "relabel_configs": [
-            _relabel(
-                "service_name",
-                "endpoint_port_name",
-                regex="kubernetes;https",
-                action="keep",
-            )
-        ],
-        "metric_relabel_configs": [_only(_OF_THE_SCHEDULER)],
-    }
-    nodes = {
-        "job_name": NODES,
-        **api_server,
-        "kubernetes_sd_configs": [_discovery("node")],
-        "relabel_configs": [
-            {"target_label": "__address__", "replacement": "kubernetes.default.svc:443"},
-            _relabel("node_name", target_label="node"),
-            _relabel(
-                "node_name",
-                target_label="__metrics_path__",
-                replacement="/api/v1/nodes/$1/proxy/metrics/resource",
-            ),
-        ],
-        "metric_relabel_configs": [_only(_OF_NODES)],
-    }
-    # By queue, which is a team: kubernetes-sigs/kueue v0.19.2, pkg/metrics.
-    waiting = {
-        "job_name": QUEUES,
-        **_API_SERVER,
-        # It makes its certificate itself, and answers who may read /metrics.
-        "tls_config": {"insecure_skip_verify": True},
-        "kubernetes_sd_configs": [_discovery("pod", kueue.NAMESPACE)],
-        "relabel_configs": [
-            _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
-            _relabel("pod_name", target_label="pod"),
-        ],
-        "metric_relabel_configs": [_only(_OF_QUEUES)],
-    }
-    jobs = [gpus, scrape_training(*namespaces), scheduler, nodes]
-    return {
-        "global": {"scrape_interval": "30s"},
-        "scrape_configs": [*jobs, waiting] if queues else jobs,
-    }
+    found: Any = read_mapping(_FILE.read_text(encoding="utf-8"), _FILE.name).value
+    jobs = {each["job_name"]: each for each in found["scrape_configs"]}
+    jobs[TRAINING]["kubernetes_sd_configs"][0]["namespaces"]["names"] += namespaces
+    if not in_cluster:
+        for name in (SCHEDULER, NODES):
+            del jobs[name]["tls_config"]
+    if not queues:
+        del jobs[QUEUES]
+    return {**found, "scrape_configs": [*jobs.values()]}
 
 
-def scrape_training(*namespaces: str) -> dict[str, object]:
+def scrape_training(*namespaces: str) -> dict[str, Any]:
     """Return what finds the exporters of jobs in some namespaces."""
-    return {
-        "job_name": TRAINING,
-        # `job` is the job file's name.
-        "honor_labels": True,
-        "kubernetes_sd_configs": [_discovery("pod", *namespaces)],
-        "relabel_configs": [
-            _relabel("pod_container_port_name", regex=METRICS_PORT_NAME, action="keep"),
-            _relabel("namespace", target_label="namespace"),
-            _relabel("pod_name", target_label="pod"),
-            _relabel("pod_node_name", target_label="node"),
-        ],
-    }
-
-
-def _discovery(role: str, *namespaces: str) -> dict[str, object]:
-    return {"role": role, **({"namespaces": {"names": [*namespaces]}} if namespaces else {})}
-
-
-def _relabel(*sources: str, **more: str) -> dict[str, object]:
-    return {"source_labels": [f"__meta_kubernetes_{each}" for each in sources], **more}
-
-
-def _only(names: str) -> dict[str, object]:
-    """Keep some of many series: each sample is billed."""
-    return {"source_labels": ["__name__"], "regex": names, "action": "keep"}
+    jobs: Any = scrape_configuration(namespaces, queues=False)["scrape_configs"]
+    return next(each for each in jobs if each["job_name"] == TRAINING)
 
 
 def block_warnings(pools: Iterable[PoolPlan]) -> Iterator[BlockWarning]:
