@@ -62,30 +62,25 @@ class PriceList:
 
     region: str
     instances: Mapping[str, float] = field(default_factory=dict)
-    """USD an hour, by instance type; so the next, where they are not None."""
-    own_control_plane: float | None = None
-    own_nat: float | None = None
-    own_endpoint: float | None = None
-    own_lustre_gib_month: float | None = None
+    """USD an hour, by instance type."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """What is paid for the rest, by the keys of the cluster file's `prices`."""
 
     def instance(self, instance_type: str) -> float | None:
         """USD an hour for one on-demand Linux instance."""
-        own = self.instances.get(instance_type)
-        return self._listed(_INSTANCE_USD_PER_HOUR.get(instance_type)) if own is None else own
+        listed = self._listed(_INSTANCE_USD_PER_HOUR.get(instance_type))
+        return self.instances.get(instance_type, listed)
 
     @property
     def control_plane(self) -> float:
         """USD an hour for EKS, which is the same everywhere."""
-        own = self.own_control_plane
-        return _CONTROL_PLANE_USD_PER_HOUR if own is None else own
+        return self.own.get("control_plane_hour", _CONTROL_PLANE_USD_PER_HOUR)
 
     def lustre(self, throughput_mbps_per_tib: int | None) -> float | None:
         """USD an hour for one GiB of PERSISTENT_2 SSD storage, or with None of SCRATCH_2."""
-        month = self.own_lustre_gib_month
-        if month is None:
-            tiers, scratch = _LUSTRE_USD_PER_GIB_MONTH, _SCRATCH_USD_PER_GIB_MONTH
-            listed = tiers[throughput_mbps_per_tib] if throughput_mbps_per_tib else scratch
-            month = self._listed(listed)
+        tiers, scratch = _LUSTRE_USD_PER_GIB_MONTH, _SCRATCH_USD_PER_GIB_MONTH
+        listed = tiers[throughput_mbps_per_tib] if throughput_mbps_per_tib else scratch
+        month = self.own.get("lustre_gib_month", self._listed(listed))
         return None if month is None else month / HOURS_PER_MONTH
 
     @property
@@ -101,13 +96,12 @@ class PriceList:
     @property
     def nat(self) -> float | None:
         """USD an hour for one NAT gateway, traffic not counted."""
-        return self._listed(_NAT_USD_PER_HOUR) if self.own_nat is None else self.own_nat
+        return self.own.get("nat_hour", self._listed(_NAT_USD_PER_HOUR))
 
     @property
     def endpoint(self) -> float | None:
         """USD an hour for one interface endpoint in one zone, traffic not counted."""
-        own = self.own_endpoint
-        return self._listed(_ENDPOINT_USD_PER_HOUR) if own is None else own
+        return self.own.get("endpoint_hour", self._listed(_ENDPOINT_USD_PER_HOUR))
 
     def _listed(self, price: float | None) -> float | None:
         return price if self.region in _US_REGIONS else None

@@ -238,10 +238,7 @@ def plan_cluster(
         prices=PriceList(
             config.region,
             config.prices.instance_hour,
-            config.prices.control_plane_hour,
-            config.prices.nat_hour,
-            config.prices.endpoint_hour,
-            config.prices.lustre_gib_month,
+            config.prices.model_dump(exclude={"instance_hour"}, exclude_none=True),
         ),
         tags=config.tags,
         permissions_boundary_arn=config.permissions_boundary_arn,
