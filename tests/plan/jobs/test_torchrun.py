@@ -69,67 +69,10 @@ def test_the_example_is_right(folder):
     assert found(folder) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"program": {}}, "error MEKS-0343 nothing says what each rank runs"),
-        (
-            {"program": {"script": "ddp/train.py", "module": "train"}},
-            "error MEKS-0343 script and module are given",
-        ),
-        (
-            {"program": {"command": ["train"], "args": ["-x"]}},
-            "error MEKS-0339 a command has its arguments with it",
-        ),
-        (
-            {"program": {"module": "torch.x"}, "code": {"exclude": ["a"]}},
-            "error MEKS-0339 no folder goes to the pods",
-        ),
-        ({"program": {"script": "ddp/tran.py"}}, "error MEKS-0343 no such file"),
-        (
-            {"program": {"module": "train"}, "code": {"path": "dpd"}},
-            "error MEKS-0343 no such folder",
-        ),
-        ({"code": {"path": "other"}}, "error MEKS-0343 ddp/train.py is not in code.path other"),
-        ({"code": {"exclude": ["*.py"]}}, "error MEKS-0343 train.py itself stays here"),
-        ({"model": "llama-3.2-1b"}, "warning MEKS-0339 without training nothing is predicted"),
-        (
-            {"model": "llama-3.1-8b", "training": {"train_batch_size": 64}},
-            "warning MEKS-0312",
-        ),
-        (
-            {"checkpoint": {"directory": "/shared/x", "complete_marker": "done"}},
-            "warning MEKS-0339 neither keep_last nor s3_uri",
-        ),
-        (
-            {"checkpoint": {"directory": "/data/x", "complete_marker": "x", "keep_last": 1}},
-            "error MEKS-0317",
-        ),
-        ({"runtime": {"cpu": 400}}, "error MEKS-0346 400, and a g5.8xlarge has 29 cores"),
-        ({"runtime": {"memory_gib": 400}}, "error MEKS-0346 400, and a g5.8xlarge has 88 GiB"),
-        (
-            {"runtime": {"memory_gib": 20, "shm_gib": 12}},
-            "error MEKS-0318 12 GiB of /dev/shm count against 20 GiB",
-        ),
-        (
-            {
-                "runtime": {
-                    "env": {"A": "1"},
-                    "secret_env": {"A": {"secret": "s", "key": "k"}},
-                }
-            },
-            "error MEKS-0321 A stands in runtime.env as well",
-        ),
-        (
-            {"runtime": {"secret_env": {"NCCL_DEBUG": {"secret": "s", "key": "k"}}}},
-            "error MEKS-0321 NCCL_DEBUG is set by the plan",
-        ),
-        (
-            {"runtime": {"secret_env": {"a-b": {"secret": "s", "key": "k"}}}},
-            "error MEKS-0321 'a-b' is no variable name",
-        ),
-    ],
-)
+MISTAKES = yaml.safe_load(Path(__file__).with_name("torchrun.yaml").read_text())
+
+
+@pytest.mark.parametrize(("changes", "expected"), [each.values() for each in MISTAKES])
 def test_mistakes(folder, changes, expected):
     """Each is told before a node is rented."""
     (folder / "jobs" / "other").mkdir()
