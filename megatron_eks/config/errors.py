@@ -108,10 +108,6 @@ def has_errors(findings: Iterable[Finding]) -> bool:
     return any(finding.level is Level.ERROR for finding in findings)
 
 
-def _numbers(name: str) -> list[int]:
-    return [int(part) for part in name.split(".")]
-
-
 def closest(value: str, known: Iterable[str]) -> str | None:
     """Return what was probably meant, if anything known comes near it."""
     # Other programs write the same words in capitals: HYBRID_SHARD, ON_DEMAND.
@@ -133,6 +129,7 @@ def choices(value: str, known: Iterable[str] | Mapping[str, object]) -> str:
     names = sorted(known)
     if all(_NUMBER.fullmatch(name) for name in names):
         # One number is not another one mistyped.
-        return f"known: {', '.join(sorted(names, key=_numbers))}"
+        in_order = sorted(names, key=lambda name: [int(part) for part in name.split(".")])
+        return f"known: {', '.join(in_order)}"
     meant = closest(value, names)
     return f"{'' if meant is None else f'did you mean {meant!r}? '}known: {', '.join(names)}"

@@ -1,7 +1,7 @@
 """What to write instead of a key or value that is refused, where no table of words can say it."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.tables import entries
@@ -249,7 +249,8 @@ def _entries(value: object, name: str | int, keys: Keys) -> str | None:
         return None
     words = [as_text(word) for word in value.split()]
     parts = words if name in _WORDS else [each.strip() for each in re.split("[,;]", value)]
-    return f"write {_list([each for each in parts if each])}" if value.strip(" ,;") else None
+    listed = ", ".join(filter(None, parts))
+    return f"write a list: [{listed}]" if value.strip(" ,;") else None
 
 
 def _text(value: object, path: Path) -> str | None:
@@ -265,7 +266,3 @@ def _text(value: object, path: Path) -> str | None:
     if key == "Ref" or key.startswith("Fn::"):
         return "write the value itself: nothing resolves CloudFormation's functions in this file"
     return f"write {inner} alone, without {key}:" if isinstance(inner, str) else None
-
-
-def _list(parts: Sequence[str]) -> str:
-    return f"a list: [{', '.join(parts)}]"

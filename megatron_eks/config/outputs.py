@@ -57,8 +57,10 @@ def check_values(
         form, allowed = _form(key, values, images, home)
         if re.fullmatch(form, value, re.ASCII) is None:
             shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
-            found = f"{shown!r} is not {allowed}"
-            yield Finding(Code.OUTPUTS_MALFORMED, (stack, key), found, _remedy(key, images))
+            found, remedy = f"{shown!r} is not {allowed}", _REMEDY
+            if key in images:
+                remedy += "; an image of another registry belongs in `image` of a job file"
+            yield Finding(Code.OUTPUTS_MALFORMED, (stack, key), found, remedy)
 
 
 def _form(
@@ -83,12 +85,6 @@ def _form(
         return name, f"the DNS name of {number or 'a file system'}{place}"
     forms = ((form, allowed) for name, form, allowed in _FORMS if re.fullmatch(name, key))
     return next(forms, _OTHER)
-
-
-def _remedy(key: str, images: Collection[str]) -> str:
-    if key in images:
-        return f"{_REMEDY}; an image of another registry belongs in `image` of a job file"
-    return _REMEDY
 
 
 # A registry, a repository, and a digest (distribution/reference, "Grammar").

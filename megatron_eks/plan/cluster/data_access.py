@@ -175,7 +175,7 @@ def check_s3(job: AnyJob) -> Iterator[Finding]:
         if not _BUCKET.fullmatch(bucket) or _misnamed(bucket):
             remedy = "use s3://BUCKET/PREFIX, BUCKET being what `aws s3 ls` prints"
             yield Finding(Code.S3_URI, path, f"{bucket!r} is no name of a bucket", remedy)
-        bad = sorted({char for char in key if char in special or not _plain(char)})
+        bad = sorted({char for char in key if char in special or not " " <= char <= "~"})
         if bad:
             found = f"{''.join(bad)!r} in a key has no place in the policy of the jobs' role"
             remedy = "use letters, digits and -_./=+@:, in keys"
@@ -222,10 +222,6 @@ def _check_role(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Findi
             for path, _ in (*mlflow_arns(job), *s3_inputs(job), *s3_outputs(job))
         ][-1]
         yield file, Finding(Code.S3_POLICY_TOO_LONG, path, found, remedy)
-
-
-def _plain(char: str) -> bool:
-    return char.isascii() and char.isprintable()
 
 
 def check_bucket(path: Path, uri: str) -> Iterator[Finding]:

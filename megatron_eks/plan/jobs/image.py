@@ -55,17 +55,12 @@ def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     if torchrun.endswith("/"):
         found = f"{torchrun} is a folder, and a program is started"
         yield Finding(Code.BAD_FORMAT, path, found, f"use {torchrun}torchrun")
-    ours = is_ours(job.image)
+    build = getattr(cluster.images, job.image) if is_ours(job.image) else None
     if PurePosixPath(torchrun).name in _OTHER_LAUNCHERS:
         found = f"{torchrun} does not start a process for each GPU as torchrun does"
         remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
         yield Finding(Code.LAUNCHER, path, found, remedy)
-    elif torchrun.startswith(_CONDA) and ours and not _has_own_base(job.image, cluster):
+    elif torchrun.startswith(_CONDA) and build and "BASE_IMAGE" not in build.build_args:
         found = f"the {job.image} image has no Conda, so no rank starts"
         remedy = "leave it out: the image's own torchrun is found without a path"
         yield Finding(Code.LAUNCHER, path, found, remedy)
-
-
-def _has_own_base(image: str, cluster: ClusterConfig) -> bool:
-    images = {"megatron": cluster.images.megatron, "fsdp": cluster.images.fsdp}
-    return image not in images or "BASE_IMAGE" in images[image].build_args

@@ -165,7 +165,8 @@ def task(
         launcher=_recorded(job, cluster, "python3"),
         program=program.words,
         args=program.args,
-        env=_environment(program, cluster),
+        # What every pod needs behind a proxy; a program's own variables win.
+        env=dict(sorted({**dict(cluster.platform.egress.pod_variables), **program.env}.items())),
         resources=wished(resources, job.runtime),
         log_directory=log_directory(job, cluster),
         restarts=job.runtime.gang_restarts,
@@ -221,11 +222,6 @@ def _module(program: str) -> tuple[str, str]:
 def job_image(job: Job, images: Images) -> Image:
     """Return what a job's pods pull."""
     return Image(job.image, preview=False) if is_digest(job.image) else images[job.image]
-
-
-def _environment(program: Program, cluster: ClusterPlan) -> Mapping[str, str]:
-    """Add what every pod needs behind a proxy; a program's own variables win."""
-    return dict(sorted((dict(cluster.platform.egress.pod_variables) | dict(program.env)).items()))
 
 
 def _rendezvous(job: GpuJob) -> Rendezvous | None:

@@ -56,25 +56,12 @@ from megatron_eks.plan.jobs.training import (
 from megatron_eks.predict.parameters import parameters
 
 
-def plan_fsdp(job: FsdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
-    """Plan a job that has passed the checks."""
-    training = plan_training(job, cluster)
-    program = _program("train_fsdp", job, cluster)
-    return ranks(job, cluster, images, program, training=training)
-
-
-def plan_ddp(job: DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
-    """Plan a job that has passed the checks; it needs no operator."""
-    training = plan_training(job, cluster)
-    program = _program("train_ddp", job, cluster)
-    return ranks(job, cluster, images, program, training=training)
-
-
-def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
-    logs = log_directory(job, cluster)
+def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
+    """Plan a job that has passed the checks; one of DDP needs no operator."""
+    name, logs = f"train_{job.kind}", log_directory(job, cluster)
     path, files = config_file(name, job, ("model", "training", "data", "checkpoint"))
     token = token_file(job.token_secret)
-    return Program(
+    program = Program(
         name=name,
         args=(
             *("--config", path),
@@ -87,6 +74,8 @@ def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
         files=files,
         secrets=(token,) if token else (),
     )
+    training = plan_training(job, cluster)
+    return ranks(job, cluster, images, program, training=training)
 
 
 # datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.

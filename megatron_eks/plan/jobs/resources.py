@@ -60,13 +60,14 @@ def gpu_resources(
     efa = instance.efa_beside(gpus) if nodes > 1 or gpus == instance.gpus else 0
     hugepages = HUGEPAGES_REQUEST_MIB * gpus // instance.gpus
     memory = memory_limit_mib(instance, gpus)
+    usual_shm = min(_SHM_GIB * MIB_PER_GIB * gpus // instance.gpus, memory // 2)
     return Resources(
         cpu_millis=cpu_limit_millis(instance, gpus),
         memory_mib=memory,
         gpus=gpus,
         efa=efa,
         hugepages_mib=hugepages // _HUGEPAGE_MIB * _HUGEPAGE_MIB if efa else 0,
-        shm_mib=_default_shm_mib(instance, gpus) if shm_gib is None else shm_gib * MIB_PER_GIB,
+        shm_mib=usual_shm if shm_gib is None else shm_gib * MIB_PER_GIB,
     )
 
 
@@ -83,11 +84,6 @@ def memory_limit_mib(instance: InstanceType, gpus: int) -> int:
     step = _MEMORY_STEP_MIB if left > _SMALL_NODE_MIB else MIB_PER_GIB
     whole = int(left * _MEMORY_MARGIN) // step * step
     return whole * gpus // instance.gpus // MIB_PER_GIB * MIB_PER_GIB
-
-
-def _default_shm_mib(instance: InstanceType, gpus: int) -> int:
-    half = memory_limit_mib(instance, gpus) // 2
-    return min(_SHM_GIB * MIB_PER_GIB * gpus // instance.gpus, half)
 
 
 def wished(resources: Resources, runtime: Runtime) -> Resources:

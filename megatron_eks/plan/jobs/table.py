@@ -33,8 +33,8 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "megatron": Kind(megatron.check, megatron.plan),
     "megatron_bridge": Kind(megatron.check_bridge, megatron.plan_bridge),
-    "fsdp": Kind(pytorch.check_fsdp, pytorch.plan_fsdp),
-    "ddp": Kind(pytorch.check_ddp, pytorch.plan_ddp),
+    "fsdp": Kind(pytorch.check_fsdp, pytorch.plan),
+    "ddp": Kind(pytorch.check_ddp, pytorch.plan),
     "torchrun": Kind(torchrun.check, torchrun.plan),
     "data_prep": Kind(data_prep.check, data_prep.plan),
     "fetch": Kind(fetch.check, fetch.plan),

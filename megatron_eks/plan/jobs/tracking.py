@@ -60,7 +60,8 @@ def options(job: Job) -> Iterator[tuple[str, ...]]:
 
 def overrides(job: Job) -> Mapping[str, str]:
     """Return Megatron-Bridge's own settings."""
-    found = {name: word for option, word in options(job) for name in [f"logger.{_name(option)}"]}
+    named = ((option.removeprefix("--").replace("-", "_"), word) for option, word in options(job))
+    found = {f"logger.{name}": word for name, word in named}
     if (tracking := job.runtime.tracking) and (mlflow := tracking.mlflow):
         found |= {
             "logger.mlflow_tracking_uri": _server(mlflow),
@@ -75,10 +76,6 @@ def trackers(job: Job) -> tuple[str, ...]:
     tracking = job.runtime.tracking
     names = ("wandb", "mlflow") if tracking else ()
     return tuple(name for name in names if getattr(tracking, name))
-
-
-def _name(option: str) -> str:
-    return option.removeprefix("--").replace("-", "_")
 
 
 def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:

@@ -114,7 +114,7 @@ def _sample_training(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> Jo
         checkpoint=Checkpoint(directory="/tmp/checkpoints", async_save=False),  # noqa: S108 -- in the pod
         runtime=_ONCE,
     )
-    plan = pytorch.plan_fsdp(job, cluster, images)
+    plan = pytorch.plan(job, cluster, images)
     return replace(plan, files={**plan.files, **_sample_data()})
 
 

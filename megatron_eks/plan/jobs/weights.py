@@ -128,13 +128,10 @@ def _left(job: AnyJob, place: str) -> tuple[str | None, str | None]:
             form, at = _MEGATRON, job.target
     elif isinstance(job, TrainingJob):
         form = _MEGATRON if isinstance(job, MegatronRun) else _PYTORCH
-        at, model = job.checkpoint.directory, _trained(job)
+        at = job.checkpoint.directory
+        # A changed preset is none.
+        model = job.model if isinstance(job.model, str) and job.model in PRESETS else None
     return (form, model) if at == place else (None, None)
-
-
-def _trained(job: TrainingJob) -> str | None:
-    """Return the preset that a job trains as it is; None for a changed one."""
-    return job.model if isinstance(job.model, str) and job.model in PRESETS else None
 
 
 def _base(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:

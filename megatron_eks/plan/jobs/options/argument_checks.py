@@ -156,7 +156,9 @@ def _similar(name: str) -> str:
     """Name the option that was meant, or the key of the job file that says it."""
     positive = f"--{name.removeprefix(_NOT)}"
     longer = sorted(option for option in OPTIONS if option.startswith(name))
-    near = (each for each in get_close_matches(name, OPTIONS, 3, _CLOSE) if _agree(each, name))
+    # None that says the opposite.
+    close_to = get_close_matches(name, OPTIONS, 3, _CLOSE)
+    near = (each for each in close_to if each.startswith(_NOT) == name.startswith(_NOT))
     known = (each for each in (name.replace("_", "-"), positive) if each in OPTIONS)
     close = next(iter((*known, *longer, *near)), None)
     if close is None:
@@ -164,8 +166,3 @@ def _similar(name: str) -> str:
     key = _key(close)
     off = ": false" if close == positive != name else ""
     return f"did you mean {close!r}?{f' Remove it, and set {key}{off}' if key else ''}"
-
-
-def _agree(one: str, other: str) -> bool:
-    """Tell whether two options do not say the opposite of each other."""
-    return one.startswith(_NOT) == other.startswith(_NOT)
