@@ -20,7 +20,7 @@ from megatron_eks.catalog.environment import (
     advised_against,
     refused,
 )
-from megatron_eks.catalog.tables import by_name, entries
+from megatron_eks.catalog.tables import by_name, entries, sections
 
 _Judge = Callable[[str], Policy | None]
 
@@ -56,9 +56,9 @@ def _form(pattern: str, verdict: str, reason: str, instead: str, value: str) -> 
 
 def _values(name: str, value: str) -> Policy | None:
     """Judge a value that says something by itself."""
-    for pattern, verdict, reason in _SAID[name]:
+    for pattern, verdict, reason, *instead in _SAID[name]:
         if re.fullmatch(pattern, value):
-            return Policy(Verdict(verdict), reason, REMOVE)
+            return Policy(Verdict(verdict), reason.format(value), *(instead or [REMOVE]))
     return None
 
 
@@ -234,7 +234,7 @@ def _filled() -> Iterator[tuple[str, _Judge]]:
 
 
 _SAID: dict[str, list[list[str]]] = {}
-for _name, _said in entries(TABLE["values"]):
+for _name, _said in entries(sections("environment_values.txt")["values"]):
     _SAID.setdefault(_name, []).append(_said.split(" | "))
 
 _OWN: dict[str, _Judge] = {
