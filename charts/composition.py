@@ -1,23 +1,25 @@
 """Which charts exist: each is a file, named in the order of application."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import cdk8s
 
 from megatron_eks.charts.platform.dcgm_exporter import DcgmExporter
 from megatron_eks.charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
 from megatron_eks.charts.platform.etcd import Etcd
+from megatron_eks.charts.platform.job_controller import JobController
 from megatron_eks.charts.platform.job_records import JobRecords
-from megatron_eks.charts.platform.jobset_controller import JobSetController
-from megatron_eks.charts.platform.kueue_controller import KueueController
+from megatron_eks.charts.platform.jobset_controller import jobset_controller
+from megatron_eks.charts.platform.kueue_controller import kueue_controller
 from megatron_eks.charts.platform.kueue_queues import KueueQueues
 from megatron_eks.charts.platform.namespaces import Certificates, Namespaces, Quotas
 from megatron_eks.charts.platform.network_policies import NetworkPolicies
 from megatron_eks.charts.platform.pool_scaler import PoolScaler
 from megatron_eks.charts.platform.storage import Storage
 from megatron_eks.charts.platform.teams import TeamAccess, Teams
-from megatron_eks.charts.platform.trainer_controller import Trainer
-from megatron_eks.charts.platform.training_operator import TrainingOperator
+from megatron_eks.charts.platform.trainer_controller import trainer
+from megatron_eks.charts.platform.training_operator import training_operator
 from megatron_eks.charts.training.batch_job import PlannedJob
 from megatron_eks.charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, Outputs
@@ -28,64 +30,59 @@ from megatron_eks.plan.jobs.job import JobPlan
 Charts = Mapping[str, cdk8s.Chart]
 """Charts by id, which is the name of their file; asking a chart for its id is a slow call."""
 
-Makers = dict[str, Callable[[str], cdk8s.Chart]]
+Makers = dict[str, Callable[[cdk8s.App, str], cdk8s.Chart]]
 """What makes a chart of an id, by id."""
 
 
 def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Charts:
     """Add what runs in the cluster before any job; nothing here starts one."""
-    platform = plan.platform
-    makers = _of_namespace(app, plan, outputs)
-    makers["30-nvidia-device-plugin"] = lambda name: NvidiaDevicePlugin(
-        app, name, platform=platform
+    platform, kinds = plan.platform, {each.kind for each in plan.platform.workloads}
+    controller = partial(JobController, platform=platform)
+    makers = _of_namespace(plan, outputs) | _wanted(
+        ("30-nvidia-device-plugin", True, partial(NvidiaDevicePlugin, platform=platform)),
+        ("31-efa-device-plugin", platform.efa_instance_types, partial(EfaDevicePlugin, plan=plan)),
+        ("32-dcgm-exporter", platform.dcgm_exporter, partial(DcgmExporter, platform=platform)),
+        ("40-training-operator", True, partial(controller, of=training_operator)),
+        ("42-jobset-controller", "JobSet" in kinds, partial(controller, of=jobset_controller)),
+        ("43-trainer-controller", "TrainJob" in kinds, partial(controller, of=trainer)),
+        ("44-kueue-controller", platform.kueue, partial(controller, of=kueue_controller)),
+        ("60-kueue-queues", platform.kueue, partial(KueueQueues, plan=plan)),
+        ("61-pool-scaler", plan.scaled_pools, partial(PoolScaler, plan=plan)),
+        ("13-teams", plan.is_shared, partial(Teams, plan=plan)),
     )
-    if platform.efa_instance_types:
-        makers["31-efa-device-plugin"] = lambda name: EfaDevicePlugin(app, name, plan=plan)
-    if platform.dcgm_exporter:
-        makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
-    makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
-    kinds = {each.kind for each in platform.workloads}
-    if "JobSet" in kinds:
-        makers["42-jobset-controller"] = lambda name: JobSetController(app, name, platform=platform)
-    if "TrainJob" in kinds:
-        makers["43-trainer-controller"] = lambda name: Trainer(app, name, platform=platform)
-    if platform.kueue:
-        makers["44-kueue-controller"] = lambda name: KueueController(app, name, platform=platform)
-        makers["60-kueue-queues"] = lambda name: KueueQueues(app, name, plan=plan)
-    if plan.scaled_pools:
-        makers["61-pool-scaler"] = lambda name: PoolScaler(app, name, plan=plan)
-    if plan.is_shared:
-        makers["13-teams"] = lambda name: Teams(app, name, plan=plan)
     for each in plan.teams if plan.is_shared else ():
-        makers |= _of_team(app, plan.of_team(each.name), each, outputs)
-    charts = {name: make(name) for name, make in makers.items()}
+        makers |= _of_team(plan.of_team(each.name), each, outputs)
+    charts = {name: make(app, name) for name, make in makers.items()}
     _name_cluster(charts.values(), plan)
     return charts
 
 
-def _of_namespace(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Makers:
+def _of_namespace(plan: ClusterPlan, outputs: Outputs) -> Makers:
     """Return what each namespace of jobs has."""
     platform = plan.platform
-    makers: Makers = {
-        "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
-        "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
-        "11-quotas": lambda name: Quotas(app, name, platform=platform),
-        "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
-        "41-job-records": lambda name: JobRecords(app, name, plan=plan),
-    }
-    if platform.egress.ca_bundle is not None:
-        makers["12-certificates"] = lambda name: Certificates(app, name, platform=platform)
-    if platform.etcd:
-        makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
-    return makers
+    brings_certificates = platform.egress.ca_bundle is not None
+    return _wanted(
+        ("00-namespaces", True, partial(Namespaces, plan=plan)),
+        ("10-network-policies", True, partial(NetworkPolicies, platform=platform)),
+        ("11-quotas", True, partial(Quotas, platform=platform)),
+        ("20-storage", True, partial(Storage, plan=plan, outputs=outputs)),
+        ("41-job-records", True, partial(JobRecords, plan=plan)),
+        ("12-certificates", brings_certificates, partial(Certificates, platform=platform)),
+        ("50-etcd", platform.etcd, partial(Etcd, platform=platform)),
+    )
 
 
-def _of_team(app: cdk8s.App, plan: ClusterPlan, team: TeamPlan, outputs: Outputs) -> Makers:
+def _of_team(plan: ClusterPlan, team: TeamPlan, outputs: Outputs) -> Makers:
     """Return what a team has: its people's rights, and the charts of a namespace of its own."""
-    makers: Makers = {"14-access": lambda name: TeamAccess(app, name, team=team)}
+    makers: Makers = {"14-access": partial(TeamAccess, team=team)}
     if not plan.platform.first:
-        makers |= _of_namespace(app, plan, outputs)
+        makers |= _of_namespace(plan, outputs)
     return {f"{name}-{team.name}": make for name, make in makers.items()}
+
+
+def _wanted(*charts: tuple[str, object, Callable[[cdk8s.App, str], cdk8s.Chart]]) -> Makers:
+    """Return the charts for which there is a reason, which comes behind their names."""
+    return {name: make for name, reason, make in charts if reason}
 
 
 def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
@@ -29,6 +30,24 @@ CA_BUNDLE = "ca-bundle"
 _HOMES = "homes"
 
 
+def add_object(
+    scope: Construct,
+    construct_id: str,
+    api_version: str,
+    kind: str,
+    metadata: cdk8s.ApiObjectMetadata,
+    **parts: object,
+) -> cdk8s.ApiObject:
+    """Add an object that has no typed class, or whose parts are JSON already."""
+    resource = cdk8s.ApiObject(
+        scope, construct_id, api_version=api_version, kind=kind, metadata=metadata
+    )
+    resource.add_json_patch(
+        *(cdk8s.JsonPatch.add(f"/{name}", part) for name, part in parts.items())
+    )
+    return resource
+
+
 def scraped_at(port: int) -> dict[str, str]:
     """Return annotations by which a Prometheus finds a port; a ServiceMonitor needs a CRD."""
     return {
@@ -42,6 +61,14 @@ def scraped_at(port: int) -> dict[str, str]:
 def quantity(text: str) -> k8s.Quantity:
     """Return a quantity; each one is an object in another process, so equal ones are shared."""
     return k8s.Quantity.from_string(text)
+
+
+def sizes(cpu: str, memory: str, *, limit: str | None = None) -> k8s.ResourceRequirements:
+    """Request a little and limit the memory alone: who waits for a CPU is late, and not wrong."""
+    return k8s.ResourceRequirements(
+        requests={"cpu": quantity(cpu), "memory": quantity(memory)},
+        limits={"memory": quantity(limit)} if limit else None,
+    )
 
 
 @cache
@@ -145,12 +172,13 @@ def one_pod(
     scope: Construct,
     metadata: k8s.ObjectMeta,
     labels: Mapping[str, str],
-    program: str,
     pod: k8s.PodSpec,
+    program: str = "",
 ) -> None:
     """Run a pod that reads its program once, so a new program is a new pod; never two at a time."""
-    digest = hashlib.sha256(program.encode()).hexdigest()
-    template = k8s.ObjectMeta(labels=labels, annotations={"megatron-eks/template": digest[:16]})
+    digest = hashlib.sha256(program.encode()).hexdigest()[:16]
+    annotations = {"megatron-eks/template": digest} if program else None
+    template = k8s.ObjectMeta(labels=labels, annotations=annotations)
     k8s.KubeDeployment(
         scope,
         "deployment",

@@ -5,7 +5,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
-from megatron_eks.charts.pods import KUBE_SYSTEM, node_agent, quantity, scraped_at
+from megatron_eks.charts.pods import KUBE_SYSTEM, node_agent, scraped_at, sizes
 from megatron_eks.plan.cluster.observability import DCGM_EXPORTER
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
@@ -97,10 +97,7 @@ def _container(platform: PlatformPlan) -> k8s.Container:
         startup_probe=k8s.Probe(http_get=health, period_seconds=1, failure_threshold=120),
         liveness_probe=k8s.Probe(http_get=health, period_seconds=15),
         readiness_probe=k8s.Probe(http_get=health),
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("100m"), "memory": quantity("128Mi")},
-            limits={"memory": quantity("512Mi")},
-        ),
+        resources=sizes("100m", "128Mi", limit="512Mi"),
         # The profiling counters (DCGM_FI_PROF_*) need root with SYS_ADMIN (NVIDIA/dcgm-exporter).
         security_context=k8s.SecurityContext(
             run_as_non_root=False,

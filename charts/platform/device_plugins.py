@@ -5,11 +5,11 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
-from megatron_eks.charts.pods import node_agent, quantity
+from megatron_eks.charts.pods import node_agent, sizes
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
-_SOCKETS = "/var/lib/kubelet/device-plugins"
+_NAME, _SOCKETS = "device-plugins", "/var/lib/kubelet/device-plugins"
 
 
 class NvidiaDevicePlugin(cdk8s.Chart):
@@ -18,7 +18,7 @@ class NvidiaDevicePlugin(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         sockets = k8s.HostPathVolumeSource(path=_SOCKETS, type="Directory")
-        volumes = [k8s.Volume(name="device-plugins", host_path=sockets)]
+        volumes = [k8s.Volume(name=_NAME, host_path=sockets)]
         node_agent(self, _container(platform), volumes, taint=platform.gpu_taint)
 
 
@@ -41,21 +41,18 @@ def _container(platform: PlatformPlan) -> k8s.Container:
             # On, it would put /dev/infiniband into GPU pods, which is the EFA plugin's to give.
             k8s.EnvVar(name="MOFED_ENABLED", value="false"),
         ],
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("10m"), "memory": quantity("64Mi")},
-            limits={"memory": quantity("256Mi")},
-        ),
+        resources=sizes("10m", "64Mi", limit="256Mi"),
         security_context=k8s.SecurityContext(
             allow_privilege_escalation=False, capabilities=k8s.Capabilities(drop=["ALL"])
         ),
-        volume_mounts=[k8s.VolumeMount(name="device-plugins", mount_path=_SOCKETS)],
+        volume_mounts=[k8s.VolumeMount(name=_NAME, mount_path=_SOCKETS)],
     )
 
 
 # What AWS's chart mounts, each at its own path; the plugin's source is not public, so nothing is
 # left out (aws/eks-charts, aws-efa-k8s-device-plugin 0.5.30).
 _HOST_PATHS = {
-    "device-plugins": ("/var/lib/kubelet/device-plugins", None),
+    _NAME: (_SOCKETS, None),
     "infiniband": ("/dev/infiniband/", None),
     "neuron": ("/opt/aws/neuron/", "DirectoryOrCreate"),
 }
@@ -98,9 +95,7 @@ def _efa_container(image: str) -> k8s.Container:
         name="aws-efa-k8s-device-plugin",
         image=image,
         image_pull_policy="IfNotPresent",
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("10m"), "memory": quantity("20Mi")}
-        ),
+        resources=sizes("10m", "20Mi"),
         # As AWS ships it since 0.5.13; whether this version works with less, nobody has published.
         security_context=k8s.SecurityContext(
             privileged=True,

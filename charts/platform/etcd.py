@@ -10,7 +10,13 @@ from constructs import Construct
 
 from megatron_eks.catalog import pins
 from megatron_eks.charts.network import policy, ports
-from megatron_eks.charts.pods import quantity, unprivileged_container, unprivileged_pod
+from megatron_eks.charts.pods import (
+    one_pod,
+    quantity,
+    sizes,
+    unprivileged_container,
+    unprivileged_pod,
+)
 from megatron_eks.plan.cluster.platform import ETCD_PORT, ETCD_SERVICE, PlatformPlan
 from megatron_eks.plan.jobs.job import TRAINING_APP
 
@@ -23,25 +29,9 @@ class Etcd(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        metadata = k8s.ObjectMeta(
-            name=ETCD_SERVICE, namespace=platform.namespace, labels=dict(_LABELS)
-        )
-        selector = k8s.LabelSelector(match_labels=_LABELS)
-        template = k8s.PodTemplateSpec(
-            metadata=k8s.ObjectMeta(labels=dict(_LABELS)), spec=_pod(platform)
-        )
-        k8s.KubeDeployment(
-            self,
-            "deployment",
-            metadata=metadata,
-            # Two members that know nothing of each other would part the ranks of a job.
-            spec=k8s.DeploymentSpec(
-                replicas=1,
-                strategy=k8s.DeploymentStrategy(type="Recreate"),
-                selector=selector,
-                template=template,
-            ),
-        )
+        metadata = k8s.ObjectMeta(name=ETCD_SERVICE, namespace=platform.namespace, labels=_LABELS)
+        # Two members that know nothing of each other would part the ranks of a job.
+        one_pod(self, metadata, _LABELS, _pod(platform))
         k8s.KubeService(
             self,
             "service",
@@ -79,10 +69,7 @@ def _pod(platform: PlatformPlan) -> k8s.PodSpec:
         ],
         ports=[k8s.ContainerPort(container_port=ETCD_PORT)],
         readiness_probe=k8s.Probe(http_get=k8s.HttpGetAction(path="/health", port=port)),
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("100m"), "memory": quantity("128Mi")},
-            limits={"memory": quantity("256Mi")},
-        ),
+        resources=sizes("100m", "128Mi", limit="256Mi"),
         security_context=unprivileged_container(),
         volume_mounts=[k8s.VolumeMount(name="data", mount_path=_DATA)],
     )

@@ -1,15 +1,15 @@
 """What the charts of controllers of jobs have in common: rights, network, webhooks and one pod."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import WorkloadKind
-from megatron_eks.charts.platform.crd import JobDefinition
+from megatron_eks.charts.platform.crd import add_definition
 from megatron_eks.charts.platform.operator_access import (
     READ,
     add_policies,
@@ -20,7 +20,8 @@ from megatron_eks.charts.platform.operator_access import (
 from megatron_eks.charts.pods import (
     CLUSTER_CRITICAL,
     leave_lost_node,
-    quantity,
+    one_pod,
+    sizes,
     unprivileged_container,
     unprivileged_pod,
 )
@@ -77,9 +78,15 @@ class JobController(cdk8s.Chart):
     """The controller, with the rights that jobs of this project need."""
 
     def __init__(
-        self, scope: Construct, chart_id: str, *, settings: Settings, platform: PlatformPlan
+        self,
+        scope: Construct,
+        chart_id: str,
+        *,
+        of: Callable[[PlatformPlan], Settings],
+        platform: PlatformPlan,
     ) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        settings = of(platform)
         assert settings.kind.controller is not None  # noqa: S101 -- one of its kind
         self._namespace, self._name = settings.kind.controller
         self._settings, self._labels = settings, {"app.kubernetes.io/name": self._name}
@@ -88,13 +95,13 @@ class JobController(cdk8s.Chart):
         own = k8s.ObjectMeta(name=self._namespace, labels=levels)
         k8s.KubeNamespace(self, "namespace", metadata=own)
         for plural in settings.kind.definitions:
-            JobDefinition(self, f"definition-{plural}", plural)
+            add_definition(self, plural)
         secret = settings.kind.certificate
         granted = {
             "": [
                 *settings.in_cluster,
                 *webhook_rules("validatingwebhookconfigurations", settings.kind.webhook),
-                *self._mutating_rules(),
+                *webhook_rules("mutatingwebhookconfigurations", settings.kind.mutating),
             ],
             self._namespace: [
                 rule("", ["secrets"], *READ),
@@ -116,57 +123,41 @@ class JobController(cdk8s.Chart):
             metadata=self._metadata(settings.service, self._namespace),
             spec=k8s.ServiceSpec(selector=self._labels, ports=asked),
         )
-        self._webhooks()
+        self._webhooks("mutate", settings.completes, settings.kind.mutating)
+        self._webhooks("validate", settings.checks, settings.kind.webhook)
         if settings.files:
             k8s.KubeConfigMap(self, "files", metadata=here, data=settings.files)
-        self._deployment(platform)
-
-    def _mutating_rules(self) -> list[k8s.PolicyRule]:
-        name = self._settings.kind.mutating
-        return webhook_rules("mutatingwebhookconfigurations", name) if name else []
+        # Never two at a time: without leader election both would act on each job.
+        files = "".join(settings.files.values())
+        one_pod(self, here, self._labels, self._pod(platform), files)
 
     def _metadata(self, name: str, namespace: str | None = None) -> k8s.ObjectMeta:
         return k8s.ObjectMeta(name=name, namespace=namespace, labels=self._labels)
 
-    def _webhooks(self) -> None:
-        """Add what completes and checks objects; the controller fills in the certificates."""
-        completing = [
-            k8s.MutatingWebhook(
+    def _webhooks(self, verb: str, asked: Sequence[Review], name: str) -> None:
+        """Add what completes or checks objects; the controller fills in the certificates."""
+        hook, configuration = (
+            (k8s.MutatingWebhook, k8s.KubeMutatingWebhookConfiguration)
+            if verb == "mutate"
+            else (k8s.ValidatingWebhook, k8s.KubeValidatingWebhookConfiguration)
+        )
+        # Each is of the class that the configuration takes, as mypy cannot see.
+        hooks: list[Any] = [
+            hook(
                 name=each.name,
-                client_config=self._client("mutate", each),
+                client_config=self._client(verb, each),
                 rules=self._asked(each),
                 namespace_selector=_within(each.within),
                 object_selector=_with(each.only_with),
+                match_conditions=[*each.conditions] or None,
                 failure_policy="Fail",
                 side_effects="None",
                 admission_review_versions=["v1"],
             )
-            for each in self._settings.completes
+            for each in asked
         ]
-        if completing:
-            metadata = self._metadata(self._settings.kind.mutating)
-            k8s.KubeMutatingWebhookConfiguration(
-                self, "mutating-webhook", metadata=metadata, webhooks=completing
-            )
-        k8s.KubeValidatingWebhookConfiguration(
-            self,
-            "validating-webhook",
-            metadata=self._metadata(self._settings.kind.webhook),
-            webhooks=[
-                k8s.ValidatingWebhook(
-                    name=each.name,
-                    client_config=self._client("validate", each),
-                    rules=self._asked(each),
-                    namespace_selector=_within(each.within),
-                    object_selector=_with(each.only_with),
-                    match_conditions=[*each.conditions] or None,
-                    failure_policy="Fail",
-                    side_effects="None",
-                    admission_review_versions=["v1"],
-                )
-                for each in self._settings.checks
-            ],
-        )
+        if hooks:
+            configuration(self, f"webhooks-{verb}", metadata=self._metadata(name), webhooks=hooks)
 
     def _client(self, verb: str, review: Review) -> k8s.WebhookClientConfig:
         group, version = self._version(review)
@@ -191,28 +182,6 @@ class JobController(cdk8s.Chart):
                 resources=[review.plural],
             )
         ]
-
-    def _deployment(self, platform: PlatformPlan) -> None:
-        # It reads its files once, so new ones must be a new pod.
-        digests = [
-            hashlib.sha256(e.encode()).hexdigest()[:16] for e in self._settings.files.values()
-        ]
-        annotations = {"megatron-eks/template": digests[0]} if digests else None
-        k8s.KubeDeployment(
-            self,
-            "deployment",
-            metadata=self._metadata(self._name, self._namespace),
-            spec=k8s.DeploymentSpec(
-                # One, and never two at a time: without leader election both would act on each job.
-                replicas=1,
-                strategy=k8s.DeploymentStrategy(type="Recreate"),
-                selector=k8s.LabelSelector(match_labels=self._labels),
-                template=k8s.PodTemplateSpec(
-                    metadata=k8s.ObjectMeta(labels=self._labels, annotations=annotations),
-                    spec=self._pod(platform),
-                ),
-            ),
-        )
 
     def _pod(self, platform: PlatformPlan) -> k8s.PodSpec:
         certificate = k8s.SecretVolumeSource(secret_name=self._settings.kind.certificate)
@@ -239,11 +208,8 @@ class JobController(cdk8s.Chart):
             liveness_probe=_probe("/healthz", period_seconds=20),
             # Ready once the certificate is mounted, a minute or two after the first start.
             readiness_probe=_probe("/readyz", period_seconds=5),
-            resources=k8s.ResourceRequirements(
-                # It caches what it watches; of 1,000 PyTorchJobs' pods 114 MiB (measured).
-                requests={"cpu": quantity("100m"), "memory": quantity("256Mi")},
-                limits={"memory": quantity("1Gi")},
-            ),
+            # It caches what it watches; of 1,000 PyTorchJobs' pods 114 MiB (measured).
+            resources=sizes("100m", "256Mi", limit="1Gi"),
             security_context=unprivileged_container(),
             volume_mounts=[
                 k8s.VolumeMount(name=name, mount_path=path, read_only=True)

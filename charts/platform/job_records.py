@@ -9,7 +9,7 @@ from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.network import addresses, policy, ports
 from megatron_eks.charts.platform.operator_access import add_rights, rule
-from megatron_eks.charts.pods import one_pod, quantity, unprivileged_container, unprivileged_pod
+from megatron_eks.charts.pods import one_pod, sizes, unprivileged_container, unprivileged_pod
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.project import ROOT
 
@@ -57,14 +57,14 @@ class JobRecords(cdk8s.Chart):
             "default": [rule("", ["events"], *_FOLLOW)],
             "": [rule("", ["nodes"], *_FOLLOW)],
         }
-        role = _NAME if self._platform.first else f"{_NAME}-{space}"
-        add_rights(self, _NAME, space, {space: [*pods, *read], **of_nodes}, role)
+        named = {} if self._platform.first else dict.fromkeys(of_nodes, f"{_NAME}-{space}")
+        add_rights(self, _NAME, space, {space: [*pods, *read], **of_nodes}, named)
 
     def _deployment(self) -> None:
         data = {name: (ROOT / _FOLDER / name).read_text() for name in _PROGRAMS}
         k8s.KubeConfigMap(self, "program", metadata=self._metadata, data=data)
         # Two would write the same files.
-        one_pod(self, self._metadata, {"app": _NAME}, "".join(data.values()), self._pod())
+        one_pod(self, self._metadata, {"app": _NAME}, self._pod(), "".join(data.values()))
 
     def _pod(self) -> k8s.PodSpec:
         claims = [each.claim for each in self._plan.storage.file_systems]
@@ -99,10 +99,7 @@ class JobRecords(cdk8s.Chart):
                 *(f"--jobs={e.kind}={e.api_version}/{e.plural}" for e in self._kinds),
             ],
             env=[k8s.EnvVar(name="PYTHONPATH", value=_DIRECTORY)],
-            resources=k8s.ResourceRequirements(
-                requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
-                limits={"memory": quantity("1Gi")},
-            ),
+            resources=sizes("50m", "128Mi", limit="1Gi"),
             security_context=unprivileged_container(),
             volume_mounts=[*mounts, program],
         )

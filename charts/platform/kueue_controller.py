@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cdk8s_plus_27 import k8s
-from constructs import Construct
 
 from megatron_eks.catalog import kueue
 from megatron_eks.catalog.workloads import WorkloadKind
-from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
+from megatron_eks.charts.platform.job_controller import Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from megatron_eks.plan.cluster.queues import READY_SECONDS
@@ -34,79 +33,76 @@ _OFF = (
 )
 
 
-class KueueController(JobController):
-    """The controller; its webhooks are asked about the kinds of jobs that run here alone."""
-
-    def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
-        kinds = platform.queued
-        completes, checks = (
-            [_of_job(each, verb, operations, platform.namespaces) for each in kinds]
-            for verb, operations in (("m", ["CREATE"]), ("v", _WRITTEN))
-        )
-        settings = Settings(
-            kind=kueue.WORKLOAD,
-            # The defaults (apis/config/v1beta2/defaults.go).
-            service=kueue.SERVICE,
-            completes=[
-                # Of Workloads too it would be asked, and adds nothing while PartialAdmission is on.
-                *(_own(kind, "m", ["CREATE"]) for kind in ("ClusterQueue", "ResourceFlavor")),
-                *completes,
-            ],
-            checks=[
-                *checks,
-                *(_own(kind, "v", _WRITTEN) for kind in ("ClusterQueue", "Cohort")),
-                _own("ResourceFlavor", "v", _WRITTEN),
-                # For a TrainJob it asks a dozen times what the API server would make of a Workload.
-                replace(_own("Workload", "v", _WRITTEN), conditions=_KEPT),
-                Review("vworkloadstatus.kb.io", "workloads/status", ["UPDATE"], "workload"),
-            ],
-            args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
-            files={SETTINGS_FILE: json.dumps(_settings(platform), indent=1) + "\n"},
-            directory=_DIRECTORY,
-            scraped=[_METRICS_PORT] if platform.observed else [],
-            in_cluster=[
-                # It sees what it watches, and counts on each node what runs there.
-                rule("", ["limitranges", "namespaces", "nodes", "pods"], *READ),
-                rule("node.k8s.io", ["runtimeclasses"], *READ),
-                rule("scheduling.k8s.io", ["priorityclasses"], *READ),
-                rule(kueue.GROUP, [*kueue.KINDS.values()], *READ),
-                rule(kueue.GROUP, [*_CLUSTERS_OWN], "update"),
-                rule(kueue.GROUP, [f"{e}/{_FINALIZERS}" for e in _CLUSTERS_OWN], "update"),
-                rule(kueue.GROUP, [f"{e}/{_STATUS}" for e in _WITH_STATUS], "update", "patch"),
-                *(rule(e.group, [e.plural], *READ) for e in kinds),
-                *(
-                    rule(e.group, [f"{e.runtime.lower()}s", f"cluster{e.runtime.lower()}s"], *READ)
-                    for e in kinds
-                    if e.runtime
-                ),
-                # Of who asks for its metrics it asks whether they may.
-                *(
-                    rule(f"{group}.k8s.io", [kind], "create")
-                    for group, kind in _REVIEWS
-                    if platform.observed
-                ),
-                rule("apiextensions.k8s.io", ["customresourcedefinitions"], *READ),
-                rule(
-                    "apiextensions.k8s.io",
-                    ["customresourcedefinitions"],
-                    "update",
-                    names=[f"{each}.{kueue.GROUP}" for each in _CONVERTED],
-                ),
-            ],
-            in_jobs=[
-                rule(kueue.GROUP, ["workloads"], "create", "delete", "update", "patch"),
-                rule(kueue.GROUP, ["workloads/finalizers"], "update"),
-                rule(kueue.GROUP, ["workloads/status", "localqueues/status"], "update", "patch"),
-                # It starts and stops jobs by their `suspend`, and tells pods which node is theirs.
-                *(rule(e.group, [e.plural], "update", "patch") for e in kinds),
-                *(rule(e.group, [f"{e.plural}/{_FINALIZERS}"], "update") for e in kinds),
-                *(rule(e.group, [f"{e.plural}/{_STATUS}"], "update", "patch") for e in kinds),
-                rule("", ["pods"], "update", "patch", "delete"),
-                rule("", ["pods/status"], "patch"),
-                rule("events.k8s.io", ["events"], "create", "patch", "update"),
-            ],
-        )
-        super().__init__(scope, chart_id, settings=settings, platform=platform)
+def kueue_controller(platform: PlatformPlan) -> Settings:
+    """Return the controller's settings; it is asked about the kinds of jobs that run here alone."""
+    kinds = platform.queued
+    completes, checks = (
+        [_of_job(each, verb, operations, platform.namespaces) for each in kinds]
+        for verb, operations in (("m", ["CREATE"]), ("v", _WRITTEN))
+    )
+    return Settings(
+        kind=kueue.WORKLOAD,
+        # The defaults (apis/config/v1beta2/defaults.go).
+        service=kueue.SERVICE,
+        completes=[
+            # Of Workloads too it would be asked, and adds nothing while PartialAdmission is on.
+            *(_own(kind, "m", ["CREATE"]) for kind in ("ClusterQueue", "ResourceFlavor")),
+            *completes,
+        ],
+        checks=[
+            *checks,
+            *(_own(kind, "v", _WRITTEN) for kind in ("ClusterQueue", "Cohort")),
+            _own("ResourceFlavor", "v", _WRITTEN),
+            # For a TrainJob it asks a dozen times what the API server would make of a Workload.
+            replace(_own("Workload", "v", _WRITTEN), conditions=_KEPT),
+            Review("vworkloadstatus.kb.io", "workloads/status", ["UPDATE"], "workload"),
+        ],
+        args=[f"--config={_DIRECTORY}/{SETTINGS_FILE}", "--zap-log-level=info"],
+        files={SETTINGS_FILE: json.dumps(_settings(platform), indent=1) + "\n"},
+        directory=_DIRECTORY,
+        scraped=[_METRICS_PORT] if platform.observed else [],
+        in_cluster=[
+            # It sees what it watches, and counts on each node what runs there.
+            rule("", ["limitranges", "namespaces", "nodes", "pods"], *READ),
+            rule("node.k8s.io", ["runtimeclasses"], *READ),
+            rule("scheduling.k8s.io", ["priorityclasses"], *READ),
+            rule(kueue.GROUP, [*kueue.KINDS.values()], *READ),
+            rule(kueue.GROUP, [*_CLUSTERS_OWN], "update"),
+            rule(kueue.GROUP, [f"{e}/{_FINALIZERS}" for e in _CLUSTERS_OWN], "update"),
+            rule(kueue.GROUP, [f"{e}/{_STATUS}" for e in _WITH_STATUS], "update", "patch"),
+            *(rule(e.group, [e.plural], *READ) for e in kinds),
+            *(
+                rule(e.group, [f"{e.runtime.lower()}s", f"cluster{e.runtime.lower()}s"], *READ)
+                for e in kinds
+                if e.runtime
+            ),
+            # Of who asks for its metrics it asks whether they may.
+            *(
+                rule(f"{group}.k8s.io", [kind], "create")
+                for group, kind in _REVIEWS
+                if platform.observed
+            ),
+            rule("apiextensions.k8s.io", ["customresourcedefinitions"], *READ),
+            rule(
+                "apiextensions.k8s.io",
+                ["customresourcedefinitions"],
+                "update",
+                names=[f"{each}.{kueue.GROUP}" for each in _CONVERTED],
+            ),
+        ],
+        in_jobs=[
+            rule(kueue.GROUP, ["workloads"], "create", "delete", "update", "patch"),
+            rule(kueue.GROUP, ["workloads/finalizers"], "update"),
+            rule(kueue.GROUP, ["workloads/status", "localqueues/status"], "update", "patch"),
+            # It starts and stops jobs by their `suspend`, and tells pods which node is theirs.
+            *(rule(e.group, [e.plural], "update", "patch") for e in kinds),
+            *(rule(e.group, [f"{e.plural}/{_FINALIZERS}"], "update") for e in kinds),
+            *(rule(e.group, [f"{e.plural}/{_STATUS}"], "update", "patch") for e in kinds),
+            rule("", ["pods"], "update", "patch", "delete"),
+            rule("", ["pods/status"], "patch"),
+            rule("events.k8s.io", ["events"], "create", "patch", "update"),
+        ],
+    )
 
 
 _WORKERS = {"Pod": 5} | {

@@ -6,6 +6,7 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog import kueue
+from megatron_eks.charts.pods import add_object
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 from megatron_eks.plan.cluster.queues import QueuePlan, topology, topology_levels
@@ -24,16 +25,16 @@ class KueueQueues(cdk8s.Chart):
         levels = {topology(pool): topology_levels(pool) for pool in plan.pools}
         for name, labels in sorted(levels.items()):
             spec = {"levels": [{"nodeLabel": each} for each in labels]}
-            self._add("Topology", name, {"spec": spec})
+            self._add("Topology", name, spec=spec)
         for pool in plan.pools:
-            self._add("ResourceFlavor", pool.name, {"spec": _flavor(pool, plan)})
+            self._add("ResourceFlavor", pool.name, spec=_flavor(pool, plan))
         resources = ["nvidia.com/gpu"]
         if any(pool.instance.efa_interfaces for pool in plan.pools):
             resources.append(_EFA)
         scaled = [pool.name for pool in plan.scaled_pools]
         if scaled:
-            check = {"spec": {"controllerName": kueue.CHECK_CONTROLLER}}
-            self._add("AdmissionCheck", kueue.NODES_CHECK, check)
+            check = {"controllerName": kueue.CHECK_CONTROLLER}
+            self._add("AdmissionCheck", kueue.NODES_CHECK, spec=check)
         for queue in plan.queues:
             self._queue(queue, resources, scaled)
 
@@ -54,7 +55,7 @@ class KueueQueues(cdk8s.Chart):
         groups = [{"coveredResources": [*resources], "flavors": flavors}]
         if queue.team is None:
             # What is nobody's share lies with the cohort, to be borrowed.
-            self._add("Cohort", self._cohort, {"spec": {"resourceGroups": groups}})
+            self._add("Cohort", self._cohort, spec={"resourceGroups": groups})
             return
         team = queue.team
         space = {"matchLabels": {"kubernetes.io/metadata.name": team.namespace}}
@@ -72,22 +73,15 @@ class KueueQueues(cdk8s.Chart):
         if scaled:
             checks = [{"name": kueue.NODES_CHECK, "onFlavors": [*scaled]}]
             spec["admissionChecksStrategy"] = {"admissionChecks": checks}
-        self._add("ClusterQueue", team.name, {"spec": spec})
-        self._add("LocalQueue", team.name, {"spec": {"clusterQueue": team.name}}, team.namespace)
+        self._add("ClusterQueue", team.name, spec=spec)
+        self._add("LocalQueue", team.name, team.namespace, spec={"clusterQueue": team.name})
         for name, value in queue.priorities:
             text = f"Jobs of team {team.name}; more comes first, and takes the place of less."
-            self._add("WorkloadPriorityClass", name, {"value": value, "description": text})
+            self._add("WorkloadPriorityClass", name, value=value, description=text)
 
-    def _add(self, kind: str, name: str, parts: Spec, namespace: str | None = None) -> None:
-        resource = cdk8s.ApiObject(
-            self,
-            f"{kind}-{name}",
-            api_version=kueue.API_VERSION,
-            kind=kind,
-            metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace),
-        )
-        for part, value in parts.items():
-            resource.add_json_patch(cdk8s.JsonPatch.add(f"/{part}", value))
+    def _add(self, kind: str, name: str, namespace: str | None = None, **parts: object) -> None:
+        metadata = cdk8s.ApiObjectMetadata(name=name, namespace=namespace)
+        add_object(self, f"{kind}-{name}", kueue.API_VERSION, kind, metadata, **parts)
 
 
 def _flavor(pool: PoolPlan, plan: ClusterPlan) -> Spec:

@@ -11,7 +11,7 @@ from megatron_eks.catalog.pins import TEAM_LABEL, UID_LABEL
 from megatron_eks.charts.pods import CA_BUNDLE, count
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.egress import CA_FILE
-from megatron_eks.plan.cluster.platform import PlatformPlan, PriorityClassPlan, QuotaPlan
+from megatron_eks.plan.cluster.platform import PlatformPlan, QuotaPlan
 
 
 class Namespaces(cdk8s.Chart):
@@ -26,7 +26,9 @@ class Namespaces(cdk8s.Chart):
             platform.namespace, platform.pod_security, "restricted", version, **_whose(platform)
         )
         if platform.first:
-            self._system(platform.system_namespace, version)
+            # The set-up Job is root with three capabilities of the baseline; a warning at every
+            # `kubectl apply` that nobody can act on would only teach people to ignore warnings.
+            self._namespace(platform.system_namespace, "baseline", "baseline", version)
         # A name that a role of AWS is bound to; it has no rights in Kubernetes, and no token.
         account = platform.service_account
         k8s.KubeServiceAccount(
@@ -35,11 +37,6 @@ class Namespaces(cdk8s.Chart):
             metadata=k8s.ObjectMeta(name=account, namespace=platform.namespace),
             automount_service_account_token=False,
         )
-
-    def _system(self, name: str, version: str) -> None:
-        # The set-up Job is root with three capabilities of the baseline; a warning at every
-        # `kubectl apply` that nobody can act on would only teach people to ignore warnings.
-        self._namespace(name, "baseline", "baseline", version)
 
     def _namespace(self, name: str, enforce: str, warn: str, version: str, **more: str) -> None:
         levels = {"enforce": enforce, "audit": "restricted", "warn": warn}
@@ -77,19 +74,16 @@ class Quotas(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         for priority in platform.priority_classes if platform.first else ():
-            self._priority_class(priority)
+            k8s.KubePriorityClass(
+                self,
+                priority.name,
+                metadata=k8s.ObjectMeta(name=priority.name),
+                value=priority.value,
+                preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
+                description=priority.description,
+            )
         for quota in platform.quotas:
             self._quota(quota, platform.namespace)
-
-    def _priority_class(self, plan: PriorityClassPlan) -> None:
-        k8s.KubePriorityClass(
-            self,
-            plan.name,
-            metadata=k8s.ObjectMeta(name=plan.name),
-            value=plan.value,
-            preemption_policy="PreemptLowerPriority" if plan.preempts else "Never",
-            description=plan.description,
-        )
 
     def _quota(self, plan: QuotaPlan, namespace: str) -> None:
         scope = k8s.ScopedResourceSelectorRequirement(

@@ -8,7 +8,7 @@ from constructs import Construct
 from megatron_eks.charts.network import addresses, dns, policy, ports, scrapers
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
-_RBAC = "rbac.authorization.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 READ = ("get", "list", "watch")
 
 Rules = Sequence[k8s.PolicyRule]
@@ -19,11 +19,11 @@ def add_rights(
     account: str,
     namespace: str,
     granted: Mapping[str, Rules],
-    elsewhere: str | None = None,
+    named: Mapping[str, str] = {},
 ) -> None:
     """Add a ServiceAccount, and what it may do by namespace; in the cluster where that is empty.
 
-    Roles have its name, those outside its namespace another one if its name is not its own there.
+    Its roles have its name, or in some namespaces another one.
     """
     k8s.KubeServiceAccount(
         scope,
@@ -33,26 +33,34 @@ def add_rights(
     )
     subject = k8s.Subject(kind="ServiceAccount", name=account, namespace=namespace)
     for place, rules in granted.items():
-        name = account if place == namespace else elsewhere or account
-        metadata = k8s.ObjectMeta(name=name, namespace=place or None)
-        role, binding, kind = (
-            (k8s.KubeRole, k8s.KubeRoleBinding, "Role")
-            if place
-            else (k8s.KubeClusterRole, k8s.KubeClusterRoleBinding, "ClusterRole")
-        )
-        role(scope, f"role-{place}", metadata=metadata, rules=rules)
-        binding(
-            scope,
-            f"binding-{place}",
-            metadata=metadata,
-            role_ref=k8s.RoleRef(api_group=_RBAC, kind=kind, name=name),
-            subjects=[subject],
-        )
+        add_role(scope, named.get(place, account), place, rules, [subject])
+
+
+def add_role(
+    scope: Construct, name: str, place: str, rules: Rules, subjects: Sequence[k8s.Subject]
+) -> None:
+    """Add a role in a namespace, or in the cluster where that is empty, and who has it."""
+    metadata = k8s.ObjectMeta(name=name, namespace=place or None)
+    role, binding, kind = (
+        (k8s.KubeRole, k8s.KubeRoleBinding, "Role")
+        if place
+        else (k8s.KubeClusterRole, k8s.KubeClusterRoleBinding, "ClusterRole")
+    )
+    role(scope, f"role-{place}", metadata=metadata, rules=rules)
+    binding(
+        scope,
+        f"binding-{place}",
+        metadata=metadata,
+        role_ref=k8s.RoleRef(api_group=RBAC, kind=kind, name=name),
+        subjects=subjects,
+    )
 
 
 def webhook_rules(resource: str, configuration: str) -> list[k8s.PolicyRule]:
-    """Let a controller put its certificate into its webhook."""
+    """Let a controller put its certificate into its webhook, if it has one of the kind."""
     group = "admissionregistration.k8s.io"
+    if not configuration:
+        return []
     return [
         # A list cannot be limited to a name.
         rule(group, [resource], *READ),

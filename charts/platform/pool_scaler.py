@@ -14,7 +14,7 @@ from megatron_eks.charts.platform.operator_access import add_rights, rule
 from megatron_eks.charts.pods import (
     CLUSTER_CRITICAL,
     one_pod,
-    quantity,
+    sizes,
     unprivileged_container,
     unprivileged_pod,
 )
@@ -74,7 +74,7 @@ class PoolScaler(cdk8s.Chart):
             files[CA_FILE] = self._platform.egress.ca_bundle
         k8s.KubeConfigMap(self, "files", metadata=self._metadata, data=files)
         # Two would each bring the nodes of the same job.
-        one_pod(self, self._metadata, self._labels, json.dumps(files), self._pod(files, places))
+        one_pod(self, self._metadata, self._labels, self._pod(files, places), json.dumps(files))
 
     def _settings(self) -> dict[str, object]:
         china = self._plan.region.startswith("cn-")
@@ -100,10 +100,7 @@ class PoolScaler(cdk8s.Chart):
             command=["python3", "-m", f"{PACKAGE}.scaling.loop"],
             args=[f"{_DIRECTORY}/{_SETTINGS}"],
             env=[k8s.EnvVar(name=name, value=value) for name, value in sorted(variables.items())],
-            resources=k8s.ResourceRequirements(
-                requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
-                limits={"memory": quantity("1Gi")},
-            ),
+            resources=sizes("50m", "128Mi", limit="1Gi"),
             security_context=unprivileged_container(),
             volume_mounts=[k8s.VolumeMount(name="files", mount_path=_DIRECTORY, read_only=True)],
         )

@@ -7,7 +7,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from megatron_eks.catalog import pins
-from megatron_eks.charts.pods import quantity, unprivileged_container
+from megatron_eks.charts.pods import sizes, unprivileged_container
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
@@ -116,10 +116,7 @@ def _spec(platform: PlatformPlan, claim_name: str) -> k8s.JobSpec:
         image_pull_policy="IfNotPresent",
         command=["sh", "-euc", _script(teams=bool(of_teams)).strip(), _NAME],
         args=of_teams or args,
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("50m"), "memory": quantity("32Mi")},
-            limits={"memory": quantity("64Mi")},
-        ),
+        resources=sizes("50m", "32Mi", limit="64Mi"),
         # Giving files away takes CHOWN; on a second run the directories are another user's.
         security_context=unprivileged_container("CHOWN", "DAC_OVERRIDE", "FOWNER"),
         # Why it refused is read from the pod's state: `meks apply` and `meks status` show it.

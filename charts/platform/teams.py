@@ -10,11 +10,12 @@ from constructs import Construct
 
 from megatron_eks.catalog.pins import UID_LABEL
 from megatron_eks.catalog.workloads import WORKLOADS
-from megatron_eks.charts.platform.operator_access import READ, rule
+from megatron_eks.charts.platform.operator_access import RBAC, READ, add_role, rule
+from megatron_eks.charts.pods import add_object
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.teams import TeamPlan
 
-_RBAC, _NAME = "rbac.authorization.k8s.io", "megatron-eks-team"
+_NAME = "megatron-eks-team"
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 
 
@@ -23,18 +24,21 @@ class TeamAccess(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, team: TeamPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        metadata = k8s.ObjectMeta(name=_NAME, namespace=team.namespace)
         kinds: dict[str, list[str]] = {}
         for each in WORKLOADS.values():
             more = [f"{each.runtime.lower()}s"] if each.runtime else []
             kinds.setdefault(each.group, []).extend([each.plural, *more])
         rules = [rule(group, plurals, *READ, *_WRITE) for group, plurals in kinds.items()]
         rules.append(rule("kueue.x-k8s.io", ["localqueues", "workloads"], *READ))
-        k8s.KubeRole(self, "role", metadata=metadata, rules=rules)
-        _bind(self, "Role", metadata, team)
+        add_role(self, _NAME, team.namespace, rules, [_subject(team)])
         # Pods, logs, commands, Secrets and what jobs bring along: no quota, right or volume.
-        edit = k8s.ObjectMeta(name=f"{_NAME}-edit", namespace=team.namespace)
-        _bind(self, "ClusterRole", edit, team, role="edit")
+        k8s.KubeRoleBinding(
+            self,
+            "edit",
+            metadata=k8s.ObjectMeta(name=f"{_NAME}-edit", namespace=team.namespace),
+            role_ref=k8s.RoleRef(api_group=RBAC, kind="ClusterRole", name="edit"),
+            subjects=[_subject(team)],
+        )
 
 
 class Teams(cdk8s.Chart):
@@ -42,37 +46,20 @@ class Teams(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        metadata = k8s.ObjectMeta(name=_NAME)
         # Whether there is room for a job, and why none runs; nodes hold nothing of a team.
         rules = [rule("", ["nodes"], *READ), rule("scheduling.k8s.io", ["priorityclasses"], *READ)]
         if plan.platform.kueue:
             # How much of each share is used, and not by whom.
             rules.append(rule("kueue.x-k8s.io", ["clusterqueues", "cohorts"], *READ))
-        k8s.KubeClusterRole(self, "role", metadata=metadata, rules=rules)
-        k8s.KubeClusterRoleBinding(
-            self,
-            "binding",
-            metadata=metadata,
-            role_ref=k8s.RoleRef(api_group=_RBAC, kind="ClusterRole", name=_NAME),
-            subjects=[_subject(each) for each in plan.teams],
-        )
+        add_role(self, _NAME, "", rules, [_subject(each) for each in plan.teams])
         self._users()
 
     def _users(self) -> None:
         """Refuse pods of another user: files on a volume know people by their number alone."""
-        parts = {
-            "users": ("ValidatingAdmissionPolicy", _policy()),
-            "users-binding": ("ValidatingAdmissionPolicyBinding", _BINDING),
-        }
-        for construct_id, (kind, spec) in parts.items():
-            resource = cdk8s.ApiObject(
-                self,
-                construct_id,
-                api_version="admissionregistration.k8s.io/v1",
-                kind=kind,
-                metadata=cdk8s.ApiObjectMetadata(name=_POLICY),
-            )
-            resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+        named = cdk8s.ApiObjectMetadata(name=_POLICY)
+        for kind, spec in (("Policy", _policy()), ("PolicyBinding", _BINDING)):
+            title = f"ValidatingAdmission{kind}"
+            add_object(self, title, "admissionregistration.k8s.io/v1", title, named, spec=spec)
 
 
 _POLICY = "megatron-eks-users"
@@ -126,17 +113,5 @@ def _policy() -> dict[str, object]:
     }
 
 
-def _bind(
-    scope: Construct, kind: str, metadata: k8s.ObjectMeta, team: TeamPlan, role: str = _NAME
-) -> None:
-    k8s.KubeRoleBinding(
-        scope,
-        f"binding-{kind}",
-        metadata=metadata,
-        role_ref=k8s.RoleRef(api_group=_RBAC, kind=kind, name=role),
-        subjects=[_subject(team)],
-    )
-
-
 def _subject(team: TeamPlan) -> k8s.Subject:
-    return k8s.Subject(kind="Group", api_group=_RBAC, name=team.group)
+    return k8s.Subject(kind="Group", api_group=RBAC, name=team.group)

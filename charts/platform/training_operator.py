@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from cdk8s_plus_27 import k8s
-from constructs import Construct
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.charts.platform.init_container import MAX_TRIES, init_container_template
-from megatron_eks.charts.platform.job_controller import JobController, Review, Settings
+from megatron_eks.charts.platform.job_controller import Review, Settings
 from megatron_eks.charts.platform.operator_access import READ, rule
 from megatron_eks.plan.cluster.platform import PlatformPlan
 
@@ -21,41 +20,38 @@ _BURST = 400
 _THREADS = 4
 
 
-class TrainingOperator(JobController):
-    """The operator for PyTorchJob alone, with the rights that this kind needs."""
-
-    def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
-        place = k8s.ObjectFieldSelector(field_path="metadata.namespace")
-        namespace = k8s.EnvVarSource(field_ref=place)
-        name = "validator.pytorchjob.training-operator.kubeflow.org"
-        # It watches one namespace, or all; where it may change things ends with the jobs' own.
-        several = len(platform.namespaces) > 1
-        user = None if several else platform.pod_uid
-        settings = Settings(
-            kind=_KIND,
-            # The operator's defaults, or compiled in (kubeflow/training-operator v1.9.4,
-            # cmd/training-operator.v1/main.go and pkg/cert/cert.go).
-            service="training-operator",
-            checks=[Review(name, _KIND.plural, ["CREATE", "UPDATE"], "pytorchjob")],
-            args=[
-                "--enable-scheme=pytorchjob",
-                # The rights that it has end with this namespace.
-                *([] if several else [f"--namespace={platform.namespace}"]),
-                f"--kube-api-qps={_REQUESTS_PER_SECOND}",
-                f"--kube-api-burst={_BURST}",
-                f"--controller-threads={_THREADS}",
-                f"--pytorch-init-container-image={platform.egress.image(pins.BUSYBOX_IMAGE)}",
-                f"--pytorch-init-container-max-tries={MAX_TRIES}",
-                "--zap-devel=false",
-            ],
-            # The name in the webhook's certificate is made of the Service's and this.
-            env=[k8s.EnvVar(name="MY_POD_NAMESPACE", value_from=namespace)],
-            files={"initContainer.yaml": init_container_template(user)},
-            directory="/etc/config",
-            in_jobs=_job_rules(),
-            in_cluster=_watching(_job_rules()) if several else (),
-        )
-        super().__init__(scope, chart_id, settings=settings, platform=platform)
+def training_operator(platform: PlatformPlan) -> Settings:
+    """Return the operator's settings: for PyTorchJob alone, with the rights that it needs."""
+    place = k8s.ObjectFieldSelector(field_path="metadata.namespace")
+    namespace = k8s.EnvVarSource(field_ref=place)
+    name = "validator.pytorchjob.training-operator.kubeflow.org"
+    # It watches one namespace, or all; where it may change things ends with the jobs' own.
+    several = len(platform.namespaces) > 1
+    user = None if several else platform.pod_uid
+    return Settings(
+        kind=_KIND,
+        # The operator's defaults, or compiled in (kubeflow/training-operator v1.9.4,
+        # cmd/training-operator.v1/main.go and pkg/cert/cert.go).
+        service="training-operator",
+        checks=[Review(name, _KIND.plural, ["CREATE", "UPDATE"], "pytorchjob")],
+        args=[
+            "--enable-scheme=pytorchjob",
+            # The rights that it has end with this namespace.
+            *([] if several else [f"--namespace={platform.namespace}"]),
+            f"--kube-api-qps={_REQUESTS_PER_SECOND}",
+            f"--kube-api-burst={_BURST}",
+            f"--controller-threads={_THREADS}",
+            f"--pytorch-init-container-image={platform.egress.image(pins.BUSYBOX_IMAGE)}",
+            f"--pytorch-init-container-max-tries={MAX_TRIES}",
+            "--zap-devel=false",
+        ],
+        # The name in the webhook's certificate is made of the Service's and this.
+        env=[k8s.EnvVar(name="MY_POD_NAMESPACE", value_from=namespace)],
+        files={"initContainer.yaml": init_container_template(user)},
+        directory="/etc/config",
+        in_jobs=_job_rules(),
+        in_cluster=_watching(_job_rules()) if several else (),
+    )
 
 
 def _watching(rules: Sequence[k8s.PolicyRule]) -> list[k8s.PolicyRule]:

@@ -6,6 +6,7 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import WORKLOADS, AnyWorkload
+from megatron_eks.charts.pods import add_object
 from megatron_eks.charts.training.jobset import add_jobset
 from megatron_eks.charts.training.objects import (
     backoff_limit,
@@ -50,25 +51,18 @@ def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
             "spec": {**job_pod(job, platform, meeting), **named, **restart},
         },
     }
-    resource = job_object(scope, job, platform, _KIND)
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+    job_object(scope, job, platform, _KIND, spec)
 
 
 def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
-    resource = cdk8s.ApiObject(
-        scope,
-        "service",
-        api_version="v1",
-        kind="Service",
-        metadata=metadata(job.name, job, platform),
-    )
     spec = {
         "clusterIP": "None",
         # Ranks look for index 0 while it starts.
         "publishNotReadyAddresses": True,
         "selector": {_KIND.job_label: job.name},
     }
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+    named = metadata(job.name, job, platform)
+    add_object(scope, "service", "v1", "Service", named, spec=spec)
 
 
 _WORKLOADS: Mapping[AnyWorkload, Callable[[Construct, JobPlan, PlatformPlan], None]] = {

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import SET_RANKS, WORKLOADS
@@ -28,8 +27,7 @@ _BY_EXIT_CODE, _BY_LOST_NODE = "failed with exit code", "has condition Disruptio
 def add_jobset(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object; its controller makes the Service by which ranks find each other."""
     rank_policy(scope, job, platform, _KIND)
-    resource = job_object(scope, job, platform, _KIND)
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", set_spec(job, platform)))
+    job_object(scope, job, platform, _KIND, set_spec(job, platform))
 
 
 def set_spec(job: JobPlan, platform: PlatformPlan, **labels: str) -> Mapping[str, object]:

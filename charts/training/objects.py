@@ -9,7 +9,7 @@ import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import FINAL_EXIT_CODES, WorkloadKind
-from megatron_eks.charts.pods import scraped_at
+from megatron_eks.charts.pods import add_object, scraped_at
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION, PREVIEW_ANNOTATION
 from megatron_eks.plan.cluster.observability import METRICS_PORT
 from megatron_eks.plan.cluster.platform import PlatformPlan
@@ -36,17 +36,12 @@ def metadata(
 
 
 def job_object(
-    scope: Construct, job: JobPlan, platform: PlatformPlan, kind: WorkloadKind
+    scope: Construct, job: JobPlan, platform: PlatformPlan, kind: WorkloadKind, spec: object
 ) -> cdk8s.ApiObject:
-    """Return it with the job's name and labels, marked where the image is not known yet."""
+    """Add it with the job's name and labels, marked where the image is not known yet."""
     preview = {PREVIEW_ANNOTATION: "true"} if job.image.preview else {}
-    resource = cdk8s.ApiObject(
-        scope,
-        "job",
-        api_version=kind.api_version,
-        kind=kind.kind,
-        metadata=metadata(job.name, job, platform, **preview),
-    )
+    named = metadata(job.name, job, platform, **preview)
+    resource = add_object(scope, "job", kind.api_version, kind.kind, named, spec=spec)
     for label, value in job.queue_labels.items():
         resource.metadata.add_label(label, value)
     return resource
@@ -108,13 +103,6 @@ def rank_policy(scope: Construct, job: JobPlan, platform: PlatformPlan, kind: Wo
     The platform's default deny keeps everything else away. It stands before the job, so that it is
     there before the first pod, and its prefix keeps it apart from the platform's own policies.
     """
-    resource = cdk8s.ApiObject(
-        scope,
-        "ranks",
-        api_version="networking.k8s.io/v1",
-        kind="NetworkPolicy",
-        metadata=metadata(f"ranks-of-{job.name}", job, platform),
-    )
     ranks = {"matchLabels": {kind.job_label: job.name}}
     peers = [{"podSelector": ranks}]
     spec = {
@@ -123,7 +111,8 @@ def rank_policy(scope: Construct, job: JobPlan, platform: PlatformPlan, kind: Wo
         "ingress": [{"from": peers}],
         "egress": [{"to": peers}],
     }
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+    named = metadata(f"ranks-of-{job.name}", job, platform)
+    add_object(scope, "ranks", "networking.k8s.io/v1", "NetworkPolicy", named, spec=spec)
 
 
 _VOLUME = "config"
@@ -135,24 +124,16 @@ def config_map(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the ConfigMap of a job that has files."""
     if not job.files:
         return
-    resource = cdk8s.ApiObject(
-        scope,
-        _VOLUME,
-        api_version="v1",
-        kind="ConfigMap",
-        metadata=metadata(_files_name(job), job, platform),
-    )
     texts = {name: content for name, content in job.files.items() if isinstance(content, str)}
     others = {
         name: base64.b64encode(content).decode()
         for name, content in job.files.items()
         if isinstance(content, bytes)
     }
-    parts = {"/data": texts, "/binaryData": others}
-    resource.add_json_patch(
-        *(cdk8s.JsonPatch.add(path, part) for path, part in parts.items() if part),
-        cdk8s.JsonPatch.add("/immutable", True),  # noqa: FBT003 -- a JSON value
-    )
+    parts = {"data": texts, "binaryData": others, "immutable": True}
+    named = metadata(_files_name(job), job, platform)
+    filled = {name: part for name, part in parts.items() if part}
+    add_object(scope, _VOLUME, "v1", "ConfigMap", named, **filled)
 
 
 def file_volumes(job: JobPlan) -> Entries:

@@ -7,7 +7,7 @@ metadata service, which answers on every EC2 instance: while it takes connection
 
 from cdk8s_plus_27 import k8s
 
-from megatron_eks.charts.pods import quantity, unprivileged_container
+from megatron_eks.charts.pods import sizes, unprivileged_container
 
 # EC2 User Guide, "Access instance metadata for an EC2 instance".
 _METADATA = ("169.254.169.254", 80)
@@ -44,9 +44,6 @@ def policy_wait() -> k8s.Container:
         name="wait-for-policies",
         image_pull_policy="IfNotPresent",
         command=["python3", "-c", script()],
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
-            limits={"memory": quantity("128Mi")},
-        ),
+        resources=sizes("50m", "128Mi", limit="128Mi"),
         security_context=unprivileged_container(),
     )

@@ -28,11 +28,11 @@ _BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
 def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object, with a master where ranks are known beforehand."""
     rank_policy(scope, job, platform, _KIND)
-    resource = job_object(scope, job, platform, _KIND)
+    resource = job_object(scope, job, platform, _KIND, _spec(job, platform))
     place = placement(job)
     grouped = place is not None and kueue.GROUP_ANNOTATION in place.annotations
-    workers = _worker(job.workers, grouped) if job.workers and not job.rendezvous else ()
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
+    if job.workers and not job.rendezvous:
+        resource.add_json_patch(*_worker(job.workers, grouped))
 
 
 def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:

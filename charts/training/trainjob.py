@@ -1,9 +1,9 @@
 """A job as a TrainJob, which Kubeflow Trainer turns into the JobSet of a runtime beside it."""
 
-import cdk8s
 from constructs import Construct
 
 from megatron_eks.catalog.workloads import WORKLOADS
+from megatron_eks.charts.pods import add_object
 from megatron_eks.charts.training.jobset import set_spec
 from megatron_eks.charts.training.objects import job_object, metadata, rank_policy
 from megatron_eks.plan.cluster.platform import PlatformPlan
@@ -20,14 +20,7 @@ def add_train_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> Non
     """
     rank_policy(scope, job, platform, _KIND)
     spec = set_spec(job, platform, **{_KIND.job_label: job.name})
-    runtime = cdk8s.ApiObject(
-        scope,
-        "runtime",
-        api_version=_KIND.api_version,
-        kind=str(_KIND.runtime),
-        metadata=metadata(job.name, job, platform),
-    )
-    runtime.add_json_patch(cdk8s.JsonPatch.add("/spec", {"template": {"spec": spec}}))
-    resource = job_object(scope, job, platform, _KIND)
+    of_job, runs = metadata(job.name, job, platform), {"template": {"spec": spec}}
+    add_object(scope, "runtime", _KIND.api_version, str(_KIND.runtime), of_job, spec=runs)
     named = {"apiGroup": _KIND.group, "kind": _KIND.runtime, "name": job.name}
-    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", {"runtimeRef": named}))
+    job_object(scope, job, platform, _KIND, {"runtimeRef": named})

@@ -34,7 +34,7 @@ def test_the_definition_fits_in_an_annotation(plural):
 def test_the_manifest_carries_the_whole_definition(plural):
     """Nothing gets lost on the way through cdk8s, extensions of the schema included."""
     chart = cdk8s.Testing.chart()
-    crd.JobDefinition(chart, "definition", plural)
+    crd.add_definition(chart, plural)
     (manifest,) = cdk8s.Testing.synth(chart)
     assert manifest == crd.read_definition(plural)
     assert_valid(manifest)

@@ -8,7 +8,8 @@ import cdk8s
 import pytest
 import yaml
 
-from megatron_eks.charts.platform.training_operator import TrainingOperator
+from megatron_eks.charts.platform.job_controller import JobController
+from megatron_eks.charts.platform.training_operator import training_operator
 from megatron_eks.plan.cluster.platform import PlatformPlan
 from tests.charts.rendered import Manifest, cluster, only, pod
 from tests.charts.validation import assert_valid
@@ -52,7 +53,7 @@ def manifests(plan: PlatformPlan) -> list[Manifest]:
 
 
 def _synth(plan: PlatformPlan) -> list[Manifest]:
-    chart = TrainingOperator(cdk8s.Testing.app(), "operator", platform=plan)
+    chart = JobController(cdk8s.Testing.app(), "operator", of=training_operator, platform=plan)
     manifests: list[Manifest] = cdk8s.Testing.synth(chart)
     return manifests
 

@@ -8,6 +8,8 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
+from megatron_eks.charts.pods import add_object
+
 
 @cache
 def read_definition(plural: str) -> dict[str, Any]:
@@ -17,17 +19,9 @@ def read_definition(plural: str) -> dict[str, Any]:
     return definition
 
 
-class JobDefinition(cdk8s.ApiObject):
-    """Teaches a cluster a kind of jobs, or of what stands beside them."""
-
-    def __init__(self, scope: Construct, construct_id: str, plural: str) -> None:
-        definition = read_definition(plural)
-        super().__init__(
-            scope,
-            construct_id,
-            api_version=definition["apiVersion"],
-            kind=definition["kind"],
-            metadata=cdk8s.ApiObjectMetadata(name=definition["metadata"]["name"]),
-        )
-        # As a patch, because the typed class of cdk8s-plus drops what Kubernetes 1.27 did not know.
-        self.add_json_patch(cdk8s.JsonPatch.add("/spec", definition["spec"]))
+def add_definition(scope: Construct, plural: str) -> None:
+    """Teach a cluster a kind of jobs, or of what stands beside them."""
+    found = read_definition(plural)
+    metadata = cdk8s.ApiObjectMetadata(name=found["metadata"]["name"])
+    # The typed class of cdk8s-plus drops what Kubernetes 1.27 did not know.
+    add_object(scope, plural, found["apiVersion"], found["kind"], metadata, spec=found["spec"])
