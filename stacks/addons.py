@@ -8,11 +8,7 @@ from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import AddonPlan
-from megatron_eks.stacks.policies import (
-    POD_IDENTITY,
-    POD_IDENTITY_ACTIONS,
-    role_of_managed_policies,
-)
+from megatron_eks.stacks.policies import POD_IDENTITY, role_of_managed_policies
 
 # A node becomes ready with these; every other add-on becomes active on a ready node.
 _BEFORE_NODES = frozenset({"eks-pod-identity-agent", "kube-proxy", "vpc-cni"})
@@ -69,7 +65,6 @@ class PlannedAddons(Construct):
             f"{plan.name}-role",
             description=f"Add-on {plan.name}",
             service=POD_IDENTITY,
-            actions=POD_IDENTITY_ACTIONS,
             policies=[plan.managed_policy],
             reason="AWS keeps this policy in step with the add-on's releases",
         )

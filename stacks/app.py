@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -112,12 +113,9 @@ def main(add: Add | None = None) -> NoReturn:
     `add` gets the app and the plan of the cluster, when our stacks are in it. It imports what it
     needs of the CDK itself: until it is called, Node is busy with loading ours.
     """
-
-    def write(project: Project, outdir: Path) -> Iterable[Finding]:
-        return render(project, outdir, add)
-
     context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
-    status = rendering.run(write, "app.py", ("CDK_OUTDIR", TEMPLATES), context.get("config"))
+    write, out = partial(render, add=add), ("CDK_OUTDIR", TEMPLATES)
+    status = rendering.run(write, "app.py", out, context.get("config"))
     for thread in _node:
         thread.join()
     for stream in filter(None, (sys.stdout, sys.stderr)):

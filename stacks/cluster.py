@@ -1,23 +1,20 @@
 """The Cluster stack: EKS, its administrators, add-ons and node groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.config.cluster import Access
 from megatron_eks.plan.cluster.cluster import EVENT_TTL, ClusterPlan
-from megatron_eks.plan.cluster.teams import TeamPlan
 from megatron_eks.stacks.addons import PlannedAddons
 from megatron_eks.stacks.base import BaseStack, Place, encryption_key, log_group
 from megatron_eks.stacks.bastion import Bastion
 from megatron_eks.stacks.gpu_nodegroup import PlannedNodegroup
-from megatron_eks.stacks.job_role import associate
 from megatron_eks.stacks.launch_template import instance_tags, metadata_options, root_volume
+from megatron_eks.stacks.pod_roles import associate, pool_scaler
 from megatron_eks.stacks.policies import acknowledge, partition, role_of_managed_policies
-from megatron_eks.stacks.pool_scaler import pool_scaler
 from megatron_eks.stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -38,8 +35,7 @@ class ClusterStack(BaseStack):
         self._place = place
         cluster = self._control_plane()
         self._cluster = cluster.ref
-        self._administrators(plan.access)
-        self._teams(plan.teams)
+        self._people()
         associate(self, plan, cluster=self._cluster, roles=job_roles)
         self._node_role = self._role("NodeRole", "ec2.amazonaws.com", _NODE_POLICIES)
         self.security_groups = [
@@ -143,34 +139,24 @@ class ClusterStack(BaseStack):
         )
         return cluster
 
-    def _administrators(self, access: Access) -> None:
-        entries = Construct(self, "Administrators")
+    def _people(self) -> None:
+        """Let administrators do everything; of teams, charts say what their groups may do."""
         policy = f"arn:{partition()}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        for arn in access.admin_role_arns:
+        everything = eks.CfnAccessEntry.AccessPolicyProperty(
+            policy_arn=policy,
+            access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
+        )
+        entries, name = Construct(self, "Administrators"), self._cluster
+        for arn in self._plan.access.admin_role_arns:
             eks.CfnAccessEntry(
-                entries,
-                arn,
-                cluster_name=self._cluster,
-                principal_arn=arn,
-                access_policies=[
-                    eks.CfnAccessEntry.AccessPolicyProperty(
-                        policy_arn=policy,
-                        access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
-                    )
-                ],
+                entries, arn, cluster_name=name, principal_arn=arn, access_policies=[everything]
             )
-
-    def _teams(self, teams: Sequence[TeamPlan]) -> None:
-        """Put the roles of teams into groups of Kubernetes, to which charts give what they may."""
         entries = Construct(self, "Teams")
-        for team in teams:
+        for team in self._plan.teams:
+            groups = [team.group]
             for arn in team.role_arns:
                 eks.CfnAccessEntry(
-                    entries,
-                    arn,
-                    cluster_name=self._cluster,
-                    principal_arn=arn,
-                    kubernetes_groups=[team.group],
+                    entries, arn, cluster_name=name, principal_arn=arn, kubernetes_groups=groups
                 )
 
     def _role(self, construct_id: str, service: str, policies: tuple[str, ...]) -> str:

@@ -12,8 +12,8 @@ from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.stacks.base import BaseStack, Place, existing_place
 from megatron_eks.stacks.cluster import ClusterStack
 from megatron_eks.stacks.images import PlannedImages
-from megatron_eks.stacks.job_role import associate
 from megatron_eks.stacks.network import PlannedNetwork
+from megatron_eks.stacks.pod_roles import associate
 from megatron_eks.stacks.storage import PlannedStorage
 
 

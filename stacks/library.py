@@ -21,9 +21,9 @@ from megatron_eks.stacks.addons import PlannedAddons
 from megatron_eks.stacks.base import Place
 from megatron_eks.stacks.gpu_nodegroup import PlannedNodegroup
 from megatron_eks.stacks.images import PlannedImages
-from megatron_eks.stacks.job_role import KEEP
 from megatron_eks.stacks.launch_template import instance_tags
 from megatron_eks.stacks.network import NodeSecurityGroup, PlannedNetwork
+from megatron_eks.stacks.pod_roles import KEEP
 from megatron_eks.stacks.storage import PlannedStorage
 
 __all__ = ["Addons", "GpuNodegroup", "Images", "Network", "NodeSecurityGroup", "Storage"]

@@ -16,8 +16,6 @@ _TCP = (("tcp", 988, 988), ("tcp", 1018, 1023))
 # Guide, "Working with EFA-enabled file systems", prerequisites).
 _EVERYTHING = (("-1", None, None),)
 
-_METADATA_MODE = "AUTOMATIC"
-
 
 class LustreFileSystems:
     """The plan's file systems in one security group; not a construct, so that ids stay short."""
@@ -66,7 +64,7 @@ class LustreFileSystems:
                 efa_enabled=True if plan.efa else None,
                 # Metadata IOPS can only be asked for when the file system is made.
                 metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(
-                    mode=_METADATA_MODE
+                    mode="AUTOMATIC"
                 )
                 if plan.persistent
                 else None,

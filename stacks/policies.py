@@ -18,9 +18,7 @@ Statement = dict[str, object]
 Document = dict[str, object]
 Condition = dict[str, dict[str, object]]
 
-# EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
 POD_IDENTITY = "pods.eks.amazonaws.com"
-POD_IDENTITY_ACTIONS = ("sts:AssumeRole", "sts:TagSession")
 
 
 @cache
@@ -62,6 +60,16 @@ def same_account() -> Condition:
     return {"StringEquals": {"aws:SourceAccount": account()}}
 
 
+def only_pods(cluster: str, namespace: str, service_account: str) -> Condition:
+    """Let no other pod take a role, whatever associations somebody makes."""
+    tags = {
+        "eks-cluster-name": cluster,
+        "kubernetes-namespace": namespace,
+        "kubernetes-service-account": service_account,
+    }
+    return {"StringEquals": {f"aws:RequestTag/{name}": value for name, value in tags.items()}}
+
+
 def role(
     scope: Construct,
     construct_id: str,
@@ -70,14 +78,13 @@ def role(
     service: str,
     statements: Sequence[Statement],
     condition: Condition,
-    actions: Sequence[str] = ("sts:AssumeRole",),
 ) -> iam.CfnRole:
     """Make a role for a service, with permissions of its own."""
     return iam.CfnRole(
         scope,
         construct_id,
         description=description,
-        assume_role_policy_document=_trust(service, actions, condition),
+        assume_role_policy_document=_trust(service, condition),
         # Inside the role: what uses it then cannot start before it may do its work.
         policies=[
             iam.CfnRole.PolicyProperty(
@@ -95,14 +102,13 @@ def role_of_managed_policies(
     service: str,
     policies: Sequence[str],
     reason: str,
-    actions: Sequence[str] = ("sts:AssumeRole",),
 ) -> iam.CfnRole:
     """Make a role with policies that AWS writes, for a reason."""
     made = iam.CfnRole(
         scope,
         construct_id,
         description=description,
-        assume_role_policy_document=_trust(service, actions, None),
+        assume_role_policy_document=_trust(service, None),
         managed_policy_arns=[f"arn:{partition()}:iam::aws:policy/{name}" for name in policies],
     )
     finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
@@ -110,12 +116,10 @@ def role_of_managed_policies(
     return made
 
 
-def _trust(service: str, actions: Sequence[str], condition: Condition | None) -> Document:
-    trust: Statement = {
-        "Effect": "Allow",
-        "Action": list(actions),
-        "Principal": {"Service": service},
-    }
+def _trust(service: str, condition: Condition | None) -> Document:
+    # EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
+    actions = ["sts:AssumeRole", *(["sts:TagSession"] if service == POD_IDENTITY else [])]
+    trust: Statement = {"Effect": "Allow", "Action": actions, "Principal": {"Service": service}}
     if condition is not None:
         trust["Condition"] = condition
     return document([trust])

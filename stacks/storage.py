@@ -11,8 +11,8 @@ from megatron_eks.config.outputs import team_key
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.stacks.base import Place, encryption_key
 from megatron_eks.stacks.efs import SharedHomes
-from megatron_eks.stacks.job_role import job_role
 from megatron_eks.stacks.lustre import LustreFileSystems
+from megatron_eks.stacks.pod_roles import job_role
 from megatron_eks.stacks.policies import Statement, document, same_account, statement
 
 _WITH_THE_STACK = ["AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"]

@@ -1,4 +1,4 @@
-"""What pods of jobs may do in AWS: a role of their own, bound to their service account."""
+"""What pods may do in AWS, of jobs and of what sizes pools: roles, bound to service accounts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,18 +8,21 @@ from constructs import Construct
 from megatron_eks.config.outputs import team_key
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.data_access import PUSHED_DATA, BucketAccess
+from megatron_eks.plan.cluster.queues import POOL_SCALER
 from megatron_eks.stacks.policies import (
     POD_IDENTITY,
-    POD_IDENTITY_ACTIONS,
     Condition,
     Statement,
+    account,
     acknowledge,
+    only_pods,
     partition,
     role,
     statement,
 )
 
 _READ = ("s3:GetObject",)
+_SEE = ("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities")
 # Retention removes old checkpoints; nothing else of a job deletes.
 KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
 """What somebody needs who keeps checkpoints."""
@@ -36,10 +39,11 @@ TRACK = ("sagemaker:CallMlflowAppApi", *(f"sagemaker-mlflow:{each}" for each in 
 def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> str:
     """Make the role for what was pushed for jobs and what they name, and return its ARN."""
     team, first = plan.platform.team, plan.platform.first
-    pushed, own = ([f"{PUSHED_DATA}/*"] if first else []), own_prefix(plan)
+    pushed = [f"{PUSHED_DATA}/*"] if first else []
+    own = [f"{each.prefix}/*" for each in plan.teams if each.name == team]
     statements = [
-        *(_reading(bucket, pushed) if pushed else ()),
-        *(_keeping(bucket, own) if own else ()),
+        *_allowing(_READ, bucket, pushed),
+        *_allowing(KEEP, bucket, own),
         statement(["kms:Decrypt", "kms:GenerateDataKey"], [key]),
         *(each for access in plan.data_access.buckets for each in _statements(access)),
         *([statement(TRACK, trackers)] if (trackers := plan.data_access.trackers) else []),
@@ -49,9 +53,8 @@ def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> s
         f"JobRole{'' if first else team_key(team)}",
         description=f"Pods of jobs of {plan.name}{'' if first else f', team {team}'}",
         service=POD_IDENTITY,
-        actions=POD_IDENTITY_ACTIONS,
         statements=statements,
-        condition=_only_jobs(plan),
+        condition=only_pods(plan.eks_name, plan.platform.namespace, plan.platform.service_account),
     )
     acknowledge(
         made,
@@ -88,41 +91,63 @@ def associate(
         )
 
 
-def own_prefix(plan: ClusterPlan) -> list[str]:
-    """Return what is a team's own in the cluster's bucket, as a pattern of keys."""
-    team = next((each for each in plan.teams if each.name == plan.platform.team), None)
-    return [f"{team.prefix}/*"] if team else []
-
-
-def _only_jobs(plan: ClusterPlan) -> Condition:
-    """Let nobody else take the role, whatever associations somebody makes."""
-    tags = {
-        "eks-cluster-name": plan.eks_name,
-        "kubernetes-namespace": plan.platform.namespace,
-        "kubernetes-service-account": plan.platform.service_account,
-    }
-    return {"StringEquals": {f"aws:RequestTag/{name}": value for name, value in tags.items()}}
-
-
 def _statements(access: BucketAccess) -> Iterator[Statement]:
     bucket = f"arn:{partition()}:s3:::{access.bucket}"
-    if access.write:
-        yield from _keeping(bucket, access.write)
-    if access.read:
-        yield from _reading(bucket, access.read)
+    yield from _allowing(KEEP, bucket, access.write)
+    yield from _allowing(_READ, bucket, access.read)
 
 
-def _keeping(bucket: str, patterns: Sequence[str]) -> Iterator[Statement]:
-    yield statement(KEEP, [f"{bucket}/{pattern}" for pattern in patterns])
-    yield _listing(bucket, patterns)
+def _allowing(actions: Sequence[str], bucket: str, patterns: Sequence[str]) -> Iterator[Statement]:
+    """Allow actions below prefixes, and to list there: without one a list shows every name."""
+    if patterns:
+        yield statement(actions, [f"{bucket}/{pattern}" for pattern in patterns])
+        limit: Condition = {"StringLike": {"s3:prefix": list(patterns)}}
+        yield statement(["s3:ListBucket"], [bucket], condition=limit)
 
 
-def _reading(bucket: str, patterns: Sequence[str]) -> Iterator[Statement]:
-    yield statement(_READ, [f"{bucket}/{pattern}" for pattern in patterns])
-    yield _listing(bucket, patterns)
-
-
-def _listing(bucket: str, patterns: Sequence[str]) -> Statement:
-    """Allow to list below prefixes alone; a request without one would show every name."""
-    limit: Condition = {"StringLike": {"s3:prefix": list(patterns)}}
-    return statement(["s3:ListBucket"], [bucket], condition=limit)
+def pool_scaler(scope: Construct, plan: ClusterPlan, *, cluster: str) -> None:
+    """Give the pod a role for those node groups and their scaling groups, and for no other."""
+    space, pools = plan.platform.system_namespace, [each.name for each in plan.scaled_pools]
+    groups = [f"eks:{{}}:nodegroup/{plan.eks_name}/{pool}/*" for pool in pools]
+    # EKS chooses the names of the scaling groups, and puts these tags on them.
+    scaling = "autoscaling:{}:autoScalingGroup:*:autoScalingGroupName/*"
+    place, shown = (f"{plan.region}:{each}" for each in (account(), "<AWS::AccountId>"))
+    arns = [f"arn:{partition()}:{each.format(place)}" for each in (*groups, scaling)]
+    ours: Condition = {
+        "StringEquals": {
+            "aws:ResourceTag/eks:cluster-name": plan.eks_name,
+            "aws:ResourceTag/eks:nodegroup-name": pools,
+        }
+    }
+    made = role(
+        scope,
+        "PoolScalerRole",
+        description=f"Sizes of the pools of {plan.name} that jobs in queues decide",
+        service=POD_IDENTITY,
+        condition=only_pods(plan.eks_name, space, POOL_SCALER),
+        statements=[
+            statement(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], arns[:-1]),
+            statement(
+                ["autoscaling:TerminateInstanceInAutoScalingGroup"], arns[-1:], condition=ours
+            ),
+            # They take no resource (Service Authorization Reference).
+            statement(_SEE, ["*"]),
+        ],
+    )
+    acknowledge(
+        made,
+        "EKS chooses how these names end, tags say whose groups they are, and lists take no name",
+        "AwsSolutions-IAM5[Resource::*]",
+        *(
+            f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:{each.format(shown)}]"
+            for each in (*groups, scaling)
+        ),
+    )
+    eks.CfnPodIdentityAssociation(
+        scope,
+        "PoolScalerRoleAssociation",
+        cluster_name=cluster,
+        namespace=space,
+        service_account=POOL_SCALER,
+        role_arn=made.attr_arn,
+    )
