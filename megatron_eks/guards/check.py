@@ -9,9 +9,8 @@ from megatron_eks import guards
 from megatron_eks.config.allowances import ANNOTATION, Allowance, apply
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
-from megatron_eks.guards import manifests, templates
-from megatron_eks.guards.manifests import Manifests, body_at, is_manifest
-from megatron_eks.guards.templates import Templates
+from megatron_eks.guards.manifests import Manifests, body_at, is_manifest, manifest_guard
+from megatron_eks.guards.templates import Templates, template_guard
 from megatron_eks.guards.values import Value
 
 for _module in sorted(each.name for each in iter_modules(guards.__path__)):
@@ -26,7 +25,7 @@ def check_templates(
 ) -> list[Finding]:
     """Judge templates that are deployed together, by file; a text is read only to find a line."""
     together = Templates(bodies, read)
-    found = (finding for guard in templates.GUARDS for finding in guard(together))
+    found = (finding for guard in template_guard for finding in guard(together))
     return _judged(found, (each.body for each in together.resources))
 
 
@@ -38,7 +37,7 @@ def check_manifests(objects: Sequence[Json]) -> list[Finding]:
 def check_bodies(bodies: Sequence[Value]) -> list[Finding]:
     """Judge Kubernetes objects of which the files are known."""
     together = Manifests(bodies)
-    return _judged((found for guard in manifests.GUARDS for found in guard(together)), bodies)
+    return _judged((found for guard in manifest_guard for found in guard(together)), bodies)
 
 
 def findings_for_templates(texts: Mapping[str, str]) -> list[Finding]:

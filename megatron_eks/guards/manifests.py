@@ -7,7 +7,7 @@ from functools import cached_property
 from megatron_eks.catalog.pins import POD_UID, UID_LABEL
 from megatron_eks.catalog.workloads import WITH_PODS
 from megatron_eks.config.load import Json
-from megatron_eks.guards.values import Found, Place, Value, inside
+from megatron_eks.guards.values import Guards, Place, Value, inside
 
 _TEMPLATE_KINDS = ("DaemonSet", "Deployment")
 _CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
@@ -169,16 +169,8 @@ class Manifests:
         return beside and self.named(kind, name, namespace) is None
 
 
-Guard = Callable[[Manifests], Found]
-
-GUARDS: list[Guard] = []
-"""Every guard of manifests, in the order of their modules."""
-
-
-def manifest_guard(guard: Guard) -> Guard:
-    """Register a guard of manifests."""
-    GUARDS.append(guard)
-    return guard
+manifest_guard = Guards[Manifests]()
+"""Registers a guard of manifests."""
 
 
 def is_manifest(value: Json) -> bool:

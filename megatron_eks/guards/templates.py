@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 
 from megatron_eks.config.load import Json, read_documents
-from megatron_eks.guards.values import Found, Place, Row, Value
+from megatron_eks.guards.values import Found, Guards, Place, Row, Value
 
 
 @dataclass(frozen=True)
@@ -124,16 +124,8 @@ def _function(value: Value) -> tuple[str, Value]:
     return next(value.items()) if only else ("", value)
 
 
-Guard = Callable[[Templates], Found]
-
-GUARDS: list[Guard] = []
-"""Every guard of templates, in the order of their modules."""
-
-
-def template_guard(guard: Guard) -> Guard:
-    """Register a guard of templates."""
-    GUARDS.append(guard)
-    return guard
+template_guard = Guards[Templates]()
+"""Registers a guard of templates."""
 
 
 def constants(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
+from typing import TypeVar
 
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
@@ -17,6 +18,18 @@ Row = tuple[str, tuple[Json, ...], str]
 
 Found = Iterator[Finding]
 """What a guard yields."""
+
+Judged = TypeVar("Judged")
+
+
+class Guards(list[Callable[[Judged], Found]]):
+    """All guards of one kind, in the order of their modules; it registers one as a decorator."""
+
+    def __call__(self, guard: Callable[[Judged], Found]) -> Callable[[Judged], Found]:
+        """Register a guard."""
+        self.append(guard)
+        return guard
+
 
 YES, NO = True, False  # for `must_be`: a plain True among the arguments says little
 
