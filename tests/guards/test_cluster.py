@@ -33,36 +33,6 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (CLUSTER, "KubeApiServerConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
-    ],
-)
-def test_mistakes_in_the_control_plane(resource, path, value, code):
-    """Each is found under its code."""
-    assert code in in_template(resource, path, value)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (f"{VPC} PublicAccessCidrs", ["198.51.100.7/32", "203.0.113.0/24"]),
-        ("AccessConfig AuthenticationMode", "API_AND_CONFIG_MAP"),
-        (SERVICES, "192.168.0.0/20"),
-    ],
-)
-def test_other_control_planes_that_work(path, value):
-    """Nothing is found in them."""
-    assert in_template(CLUSTER, path, value) == set()
-
-
-def test_people_reach_a_private_endpoint():
-    """Its group admits the VPC; EKS's own rules admit nodes only."""
-    rule = "EC2::SecurityGroupIngress EndpointFromVpc"
-    assert in_template(rule, "ToPort", 443, "private-cluster") == set()
-    assert in_template(rule, "Type", GONE, "private-cluster") == {"CLUSTER_CONTROL"}
-
-
-@pytest.mark.parametrize(
-    ("resource", "path", "value", "code"),
-    [
         (DNS, "Type", GONE, "ADDON_SETTINGS"),
         (DNS, "AddonName", "core-dns", "ADDON_SETTINGS"),
         (GROUP, "DependsOn", ABSENT, "START_ORDER"),
@@ -72,22 +42,7 @@ def test_people_reach_a_private_endpoint():
         (ADDON, "ConfigurationValues", ABSENT, "ADDON_SETTINGS"),
         (ADDON, "ConfigurationValues", VALUES.replace("true", "false"), "ADDON_SETTINGS"),
         ("EKS::PodIdentityAssociation", "Type", GONE, "ROLE_TRUST"),
-    ],
-)
-def test_mistakes_in_addons(resource, path, value, code):
-    """Each is found under its code."""
-    assert code in in_template(resource, path, value)
-
-
-def test_other_addons_that_work():
-    """Other numbers of warm addresses, and another way to solve conflicts."""
-    assert in_template(ADDON, "ConfigurationValues", VALUES) == set()
-    assert in_template(DNS, "ResolveConflicts", "PRESERVE") == set()
-
-
-@pytest.mark.parametrize(
-    ("role", "path", "value", "code"),
-    [
+        # A role gets, gives or lacks rights by mistake.
         (NODES, f"{TRUST} Principal Service", "eks.amazonaws.com", "ROLE_TRUST"),
         (CNI, f"{TRUST} Action", ["sts:AssumeRole"], "ROLE_TRUST"),
         (JOBS, f"{TRUST} Principal Service", "ec2.amazonaws.com", "ROLE_TRUST"),
@@ -114,9 +69,35 @@ def test_other_addons_that_work():
         (BUILD, "Description", f"made with hf_{'a1' * 17}", "SECRET_IN_MANIFEST"),
     ],
 )
-def test_mistakes_in_roles(role, path, value, code):
-    """A role that gets, gives or lacks rights by mistake is found."""
-    assert code in in_template(role, path, value)
+def test_mistakes(resource, path, value, code):
+    """In the control plane, its add-ons and roles: each is found under its code."""
+    assert code in in_template(resource, path, value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{VPC} PublicAccessCidrs", ["198.51.100.7/32", "203.0.113.0/24"]),
+        ("AccessConfig AuthenticationMode", "API_AND_CONFIG_MAP"),
+        (SERVICES, "192.168.0.0/20"),
+    ],
+)
+def test_other_control_planes_that_work(path, value):
+    """Nothing is found in them."""
+    assert in_template(CLUSTER, path, value) == set()
+
+
+def test_people_reach_a_private_endpoint():
+    """Its group admits the VPC; EKS's own rules admit nodes only."""
+    rule = "EC2::SecurityGroupIngress EndpointFromVpc"
+    assert in_template(rule, "ToPort", 443, "private-cluster") == set()
+    assert in_template(rule, "Type", GONE, "private-cluster") == {"CLUSTER_CONTROL"}
+
+
+def test_other_addons_that_work():
+    """Other numbers of warm addresses, and another way to solve conflicts."""
+    assert in_template(ADDON, "ConfigurationValues", VALUES) == set()
+    assert in_template(DNS, "ResolveConflicts", "PRESERVE") == set()
 
 
 def test_more_rights():

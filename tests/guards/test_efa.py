@@ -23,16 +23,6 @@ _LAYOUT, _GROUPS, _RULES = {"EFA_INTERFACES"}, {"INTERFACES_AND_GROUPS"}, {"EFA_
         ("LaunchTemplateData InstanceType", "p5.48xlarge", {*_LAYOUT, "MAX_PODS"}),
         ("LaunchTemplateData InstanceType", "g5.xlarge", {*_LAYOUT, "MAX_PODS"}),
         (f"{_NICS} 1 DeleteOnTermination", False, _LAYOUT),
-    ],
-)
-def test_layout(path, value, codes):
-    """Every card has its interface, which lives as long as the node."""
-    assert in_template(_GPU, path, value) == codes
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "codes"),
-    [
         (f"{_NICS} 3 Groups", lambda old: [*old, "sg-0123456789abcdef1"], set()),
         (f"{_NICS} 3 Groups", ["sg-0123456789abcdef0", "sg-0123456789abcdef1"], _RULES),
         (f"{_NICS} 3 Groups", ABSENT, {"CLUSTER_GROUP"}),
@@ -41,8 +31,8 @@ def test_layout(path, value, codes):
         ("LaunchTemplateData SecurityGroupIds", ["sg-0123456789abcdef1"], _GROUPS),
     ],
 )
-def test_groups(path, value, codes):
-    """Every interface carries the groups of the cluster and of the nodes."""
+def test_interfaces(path, value, codes):
+    """Every card has its interface, with the groups of the cluster and of the nodes."""
     assert in_template(_GPU, path, value) == codes
 
 

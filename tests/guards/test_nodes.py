@@ -21,6 +21,7 @@ _SYSTEM_TEMPLATE = {
 @pytest.mark.parametrize(
     ("resource", "path", "value", "codes"),
     [
+        # A group follows its launch template, and boots the AMI of its processor and version.
         (_TEMPLATE, f"{_DATA} MetadataOptions HttpTokens", ABSENT, {"NODE_METADATA"}),
         (_TEMPLATE, f"{_DATA} MetadataOptions HttpPutResponseHopLimit", 2, {"NODE_METADATA"}),
         (_TEMPLATE, f"{_DATA} MetadataOptions HttpEndpoint", "disabled", {"NODE_METADATA"}),
@@ -39,16 +40,7 @@ _SYSTEM_TEMPLATE = {
         (_GPU, "AmiType", ABSENT, _AMI),
         (_GPU, "ReleaseVersion", "1.35.1-20260930", _MANAGED),
         (_TEMPLATE, f"{_DATA} NetworkInterfaces 0 AssociatePublicIpAddress", True, _PUBLIC),
-    ],
-)
-def test_what_nodes_start_from(resource, path, value, codes):
-    """A group follows its launch template, and boots the AMI of its processor and version."""
-    assert in_template(resource, path, value) == codes
-
-
-@pytest.mark.parametrize(
-    ("resource", "path", "value", "codes"),
-    [
+        # Sizes are constant, a pool has one subnet, its taint and label, and nodes are replaced.
         (_SYSTEM, "ScalingConfig", {"MinSize": 3, "DesiredSize": 3, "MaxSize": 3}, set()),
         (_SYSTEM, "ScalingConfig", {"MinSize": 1, "DesiredSize": 1, "MaxSize": 1}, _SIZE),
         (_SYSTEM, "ScalingConfig MinSize", 3, _SIZE),
@@ -66,10 +58,23 @@ def test_what_nodes_start_from(resource, path, value, codes):
         (_GPU, "Taints 0 Effect", "PREFER_NO_SCHEDULE", {"SHARED_GPU_NODES"}),
         (_GPU, "Taints", [_TAINT, {"Key": "team", "Value": "nlp"}], {"SHARED_GPU_NODES"}),
         (_SYSTEM, "Taints", lambda _: [_TAINT], {"START_ORDER"}),
+        # NVMe disks are used, and the root volume is large, encrypted, and gone with its node.
+        (_TEMPLATE, f"{_DATA} UserData", ABSENT, {*_USER_DATA, *_PODS}),
+        (_TEMPLATE, f"{_DATA} UserData", "#!/bin/bash", _USER_DATA),
+        (_TEMPLATE, f"{_DATA} UserData", {"Ref": "Text"}, set()),
+        (_TEMPLATE, f"{_DISK} 0 Ebs VolumeSize", 1000, set()),
+        (_TEMPLATE, f"{_DISK} 0 Ebs VolumeSize", 20, _ROOT),
+        (_TEMPLATE, f"{_DISK} 0 DeviceName", "/dev/sda1", _ROOT),
+        (_TEMPLATE, _DISK, lambda old: [*old, old[0] | {"DeviceName": "/dev/sdb"}], set()),
+        (_TEMPLATE, f"{_DISK} 0 Ebs Encrypted", False, _ROOT),
+        (_TEMPLATE, f"{_DISK} 0 Ebs VolumeType", "st1", _ROOT),
+        (_TEMPLATE, f"{_DISK} 0 Ebs DeleteOnTermination", False, _ROOT),
+        (_TEMPLATE, f"{_DISK} 0 Ebs KmsKeyId", "alias/aws/ebs", set()),
+        (_TEMPLATE, f"{_DISK} 0 Ebs KmsKeyId", {"Ref": "Key"}, {"KEY_POLICY"}),
     ],
 )
-def test_pools(resource, path, value, codes):
-    """Sizes are constant, a pool has one subnet, its taint and label, and nodes are replaced."""
+def test_node_groups_and_launch_templates(resource, path, value, codes):
+    """What nodes start from, how many there are, and what they have."""
     assert in_template(resource, path, value) == codes
 
 
@@ -90,25 +95,3 @@ def test_pools(resource, path, value, codes):
 def test_user_data(old, new, codes):
     """User data is MIME text with a NodeConfig that nodeadm reads."""
     assert in_template(_TEMPLATE, _TEXT, lambda text: text.replace(old, new)) == codes
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "codes"),
-    [
-        (f"{_DATA} UserData", ABSENT, {*_USER_DATA, *_PODS}),
-        (f"{_DATA} UserData", "#!/bin/bash", _USER_DATA),
-        (f"{_DATA} UserData", {"Ref": "Text"}, set()),
-        (f"{_DISK} 0 Ebs VolumeSize", 1000, set()),
-        (f"{_DISK} 0 Ebs VolumeSize", 20, _ROOT),
-        (f"{_DISK} 0 DeviceName", "/dev/sda1", _ROOT),
-        (_DISK, lambda old: [*old, old[0] | {"DeviceName": "/dev/sdb"}], set()),
-        (f"{_DISK} 0 Ebs Encrypted", False, _ROOT),
-        (f"{_DISK} 0 Ebs VolumeType", "st1", _ROOT),
-        (f"{_DISK} 0 Ebs DeleteOnTermination", False, _ROOT),
-        (f"{_DISK} 0 Ebs KmsKeyId", "alias/aws/ebs", set()),
-        (f"{_DISK} 0 Ebs KmsKeyId", {"Ref": "Key"}, {"KEY_POLICY"}),
-    ],
-)
-def test_user_data_and_disks(path, value, codes):
-    """NVMe disks are used, and the root volume is large, encrypted, and gone with its node."""
-    assert in_template(_TEMPLATE, path, value) == codes

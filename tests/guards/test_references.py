@@ -37,27 +37,7 @@ _ONE_PORT = [{"port": 29500, "protocol": "TCP"}]
         ("Namespace/megatron-system", _CLUSTER, ABSENT, Code.OWNED_BY_ANOTHER),
         (_NAMESPACE, f"{_LABEL}/enforce", "baseline", Rule.NAMESPACE_LEVEL),
         (_NAMESPACE, f"{_LABEL}/warn", "privileged", Rule.NAMESPACE_LEVEL),
-    ],
-)
-def test_a_name_that_leads_nowhere_is_reported(name, path, value, code):
-    """Pods wait for what is not there, or are refused."""
-    assert code.name in in_manifest(name, path, value)
-
-
-def test_an_account_that_is_gone_is_missed():
-    """No pod of a job is made without it."""
-    assert Rule.MISSING_OBJECT.name in without("ServiceAccount/jobs")
-
-
-def test_other_names_are_right():
-    """More tolerations, and another Pod Security version of all modes, are right."""
-    more = {"key": "own", "operator": "Exists"}
-    assert in_manifest(_FETCH, f"{_POD} tolerations", lambda old: [*old, more]) == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "value", "code"),
-    [
+        # What jobs and the operator must reach, and what nobody may.
         ("NetworkPolicy/default-deny", "spec policyTypes", ["Ingress"], Rule.POLICY_MEANING),
         (_DNS, _PORT, 54, Rule.RANKS_CUT_OFF),
         (_DNS, "spec egress 0 ports", lambda old: old[:1], Rule.RANKS_CUT_OFF),
@@ -77,9 +57,20 @@ def test_other_names_are_right():
         (_OPERATOR, "spec egress", lambda old: old[:1], Rule.RANKS_CUT_OFF),
     ],
 )
-def test_a_wrong_policy_is_reported(name, path, value, code):
-    """What jobs and the operator must reach, and what nobody may."""
+def test_a_wrong_reference_or_policy_is_reported(name, path, value, code):
+    """Pods wait for what is not there, are refused, or are cut off."""
     assert code.name in in_manifest(name, path, value)
+
+
+def test_an_account_that_is_gone_is_missed():
+    """No pod of a job is made without it."""
+    assert Rule.MISSING_OBJECT.name in without("ServiceAccount/jobs")
+
+
+def test_other_names_are_right():
+    """More tolerations, and another Pod Security version of all modes, are right."""
+    more = {"key": "own", "operator": "Exists"}
+    assert in_manifest(_FETCH, f"{_POD} tolerations", lambda old: [*old, more]) == set()
 
 
 @pytest.mark.parametrize("name", [_DNS, _IDENTITY, _HTTPS, _RANKS])

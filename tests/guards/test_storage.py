@@ -130,6 +130,13 @@ def _rule(**parts):
     return lambda old: [*old, {"Id": "Added", "Status": "Enabled", **parts}]
 
 
+def lifecycle(**selection: object) -> str:
+    """Return a lifecycle policy of one rule."""
+    chosen = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": 30, **selection}
+    rule = {"rulePriority": 1, "selection": chosen, "action": {"type": "expire"}}
+    return json.dumps({"rules": [rule]})
+
+
 @pytest.mark.parametrize(
     ("resource", "path", "value", "code"),
     [
@@ -154,10 +161,17 @@ def _rule(**parts):
         (POLICY, "PolicyDocument Statement 0 Resource 1", INNER, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 1", ABSENT, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 0 Condition", ABSENT, "BUCKET_SETTINGS"),
+        (REPOSITORY, "ImageTagMutability", "MUTABLE", "ENCRYPTION"),
+        (REPOSITORY, f"{FILTERS} 0 {FILTERS[:-1]}Value", "*", "ENCRYPTION"),
+        ("CodeBuild::Project", "Environment PrivilegedMode", False, "PROPERTY"),
+        ("CodeBuild::Project", "Environment ComputeType", "BUILD_GENERAL1_SMALL", "PROPERTY"),
+        (REPOSITORY, "EncryptionConfiguration", ABSENT, "ENCRYPTION"),
+        (REPOSITORY, RULES, lifecycle(tagStatus="any"), EXPIRES),
+        (REPOSITORY, RULES, lifecycle(tagStatus="tagged", tagPatternList=["*"]), EXPIRES),
     ],
 )
-def test_mistakes_in_buckets(resource, path, value, code):
-    """Data that go, or that others read, are found."""
+def test_mistakes_in_buckets_and_repositories(resource, path, value, code):
+    """Data or images that go, or that others read or change, are found."""
     assert code in in_template(resource, path, value)
 
 
@@ -227,30 +241,6 @@ def test_lifetime_of_keys():
 
     assert deleted("KMS") == {"KEY_LOST"}
     assert deleted("KMS", "S3", "FSx", "EC2") == {"LUSTRE_RETAINED"}
-
-
-def lifecycle(**selection: object) -> str:
-    """Return a lifecycle policy of one rule."""
-    chosen = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": 30, **selection}
-    rule = {"rulePriority": 1, "selection": chosen, "action": {"type": "expire"}}
-    return json.dumps({"rules": [rule]})
-
-
-@pytest.mark.parametrize(
-    ("resource", "path", "value", "code"),
-    [
-        (REPOSITORY, "ImageTagMutability", "MUTABLE", "ENCRYPTION"),
-        (REPOSITORY, f"{FILTERS} 0 {FILTERS[:-1]}Value", "*", "ENCRYPTION"),
-        ("CodeBuild::Project", "Environment PrivilegedMode", False, "PROPERTY"),
-        ("CodeBuild::Project", "Environment ComputeType", "BUILD_GENERAL1_SMALL", "PROPERTY"),
-        (REPOSITORY, "EncryptionConfiguration", ABSENT, "ENCRYPTION"),
-        (REPOSITORY, RULES, lifecycle(tagStatus="any"), EXPIRES),
-        (REPOSITORY, RULES, lifecycle(tagStatus="tagged", tagPatternList=["*"]), EXPIRES),
-    ],
-)
-def test_mistakes_in_images(resource, path, value, code):
-    """Each is found under its code."""
-    assert code in in_template(resource, path, value)
 
 
 @pytest.mark.parametrize(

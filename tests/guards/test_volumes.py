@@ -15,41 +15,40 @@ _FITS = "CLAIM_AND_VOLUME"
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "code"),
+    ("name", "place", "value", "code"),
     [
-        (f"{_MOUNTS} 0 name", "data", "UNKNOWN_VOLUME"),
-        (f"{_MOUNTS} 0 mountPath", "/fsx", "LOST_OUTPUT"),
-        (f"{_MOUNTS} 2 mountPath", "/shared", "DUPLICATE_IN_POD"),
-        (f"{_MOUNTS} 2", ABSENT, "LOST_OUTPUT"),
-        (f"{_MOUNTS} 0 readOnly", True, "LOST_OUTPUT"),
-        (f"{_POD} volumes 0", ABSENT, "UNKNOWN_VOLUME"),
-        (f"{_POD} volumes 0", {"name": "shared", "emptyDir": {}}, "CHECKPOINTS_LOST"),
-        (f"{_POD} volumes 0 persistentVolumeClaim claimName", "fsx-pvc", "MISSING_OBJECT"),
-        (f"{_POD} securityContext runAsUser", 1000, "DIRECTORY_OWNER"),
+        (_JOB, f"{_MOUNTS} 0 name", "data", "UNKNOWN_VOLUME"),
+        (_JOB, f"{_MOUNTS} 0 mountPath", "/fsx", "LOST_OUTPUT"),
+        (_JOB, f"{_MOUNTS} 2 mountPath", "/shared", "DUPLICATE_IN_POD"),
+        (_JOB, f"{_MOUNTS} 2", ABSENT, "LOST_OUTPUT"),
+        (_JOB, f"{_MOUNTS} 0 readOnly", True, "LOST_OUTPUT"),
+        (_JOB, f"{_POD} volumes 0", ABSENT, "UNKNOWN_VOLUME"),
+        (_JOB, f"{_POD} volumes 0", {"name": "shared", "emptyDir": {}}, "CHECKPOINTS_LOST"),
+        (_JOB, f"{_POD} volumes 0 persistentVolumeClaim claimName", "fsx-pvc", "MISSING_OBJECT"),
+        (_JOB, f"{_POD} securityContext runAsUser", 1000, "DIRECTORY_OWNER"),
+        (_VOLUME, "spec persistentVolumeReclaimPolicy", "Delete", "RECLAIMED"),
+        (_VOLUME, "spec accessModes", ["ReadWriteOnce"], _FITS),
+        (_VOLUME, "spec volumeMode", "Block", _FITS),
+        (_VOLUME, "spec capacity storage", "600Gi", _FITS),
+        (_VOLUME, "spec csi volumeHandle", "fsx-0123456789abcdef0", _FITS),
+        (_VOLUME, "spec csi volumeHandle", "fs-preview::megatron-system", _FITS),
+        (
+            _VOLUME,
+            f"{_ATTRIBUTES} dnsname",
+            "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
+            _FITS,
+        ),
+        (_VOLUME, f"{_ATTRIBUTES} mountname", "fsx", _FITS),
+        (_VOLUME, "spec claimRef name", "fsx-pvc", _FITS),
+        (_CLAIM, "spec storageClassName", "gp3", _FITS),
+        (_CLAIM, "spec volumeName", "techpulse-fsx", _FITS),
+        (_CLAIM, "spec volumeName", ABSENT, _FITS),
+        (_CLAIM, "spec resources requests storage", "2400Gi", _FITS),
     ],
 )
-def test_files_of_jobs(place, value, code):
-    """The pod is refused, or its output is lost or cannot be written."""
-    assert code in in_manifest(_JOB, place, value)
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "code"),
-    [
-        ("spec persistentVolumeReclaimPolicy", "Delete", "RECLAIMED"),
-        ("spec accessModes", ["ReadWriteOnce"], _FITS),
-        ("spec volumeMode", "Block", _FITS),
-        ("spec capacity storage", "600Gi", _FITS),
-        ("spec csi volumeHandle", "fsx-0123456789abcdef0", _FITS),
-        ("spec csi volumeHandle", "fs-preview::megatron-system", _FITS),
-        (f"{_ATTRIBUTES} dnsname", "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com", _FITS),
-        (f"{_ATTRIBUTES} mountname", "fsx", _FITS),
-        ("spec claimRef name", "fsx-pvc", _FITS),
-    ],
-)
-def test_volumes(place, value, code):
-    """The mount fails, the claim waits, or the files go with it."""
-    assert code in in_manifest(_VOLUME, place, value)
+def test_mistakes(name, place, value, code):
+    """The pod is refused, or its files are lost; the mount fails, or the claim waits."""
+    assert code in in_manifest(name, place, value)
 
 
 def test_a_real_file_system_is_right():
@@ -64,20 +63,6 @@ def test_a_real_file_system_is_right():
     }
     assert in_manifest(_VOLUME, "spec csi", csi) == set()
     assert in_manifest(_VOLUME, "spec mountOptions", ["flock", "noatime"]) == set()
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("spec storageClassName", "gp3"),
-        ("spec volumeName", "techpulse-fsx"),
-        ("spec volumeName", ABSENT),
-        ("spec resources requests storage", "2400Gi"),
-    ],
-)
-def test_claims(place, value):
-    """The claim waits, or gets another volume."""
-    assert _FITS in in_manifest(_CLAIM, place, value)
 
 
 def test_missing_volume():
