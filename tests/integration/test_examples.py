@@ -11,7 +11,7 @@ from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.project import ROOT, load_project
 from tests import examples
 from tests.emitted import emitted
-from tests.stacks.test_cfn_lint import ACCEPTED
+from tests.stacks.synthesis import ACCEPTED
 
 # Documentation values, and what no outputs.json says before the first deployment.
 EXPECTED = {"MEKS-0212", "MEKS-0009"}

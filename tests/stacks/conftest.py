@@ -40,25 +40,13 @@ def changed(sources: Path, tmp_path: Path) -> Callable[[Edit], Assembly]:
     return synthesise_changed
 
 
-@pytest.fixture(scope="session")
-def network(assembly: Assembly) -> Template:
-    """Return the default cluster's Network template."""
-    return assembly.template("Network")
+def _part(name: str) -> Callable[[Assembly], Template]:
+    @pytest.fixture(scope="session", name=name.lower())
+    def template(assembly: Assembly) -> Template:
+        """Return one of the default cluster's templates."""
+        return assembly.template(name)
+
+    return template
 
 
-@pytest.fixture(scope="session")
-def storage(assembly: Assembly) -> Template:
-    """Return the default cluster's Storage template."""
-    return assembly.template("Storage")
-
-
-@pytest.fixture(scope="session")
-def images(assembly: Assembly) -> Template:
-    """Return the default cluster's Images template."""
-    return assembly.template("Images")
-
-
-@pytest.fixture(scope="session")
-def cluster(assembly: Assembly) -> Template:
-    """Return the default cluster's Cluster template."""
-    return assembly.template("Cluster")
+network, images, cluster = map(_part, ("Network", "Images", "Cluster"))

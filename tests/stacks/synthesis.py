@@ -1,12 +1,14 @@
 """Synthesises the stacks of a cluster, changed as a test likes, and reads their templates."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+from cfnlint import ManualArgs, api
 
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
@@ -30,10 +32,13 @@ class Assembly:
     plan: ClusterPlan
     directory: Path
 
+    def text(self, part: str) -> str:
+        """Return the text of one stack's template."""
+        return (self.directory / f"{self.plan.stack(part)}.template.json").read_text()
+
     def template(self, part: str) -> "Template":
         """Return the template of one stack."""
-        path = self.directory / f"{self.plan.stack(part)}.template.json"
-        return Template(json.loads(path.read_text()))
+        return Template(json.loads(self.text(part)))
 
     def templates(self) -> "dict[str, Template]":
         """Return every template, by the stack's part of the cluster."""
@@ -108,6 +113,48 @@ def write_sources(directory: Path) -> Path:
     return directory
 
 
-def statements(policy: Json) -> Iterator[Json]:
-    """Yield a policy document's statements."""
-    yield from policy["Statement"]
+FILLED = {
+    "AWS::AccountId": "111122223333",
+    "AWS::Partition": "aws",
+    "Bucket": "arn:aws:s3:::bucket",
+    "Key": "arn:aws:kms:::key/1",
+}
+
+
+def filled(value: Any) -> str:
+    """Fill in what CloudFormation would."""
+    if isinstance(value, str):
+        return value
+    if "Fn::Join" in value:
+        return "".join(map(filled, value["Fn::Join"][1]))
+    return FILLED[value["Ref"] if "Ref" in value else value["Fn::GetAtt"][0]]
+
+
+def allows(role: Json, action: str, resource: str, context: Mapping[str, str]) -> bool:
+    """Evaluate the policies of a role as IAM does: something allows it, and nothing denies it."""
+    for each in (e for policy in role["Policies"] for e in policy["PolicyDocument"]["Statement"]):
+        assert each["Effect"] == "Allow"
+        tests = each.get("Condition", {})
+        assert tests.keys() <= {"StringEquals", "StringLike"}
+        wanted = {key: found for test in tests.values() for key, found in test.items()}
+        if (
+            _matches(action, each["Action"])
+            and _matches(resource, map(filled, each["Resource"]))
+            and all(_matches(context.get(key, ""), found) for key, found in wanted.items())
+        ):
+            return True
+    return False
+
+
+def _matches(text: str, patterns: str | Iterable[str]) -> bool:
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatchcase(text.lower(), each.lower()) for each in listed)
+
+
+ACCEPTED = ["W3010"]  # The zone is chosen because the capacity is there.
+
+
+def linted(text: str, *accepted: str, region: str = "us-east-2") -> list[str]:
+    """Return what cfn-lint finds in the text of a template."""
+    config = ManualArgs(ignore_checks=[*ACCEPTED, *accepted], regions=[region])
+    return [str(finding) for finding in api.lint(text, config=config)]

@@ -5,11 +5,10 @@ import re
 from itertools import product
 
 import pytest
-from cfnlint import ManualArgs, api
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.guards.check import check_templates
-from tests.stacks.synthesis import cluster_file, synthesise
+from tests.stacks.synthesis import cluster_file, linted, synthesise
 
 RESERVATION = "cr-0123456789abcdef0"
 CAPACITIES = {
@@ -95,38 +94,24 @@ def test_a_pool_is_rendered_as_planned(assemblies, cluster, instance_type, kind)
     assert len(group["Subnets"]) == 1
 
 
-@pytest.mark.parametrize("instance_type", LARGEST)
-def test_a_reservation_is_named_in_the_launch_template_alone(assemblies, instance_type):
-    """On-demand capacity to EKS, no market, and no placement group made after it."""
-    group, launch, _ = pool(assemblies["other capacity"], instance_type, "reservation")
-    assert group["CapacityType"] == "ON_DEMAND"
-    assert launch["CapacityReservationSpecification"] == {
-        "CapacityReservationTarget": {"CapacityReservationId": RESERVATION}
-    }
-    assert not {"InstanceMarketOptions", "Placement"} & set(launch)
+NAMED = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
+BOUGHT = {
+    # On-demand capacity to EKS, and no market.
+    "reservation": ("ON_DEMAND", NAMED, None),
+    # EKS User Guide, "Create a managed node group with Capacity Blocks for ML".
+    "capacity_block": ("CAPACITY_BLOCK", NAMED, {"MarketType": "capacity-block"}),
+    # EKS refuses the market option in a launch template.
+    "spot": ("SPOT", None, None),
+}
 
 
-@pytest.mark.parametrize("instance_type", LARGEST)
-def test_a_capacity_block_is_named_in_node_group_and_launch_template(assemblies, instance_type):
-    """EKS User Guide, "Create a managed node group with Capacity Blocks for ML"."""
-    group, launch, _ = pool(assemblies["other capacity"], instance_type, "capacity_block")
-    assert group["CapacityType"] == "CAPACITY_BLOCK"
+@pytest.mark.parametrize(("instance_type", "kind"), [*product(LARGEST, BOUGHT)])
+def test_node_group_and_launch_template_buy_together(assemblies, instance_type, kind):
+    """Each says what EKS takes there, and nothing starts by itself."""
+    group, launch, _ = pool(assemblies["other capacity"], instance_type, kind)
+    keys = ("CapacityReservationSpecification", "InstanceMarketOptions")
+    assert (group["CapacityType"], *map(launch.get, keys)) == BOUGHT[kind]
     assert group["ScalingConfig"]["DesiredSize"] == 0
-    assert launch["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
-    assert launch["CapacityReservationSpecification"] == {
-        "CapacityReservationTarget": {"CapacityReservationId": RESERVATION}
-    }
-    assert "Placement" not in launch
-
-
-@pytest.mark.parametrize("instance_type", LARGEST)
-def test_spot_is_asked_for_in_the_node_group(assemblies, instance_type):
-    """EKS refuses the market option in a launch template; a rack would narrow the choice."""
-    group, launch, _ = pool(assemblies["other capacity"], instance_type, "spot")
-    assert group["CapacityType"] == "SPOT"
-    assert not {"InstanceMarketOptions", "CapacityReservationSpecification", "Placement"} & set(
-        launch
-    )
 
 
 @pytest.mark.parametrize(("cluster", "instance_type", "kind"), EVERY)
@@ -148,8 +133,5 @@ def test_no_rule_has_anything_to_say(assemblies, cluster):
 
 def test_the_linter_has_nothing_to_say_of_other_capacity(assemblies):
     """All P types, reserved, in Capacity Blocks and on spot."""
-    assembly = assemblies["other capacity"]
-    text = (assembly.directory / f"{assembly.plan.stack('Cluster')}.template.json").read_text()
-    # The zone is chosen because the capacity is there; which types a region has is EC2's to say.
-    config = ManualArgs(ignore_checks=["W3010", "E3628"], regions=[assembly.plan.region])
-    assert [str(finding) for finding in api.lint(text, config=config)] == []
+    # Which types a region has is EC2's to say.
+    assert linted(assemblies["other capacity"].text("Cluster"), "E3628") == []

@@ -89,18 +89,10 @@ def test_builds_know_the_branch_whose_pushes_start_them(images, changed):
         del cluster["images"]["source"]["webhook"]
 
     assert branches(images) == ["release/1.x"] * 2
-    assert branches(changed(by_hand).template("Images")) == []
-
-
-def test_no_webhook_unless_asked_for(changed):
-    """It needs rights on the repository that many have not."""
-
-    def by_hand(cluster):
-        VARIATIONS["github"](cluster)
-        del cluster["images"]["source"]["webhook"]
-
-    for project in changed(by_hand).template("Images").properties("AWS::CodeBuild::Project"):
-        assert "Triggers" not in project
+    without = changed(by_hand).template("Images")
+    assert branches(without) == []
+    # It needs rights on the repository that many have not.
+    assert "Triggers" not in str(without.properties("AWS::CodeBuild::Project"))
 
 
 def test_a_prefix_keeps_two_clusters_repositories_apart(images):

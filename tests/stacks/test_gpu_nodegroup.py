@@ -33,15 +33,13 @@ def first_pool(edit):
 )
 def test_no_change_of_a_pool_resizes_anything(cluster, changed, edit):
     """A running pool must not go to zero because somebody relabelled it."""
-    template = changed(first_pool(edit)).template("Cluster")
-    before = {
-        name: group["Properties"]["ScalingConfig"]
-        for name, group in cluster.of_type("AWS::EKS::Nodegroup").items()
-    }
-    after = {
-        name: group["Properties"]["ScalingConfig"]
-        for name, group in template.of_type("AWS::EKS::Nodegroup").items()
-    }
+    before, after = (
+        {
+            name: group["Properties"]["ScalingConfig"]
+            for name, group in template.of_type("AWS::EKS::Nodegroup").items()
+        }
+        for template in (cluster, changed(first_pool(edit)).template("Cluster"))
+    )
     assert before == after
 
 

@@ -44,78 +44,33 @@ def arn(rest):
     return {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, f":s3:::{rest}"]]}
 
 
+def allow(actions, resources, prefixes=None):
+    """Write a statement as it stands in a template."""
+    found = {"Effect": "Allow", "Action": actions, "Resource": resources}
+    return {**found, "Condition": {"StringLike": {"s3:prefix": prefixes}}} if prefixes else found
+
+
+READ, LIST = ["s3:GetObject"], ["s3:ListBucket"]
+KEEP = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
 BUCKET = {"Fn::GetAtt": ["Bucket", "Arn"]}
 OWN = [
-    {
-        "Effect": "Allow",
-        "Action": ["s3:GetObject"],
-        "Resource": [{"Fn::Join": ["", [BUCKET, "/data/*"]]}],
-    },
-    {
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket"],
-        "Resource": [BUCKET],
-        "Condition": {"StringLike": {"s3:prefix": ["data/*"]}},
-    },
-    {
-        "Effect": "Allow",
-        "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
-        "Resource": [{"Fn::GetAtt": ["Key", "Arn"]}],
-    },
+    allow(READ, [{"Fn::Join": ["", [BUCKET, "/data/*"]]}]),
+    allow(LIST, [BUCKET], ["data/*"]),
+    allow(["kms:Decrypt", "kms:GenerateDataKey"], [{"Fn::GetAtt": ["Key", "Arn"]}]),
 ]
 JOBS = (
     job(FETCH.format("s3://models/llama/base")),
     job(PREPARE),
     saving("s3://models/runs/cpt/"),
 )
+CORPORA = ["de/*", "en/part-*", "one.jsonl", "one.jsonl/*"]
 NAMED = [
-    {
-        "Effect": "Allow",
-        "Action": ["s3:GetObject"],
-        "Resource": [
-            arn("corpora/de/*"),
-            arn("corpora/en/part-*"),
-            arn("corpora/one.jsonl"),
-            arn("corpora/one.jsonl/*"),
-        ],
-    },
-    {
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket"],
-        "Resource": [arn("corpora")],
-        "Condition": {
-            "StringLike": {
-                "s3:prefix": ["de/*", "en/part-*", "one.jsonl", "one.jsonl/*"],
-            }
-        },
-    },
-    {
-        "Effect": "Allow",
-        "Action": [
-            "s3:AbortMultipartUpload",
-            "s3:DeleteObject",
-            "s3:GetObject",
-            "s3:PutObject",
-        ],
-        "Resource": [arn("models/runs/cpt/*")],
-    },
-    {
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket"],
-        "Resource": [arn("models")],
-        "Condition": {"StringLike": {"s3:prefix": ["runs/cpt/*"]}},
-    },
-    {
-        "Effect": "Allow",
-        "Action": ["s3:GetObject"],
-        "Resource": [arn("models/llama/base"), arn("models/llama/base/*")],
-    },
-    {
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket"],
-        "Resource": [arn("models")],
-        "Condition": {"StringLike": {"s3:prefix": ["llama/base", "llama/base/*"]}},
-    },
+    allow(READ, [arn(f"corpora/{each}") for each in CORPORA]),
+    allow(LIST, [arn("corpora")], CORPORA),
+    allow(KEEP, [arn("models/runs/cpt/*")]),
+    allow(LIST, [arn("models")], ["runs/cpt/*"]),
+    allow(READ, [arn("models/llama/base"), arn("models/llama/base/*")]),
+    allow(LIST, [arn("models")], ["llama/base", "llama/base/*"]),
 ]
 
 

@@ -1,16 +1,12 @@
 """What teams have in AWS: roles that reach their own prefix, and people that reach no more."""
 
-from fnmatch import fnmatchcase
-
 import pytest
-from cfnlint import ManualArgs, api
 
-from tests.stacks.synthesis import cluster_file, synthesise
-from tests.stacks.test_cfn_lint import ACCEPTED
+from tests.stacks import synthesis
+from tests.stacks.synthesis import FILLED, cluster_file, linted, synthesise
 from tests.stacks.test_job_role import saving
 from tests.variations import teams
 
-BUCKET = "arn:aws:s3:::bucket"
 ACTIONS = (
     *("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"),
     *("s3:GetObjectVersion", "s3:DeleteObjectVersion", "s3:PutObjectAcl", "s3:RestoreObject"),
@@ -18,33 +14,10 @@ ACTIONS = (
 MINE, THEIRS = "teams/vision/run/model.pt", "teams/nlp/run/model.pt"
 
 
-def _text(value):
-    """Fill in what CloudFormation would."""
-    if isinstance(value, str):
-        return value
-    if "Fn::Join" in value:
-        return "".join(map(_text, value["Fn::Join"][1]))
-    if "Ref" in value:
-        return {"AWS::Partition": "aws"}[value["Ref"]]
-    return {"Bucket": BUCKET, "Key": "arn:aws:kms:::key/1"}[value["Fn::GetAtt"][0]]
-
-
-def allows(role, action, key="", prefix=None):
-    """Evaluate the policies of a role as IAM does: something allows it, and nothing denies it."""
-    resource = f"{BUCKET}/{key}" if key else BUCKET
-    for policy in role["Policies"]:
-        for each in policy["PolicyDocument"]["Statement"]:
-            assert each["Effect"] == "Allow"
-            tests = each.get("Condition", {})
-            assert tests.keys() <= {"StringLike"}
-            wanted = tests.get("StringLike", {}).get("s3:prefix")
-            if (
-                any(fnmatchcase(action.lower(), one.lower()) for one in each["Action"])
-                and any(fnmatchcase(resource, _text(one)) for one in each["Resource"])
-                and (wanted is None or any(fnmatchcase(prefix or "", one) for one in wanted))
-            ):
-                return True
-    return False
+def allows(role, action, key="", prefix=""):
+    """Tell whether a role may do something with a key of the bucket, or with the bucket."""
+    resource = f"{FILLED['Bucket']}/{key}" if key else FILLED["Bucket"]
+    return synthesis.allows(role, action, resource, {"s3:prefix": prefix})
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +124,4 @@ def test_ids_of_teams_with_like_names_differ(sources, tmp_path):
 @pytest.mark.parametrize("part", ["Storage", "Cluster"])
 def test_templates_are_without_finding(shared, part):
     """As for the default cluster."""
-    text = (shared.directory / f"{shared.plan.stack(part)}.template.json").read_text()
-    config = ManualArgs(ignore_checks=ACCEPTED, regions=[shared.plan.region])
-    assert [str(finding) for finding in api.lint(text, config=config)] == []
+    assert linted(shared.text(part)) == []
