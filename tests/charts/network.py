@@ -19,6 +19,11 @@ class Peer:
     address: str = "10.0.0.99"
 
 
+def policies(manifests: list[Manifest]) -> list[Manifest]:
+    """Return the network policies among some objects."""
+    return [each for each in manifests if each["kind"] == "NetworkPolicy"]
+
+
 def outside(address: str) -> Peer:
     """Return an address."""
     return Peer(address=address)

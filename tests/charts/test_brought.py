@@ -16,7 +16,7 @@ from megatron_eks.guards.check import check_manifests
 from megatron_eks.plan.cluster.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.jobs.table import plan_job
 from tests.charts import rendered
-from tests.charts.network import outside, reaches
+from tests.charts.network import outside, policies, reaches
 from tests.charts.rendered import Manifest, only, pod, pods
 from tests.charts.test_network_policies import MASTER
 from tests.charts.validation import assert_valid
@@ -185,12 +185,10 @@ def test_jobs_trust_the_certificates_and_use_the_proxy():
 
 def test_jobs_reach_the_proxy_and_no_other_port_more():
     """Policies let out HTTPS alone, and a proxy listens elsewhere."""
-    policies = [
-        item for item in Rendered("company_rules").platform if item["kind"] == "NetworkPolicy"
-    ]
-    assert reaches(policies, MASTER, outside("192.0.2.1"), (3128, "TCP"))
-    assert not reaches(policies, MASTER, outside("192.0.2.1"), (8080, "TCP"))
-    assert not reaches(policies, MASTER, outside("169.254.169.254"), (3128, "TCP"))
+    found = policies(Rendered("company_rules").platform)
+    assert reaches(found, MASTER, outside("192.0.2.1"), (3128, "TCP"))
+    assert not reaches(found, MASTER, outside("192.0.2.1"), (8080, "TCP"))
+    assert not reaches(found, MASTER, outside("169.254.169.254"), (3128, "TCP"))
 
 
 def test_without_its_range_the_operator_reaches_api_servers_of_any_private_address():

@@ -20,10 +20,14 @@ from megatron_eks.plan.cluster.observability import (
 from megatron_eks.plan.jobs.table import plan_job
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from megatron_eks.project import ROOT
-from tests.charts.network import Peer, Port, outside, reaches
+from tests.charts.network import Peer, Port, outside, policies, reaches
 from tests.charts.rendered import cluster, deployed, jobs, other_platform, platform, pods
 
 WATCHED = replace(other_platform(observed=True), observability=Observability())
+OWN = other_platform(WATCHED, observed_by_pods=True)
+LABEL = "app.kubernetes.io/name"
+PROMETHEUS = Peer("monitoring", {LABEL: "prometheus"}, "100.64.0.9")
+QUEUER = Peer("kueue-system", {LABEL: "kueue-controller-manager"})
 TRAINED = ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", "ddp-llama-3-2-1b"]
 
 
@@ -98,39 +102,26 @@ def test_what_makes_no_steps_tells_nothing():
     assert planned("megatron-cpt-techpulse", cluster()).metrics is None
 
 
-def test_a_scraper_in_the_vpc_is_let_in_and_nobody_else():
+@pytest.mark.parametrize(
+    ("plan", "before", "scraper", "other"),
+    [
+        (WATCHED, cluster(), outside("10.0.0.99"), outside("192.0.2.7")),
+        # Of any namespace, whatever addresses the network gives to pods.
+        (OWN, WATCHED, PROMETHEUS, Peer("monitoring", {LABEL: "other"}, "100.64.0.9")),
+    ],
+    ids=["in the VPC", "a pod"],
+)
+def test_a_scraper_is_let_in_and_nobody_else(plan, before, scraper, other):
     """On the one port, of training pods; other jobs stay closed, and all where nobody watches."""
-    namespace = WATCHED.platform.namespace
-    policies = [each for each in platform(WATCHED) if each["kind"] == "NetworkPolicy"]
-    rank, task = (Peer(namespace, {"app": app}) for app in ("megatron-training", "fetch"))
-    scraper = outside("10.0.0.99")
+    found, namespace = policies(platform(plan)), plan.platform.namespace
     port: Port = (METRICS_PORT, "TCP")
-    assert reaches(policies, scraper, rank, port)
-    assert not reaches(policies, scraper, rank, (METRICS_PORT + 1, "TCP"))
-    assert not reaches(policies, scraper, task, port)
-    assert not reaches(policies, outside("192.0.2.7"), rank, port)
-    before = [each for each in platform() if each["kind"] == "NetworkPolicy"]
-    assert not reaches(before, scraper, rank, port)
-
-
-def test_a_prometheus_of_ones_own_may_be_a_pod():
-    """Of any namespace, whatever addresses the network gives to pods; on that port alone."""
-    own = other_platform(WATCHED, observed_by_pods=True)
-    policies = [each for each in platform(own) if each["kind"] == "NetworkPolicy"]
-    rank, task = (
-        Peer(own.platform.namespace, {"app": app}) for app in ("megatron-training", "fetch")
-    )
-    name = "app.kubernetes.io/name"
-    prometheus = Peer("monitoring", {name: "prometheus"}, "100.64.0.9")
-    assert not reaches(
-        policies, Peer("monitoring", {name: "other"}, "100.64.0.9"), rank, (METRICS_PORT, "TCP")
-    )
-    assert reaches(policies, prometheus, rank, (METRICS_PORT, "TCP"))
-    assert not reaches(policies, prometheus, rank, (METRICS_PORT + 1, "TCP"))
-    assert not reaches(policies, prometheus, task, (METRICS_PORT, "TCP"))
-    before = [each for each in platform(WATCHED) if each["kind"] == "NetworkPolicy"]
-    assert not reaches(before, prometheus, rank, (METRICS_PORT, "TCP"))
-    findings = findings_for_manifests({"10.yaml": yaml.safe_dump_all(policies)})
+    rank, task = (Peer(namespace, {"app": app}) for app in ("megatron-training", "fetch"))
+    assert reaches(found, scraper, rank, port)
+    assert not reaches(found, scraper, rank, (METRICS_PORT + 1, "TCP"))
+    assert not reaches(found, scraper, task, port)
+    assert not reaches(found, other, rank, port)
+    assert not reaches(policies(platform(before)), scraper, rank, port)
+    findings = findings_for_manifests({"10.yaml": yaml.safe_dump_all(found)})
     assert Rule.POLICY_MEANING not in {each.code for each in findings}
 
 
@@ -138,9 +129,8 @@ def test_a_prometheus_of_ones_own_may_be_a_pod():
 def test_queues_tell_a_scraper_how_they_go(observed):
     """At a port of their own, which is found by its name; closed where nobody watches."""
     found = platform(other_platform(observed=observed, kueue=True))
-    policies = [each for each in found if each["kind"] == "NetworkPolicy"]
-    controller = Peer("kueue-system", {"app.kubernetes.io/name": "kueue-controller-manager"})
-    assert reaches(policies, outside("10.0.0.99"), controller, (8443, "TCP")) is observed
+    scraper = outside("10.0.0.99")
+    assert reaches(policies(found), scraper, QUEUER, (8443, "TCP")) is observed
     (pod,) = (each for each in pods(found) if each.namespace == "kueue-system")
     named = {each["name"]: each["containerPort"] for each in pod.container["ports"]}
     assert named.get(METRICS_PORT_NAME) == (8443 if observed else None)
@@ -148,12 +138,9 @@ def test_queues_tell_a_scraper_how_they_go(observed):
 
 def test_a_prometheus_of_ones_own_reads_queues_too():
     """From its pod, and the webhook's port stays closed to it."""
-    own = other_platform(observed=True, observed_by_pods=True, kueue=True)
-    policies = [each for each in platform(own) if each["kind"] == "NetworkPolicy"]
-    controller = Peer("kueue-system", {"app.kubernetes.io/name": "kueue-controller-manager"})
-    prometheus = Peer("monitoring", {"app.kubernetes.io/name": "prometheus"}, "100.64.0.9")
-    assert reaches(policies, prometheus, controller, (8443, "TCP"))
-    assert not reaches(policies, prometheus, controller, (9443, "TCP"))
+    found = policies(platform(other_platform(OWN, observed=True, kueue=True)))
+    assert reaches(found, PROMETHEUS, QUEUER, (8443, "TCP"))
+    assert not reaches(found, PROMETHEUS, QUEUER, (9443, "TCP"))
 
 
 def test_pods_are_found_by_the_name_of_their_port():

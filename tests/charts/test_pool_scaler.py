@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.charts import rendered
-from tests.charts.network import Peer, outside, reaches
+from tests.charts.network import Peer, outside, policies, reaches
 
 _NAME = "pool-scaler"
 
@@ -65,8 +65,7 @@ def test_the_program_starts_from_the_files_of_the_pod(objects, tmp_path):
 def test_it_reaches_aws_its_credentials_and_the_api_server(objects, address, port, open_):
     """And not the node's credentials."""
     pod = Peer("megatron-system", {"app": _NAME})
-    policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
-    assert reaches(policies, pod, outside(address), (port, "TCP")) is open_
+    assert reaches(policies(objects), pod, outside(address), (port, "TCP")) is open_
 
 
 def test_only_pools_that_jobs_scale_have_the_check(objects):
