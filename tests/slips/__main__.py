@@ -10,7 +10,6 @@ from pathlib import Path
 
 from megatron_eks import node
 from tests.slips import population, scenes
-from tests.slips.guards import said_by_guards
 from tests.slips.population import PART, Slip
 from tests.slips.results import Noticed, Results
 from tests.slips.tools import Says, tools
@@ -56,7 +55,7 @@ def main() -> int:
     ]
     _progress(f"{len(slips):,} of {len(every):,} slips")
     with tempfile.TemporaryDirectory() as scratch, tools(Path(scratch)) as asked:
-        results = _tried(slips, Judges(said_by_guards, asked, both=given.both))
+        results = _tried(slips, Judges(scenes.said_by_guards, asked, both=given.both))
     sys.stdout.write(results.table())
     missing = results.without_reason()
     why = "nobody notices, and survivors.yaml has no reason"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from megatron_eks.catalog.workloads import CONTROLLED
+from megatron_eks.guards.check import check_manifests, check_templates
 from tests import emitted
 from tests.slips import population
 from tests.slips.operators import Json
@@ -59,6 +60,13 @@ def after(scene: Scene, slip: Slip) -> Scene:
         return Templates({**scene.bodies, scene.stack: changed}, scene.stack, scene.region)
     index = scene.index
     return Manifests([*scene.objects[:index], changed, *scene.objects[index + 1 :]], index)
+
+
+def said_by_guards(scene: Scene) -> frozenset[str]:
+    """Return what this project's own checks find in what is rendered together."""
+    if isinstance(scene, Templates):
+        return frozenset(map(str, check_templates(scene.bodies)))
+    return frozenset(map(str, check_manifests(scene.objects)))
 
 
 def _objects(slip: Slip, file: str) -> list[tuple[int, Json]]:

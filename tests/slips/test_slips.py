@@ -7,7 +7,6 @@ import yaml
 
 from tests.slips import population, scenes, tools
 from tests.slips.__main__ import Judges
-from tests.slips.guards import said_by_guards
 from tests.slips.operators import mutants
 from tests.slips.results import SURVIVORS, Noticed, Results
 
@@ -180,7 +179,7 @@ def test_each_survivor_has_a_reason():
 
 def test_guards_notice():
     """A GPU less than the node has: what is rendered together is judged together."""
-    assert notices(said_by_guards, slip(JOB, FEWER_GPUS))
+    assert notices(scenes.said_by_guards, slip(JOB, FEWER_GPUS))
 
 
 def test_kubernetes_validate_notices():
