@@ -3,12 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.charts.rendered import (
-    Manifest,
-    jobs,
-    only,
-    training_job,
-)
+from tests.charts.rendered import Manifest, jobs, only, training_job
 
 DDP = training_job(name="ddp-llama-3-2-1b")
 FSDP = training_job(name="fsdp-llama-2-7b")

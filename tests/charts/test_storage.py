@@ -7,13 +7,7 @@ import pytest
 
 from megatron_eks.plan.cluster.storage import SharedDirectories
 from tests.charts import rendered
-from tests.charts.rendered import (
-    TAGGED,
-    deployed,
-    only,
-    other_platform,
-    outputs,
-)
+from tests.charts.rendered import TAGGED, deployed, only, other_platform, outputs
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ _QUEUE, _NAME = "megatron-workshop", "kueue-controller-manager"
 _JOB, _LABEL = "TrainJob/megatron-cpt-techpulse", "metadata labels kueue.x-k8s.io/"
 _RUNTIME = "TrainingRuntime/megatron-cpt-techpulse"
 _PODS = "spec template spec replicatedJobs 0 template spec template"
-_GROUP, _MUTATES = (
-    "spec resourceGroups 0",
-    "MutatingWebhookConfiguration/kueue-mutating-webhook-configuration",
-)
+_GROUP = "spec resourceGroups 0"
+_MUTATES = "MutatingWebhookConfiguration/kueue-mutating-webhook-configuration"
+_ARGS = "spec template spec containers 0 args"
 _SHARE = f"{_GROUP} flavors 0 resources"
 _CHECK, _SCALER = "spec admissionChecksStrategy admissionChecks 0", "pool-scaler"
 _USER = "spec template spec securityContext"
@@ -73,17 +72,12 @@ def test_ours_have_no_finding():
         (f"ClusterRole/{_NAME}", "rules 0 resources", ["nodes"], Rule.RIGHTS),
         (f"Role/{_NAME}", "rules 0 verbs", ["get"], Rule.RIGHTS),
         (f"Deployment/{_NAME}", "spec replicas", 2, Rule.OPERATOR),
-        (
-            f"Deployment/{_NAME}",
-            "spec template spec containers 0 args 0",
-            "--config=x",
-            Rule.OPERATOR,
-        ),
+        (f"Deployment/{_NAME}", f"{_ARGS} 0", "--config=x", Rule.OPERATOR),
         ("Secret/kueue-webhook-server-cert", "metadata name", "other", Rule.OPERATOR),
         (f"ClusterQueue/{_QUEUE}", f"{_CHECK} name", "x", 0),
         (f"ClusterQueue/{_QUEUE}", f"{_CHECK} onFlavors", ["x"], 0),
         ("AdmissionCheck/megatron-eks-nodes", "spec controllerName", "x", Rule.OPERATOR),
-        (f"Deployment/{_SCALER}", "spec template spec containers 0 args", ABSENT, Rule.OPERATOR),
+        (f"Deployment/{_SCALER}", _ARGS, ABSENT, Rule.OPERATOR),
         (f"ConfigMap/{_SCALER}", "data aws.py", ABSENT, Rule.OPERATOR),
         (f"Deployment/{_SCALER}", f"{_USER} runAsNonRoot", False, Rule.OPERATOR),
         (f"ClusterRole/{_SCALER}", "rules 1 verbs", ["list"], Rule.RIGHTS),

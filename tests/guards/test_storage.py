@@ -13,7 +13,8 @@ ANYBODY = {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988, "CidrIp": "0.0.0
 BUCKET = "S3::Bucket Bucket"
 POLICY = "S3::BucketPolicy BucketPolicy"
 DEFAULT = "BucketEncryption ServerSideEncryptionConfiguration 0 ServerSideEncryptionByDefault"
-RULE = "LifecycleConfiguration Rules 0"
+LIFECYCLE = "LifecycleConfiguration Rules"
+RULE = f"{LIFECYCLE} 0"
 INNER = {"Fn::Join": ["", [{"Fn::GetAtt": ["Bucket", "Arn"]}, "/data/*"]]}
 TO_LOGS = "KeyPolicy Statement 1"
 CONTEXT = f"{TO_LOGS} Condition ArnLike kms:EncryptionContext:aws:logs:arn"
@@ -126,6 +127,10 @@ def test_efa():
     assert "LUSTRE_PORTS" in found
 
 
+def _to(kind, days):
+    return {"StorageClass": kind, "TransitionInDays": days}
+
+
 def _rule(**parts):
     return lambda old: [*old, {"Id": "Added", "Status": "Enabled", **parts}]
 
@@ -145,18 +150,8 @@ def lifecycle(**selection: object) -> str:
         (BUCKET, f"{DEFAULT} SSEAlgorithm", "aes", "ENCRYPTION"),
         (BUCKET, "VersioningConfiguration Status", "Suspended", "BUCKET_SETTINGS"),
         (BUCKET, f"{RULE} ExpirationInDays", 30, "EXPIRES"),
-        (
-            BUCKET,
-            "LifecycleConfiguration Rules",
-            _rule(Prefix="data/", ExpirationInDays=9),
-            "EXPIRES",
-        ),
-        (
-            BUCKET,
-            "LifecycleConfiguration Rules",
-            _rule(Transitions=[{"StorageClass": "GLACIER", "TransitionInDays": 30}]),
-            "EXPIRES",
-        ),
+        (BUCKET, LIFECYCLE, _rule(Prefix="data/", ExpirationInDays=9), "EXPIRES"),
+        (BUCKET, LIFECYCLE, _rule(Transitions=[_to("GLACIER", 30)]), "EXPIRES"),
         (POLICY, "PolicyDocument Statement 0 Effect", "Allow", "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 0 Resource 1", INNER, "BUCKET_SETTINGS"),
         (POLICY, "PolicyDocument Statement 1", ABSENT, "BUCKET_SETTINGS"),
@@ -179,11 +174,8 @@ def test_mistakes_in_buckets_and_repositories(resource, path, value, code):
     ("path", "value"),
     [
         (f"{RULE} NoncurrentVersionExpiration NoncurrentDays", 90),
-        (
-            "LifecycleConfiguration Rules",
-            _rule(Transitions=[{"StorageClass": "INTELLIGENT_TIERING", "TransitionInDays": 0}]),
-        ),
-        ("LifecycleConfiguration Rules", _rule(Prefix="tmp/", ExpirationInDays=9)),
+        (LIFECYCLE, _rule(Transitions=[_to("INTELLIGENT_TIERING", 0)])),
+        (LIFECYCLE, _rule(Prefix="tmp/", ExpirationInDays=9)),
         ("BucketName", "own-data"),
     ],
 )

@@ -64,6 +64,7 @@ _FAILS = "spec template spec failurePolicy"
 _OF_SET = "spec template spec replicatedJobs 0 template spec"
 _TRAIN, _TRAINER = "TrainJob/megatron-gpt-7b", "kubeflow-trainer-controller-manager"
 _RULES = f"ClusterRole/{_TRAINER}"
+_HOOK = "ValidatingWebhookConfiguration/validator.trainer.kubeflow.org"
 
 
 @pytest.mark.parametrize(
@@ -88,12 +89,7 @@ _RULES = f"ClusterRole/{_TRAINER}"
         (f"Role/{_TRAINER}", "rules 0 verbs", ["get"], Rule.RIGHTS),
         (f"Deployment/{_TRAINER}", "spec replicas", 2, Rule.OPERATOR),
         ("Secret/kubeflow-trainer-webhook-cert", "metadata name", "other", Rule.OPERATOR),
-        (
-            "ValidatingWebhookConfiguration/validator.trainer.kubeflow.org",
-            "webhooks 0 failurePolicy",
-            "Ignore",
-            Rule.WEBHOOK,
-        ),
+        (_HOOK, "webhooks 0 failurePolicy", "Ignore", Rule.WEBHOOK),
     ],
 )
 def test_a_wrong_train_job_is_reported(name, path, value, code):
