@@ -19,6 +19,25 @@ _SYSTEM_TEMPLATE = {
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ('"kind"', '"metadata": {"name": "ours"}, "kind"', set()),
+        ("multipart/mixed", "text/plain", {*_USER_DATA, *_PODS}),
+        ("--megatron-eks\n", "--megatron\n", {*_USER_DATA, *_PODS}),
+        ("application/node.eks.aws", "application/node.eks", {*_USER_DATA, *_PODS}),
+        ("v1alpha1", "v1", _USER_DATA),
+        ("localStorage", "localstorage", _USER_DATA),
+        ("RAID0", "RAID5", _USER_DATA),
+        ("250", "251", _PODS),
+        ("{\n", "", {*_USER_DATA, *_PODS}),
+    ],
+)
+def test_user_data(old, new, codes):
+    """User data is MIME text with a NodeConfig that nodeadm reads."""
+    assert in_template(_TEMPLATE, _TEXT, lambda text: text.replace(old, new)) == codes
+
+
+@pytest.mark.parametrize(
     ("resource", "path", "value", "codes"),
     [
         # A group follows its launch template, and boots the AMI of its processor and version.
@@ -76,22 +95,3 @@ _SYSTEM_TEMPLATE = {
 def test_node_groups_and_launch_templates(resource, path, value, codes):
     """What nodes start from, how many there are, and what they have."""
     assert in_template(resource, path, value) == codes
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "codes"),
-    [
-        ('"kind"', '"metadata": {"name": "ours"}, "kind"', set()),
-        ("multipart/mixed", "text/plain", {*_USER_DATA, *_PODS}),
-        ("--megatron-eks\n", "--megatron\n", {*_USER_DATA, *_PODS}),
-        ("application/node.eks.aws", "application/node.eks", {*_USER_DATA, *_PODS}),
-        ("v1alpha1", "v1", _USER_DATA),
-        ("localStorage", "localstorage", _USER_DATA),
-        ("RAID0", "RAID5", _USER_DATA),
-        ("250", "251", _PODS),
-        ("{\n", "", {*_USER_DATA, *_PODS}),
-    ],
-)
-def test_user_data(old, new, codes):
-    """User data is MIME text with a NodeConfig that nodeadm reads."""
-    assert in_template(_TEMPLATE, _TEXT, lambda text: text.replace(old, new)) == codes
