@@ -126,7 +126,8 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         graphs=graphs,
         modules=modules,
         offloaded=int(row["offloaded_layers"] or 0) / model.num_layers,
-        fp8_weights=recipe and row["precision"] in {"fp8", "mxfp8"},
+        fp8_weights=(recipe or "FP8 weights" in row["software"])
+        and row["precision"] in {"fp8", "mxfp8"},
         dispatcher=row["dispatcher"] or "alltoall",
         expert_overlap=row["expert_overlap"] == "1",
         lora=int(row["lora_rank"] or 0),
@@ -136,7 +137,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
     lineage = named["lineage"]
     return Measured(
         family=f"{'' if ours else 'fsdp '}{lineage} {row['gpu']} {row['precision']}",
-        part="blind" if row["added"] else split[lineage],
+        part=f"blind{row['added'][10:]}" if row["added"] else split[lineage],
         framework=row["framework"],
         gpu=f"{row['gpu']}-efa" if "awslabs" in row["source"] else row["gpu"],
         model=model,
