@@ -98,11 +98,8 @@ def status(
     if watch is not None and output == "yaml":
         raise CycloptsError(msg="--watch writes tables or lines of JSON: -o json")
     every = None if watch is None else next(iter(watch), _WATCH_SECONDS)
-    return on_cluster(
-        reach,
-        partial(see, reach.cluster, job, output=output, interval=every, nodes=nodes),
-        job=job,
-    )
+    look = partial(see, job, output=output, interval=every, nodes=nodes)
+    return on_cluster(reach, look, job=job)
 
 
 @command(JOBS)
@@ -180,11 +177,8 @@ def logs(
     from megatron_eks.ops.jobs.records import logs_of
 
     options = Options(rank, follow, tail, since, previous, grep)
-    return on_cluster(
-        reach,
-        partial(logs_of, reach.cluster, job, options, output=output, explains=explain),
-        job=job,
-    )
+    show = partial(logs_of, job, options, output=output, explains=explain)
+    return on_cluster(reach, show, job=job)
 
 
 @command(JOBS, "JOB [-- COMMAND...]")
@@ -254,7 +248,7 @@ def dev(
     from megatron_eks.ops.jobs.dev import Options, run
 
     options = Options(gpus, hours, idle_minutes, stop, port, inner, preview)
-    return on_cluster(reach, partial(run, reach, job, options), yes=yes, makes=not stop, job=job)
+    return on_cluster(reach, partial(run, job, options), yes=yes, makes=not stop, job=job)
 
 
 @command(JOBS)

@@ -50,9 +50,7 @@ def verify(
         if job:
             return checklist.run(on.client, on.plan, job, output, on.console)
         if image:
-            place = SharedPod(
-                on.access, on.project, reach.cluster, on.console, on.plan.platform.claim
-            )
+            place = SharedPod(*on, on.plan.platform.claim)
             return verify_image.run(image, place, digest, output, on.console)
         return verify.run(on.access, on.project, options, output, on.console)
 

@@ -40,10 +40,10 @@ def report(
     if job is None:
         from megatron_eks.ops.cluster import month
 
-        return on_cluster(reach, partial(month.run, reach.cluster, days, output))
+        return on_cluster(reach, partial(month.run, days, output))
     from megatron_eks.ops.jobs.report_page import run
 
-    return on_cluster(reach, partial(run, reach.cluster, job, output))
+    return on_cluster(reach, partial(run, job, output))
 
 
 @command(JOBS)
@@ -76,7 +76,7 @@ def profile(
     if (rank or nsys) and not steps:
         raise CycloptsError(msg="--rank and --nsys go with --steps FIRST:LAST")
     wish = Wish(*steps, tuple(rank or ()), nsys) if steps else None
-    return on_cluster(reach, partial(run, reach.cluster, job, wish, output))
+    return on_cluster(reach, partial(run, job, wish, output))
 
 
 @command(JOBS)
@@ -107,6 +107,4 @@ def tensorboard(
     """
     from megatron_eks.ops.jobs.tensorboard import run
 
-    return on_cluster(
-        reach, lambda on: run(reach, job, on, folder=directory, port=port, hours=hours)
-    )
+    return on_cluster(reach, partial(run, job, folder=directory, port=port, hours=hours))

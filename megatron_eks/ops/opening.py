@@ -154,8 +154,7 @@ def at(
 
     def there(on: Opened) -> int:
         assert claim  # noqa: S101 -- otherwise this is not called
-        place = SharedPod(on.access, on.project, reach.cluster, on.console, claim)
-        return act(place, on.console)
+        return act(SharedPod(*on, claim), on.console)
 
     try:
         if claim is not None:

@@ -73,17 +73,16 @@ class Month:
     notes: tuple[str, ...]
 
 
-def run(file: Path, days: int, out: Path | None, on: Opened) -> int:
-    """Write the page; `file` is the cluster's."""
-    target = out or file.parent / FOLDER / f"{on.plan.name}-{days}-days.html"
+def run(days: int, out: Path | None, on: Opened) -> int:
+    """Write the page."""
+    target = out or on.project.file.parent / FOLDER / f"{on.plan.name}-{days}-days.html"
     now = on.client.now()
     notes: list[str] = []
     runs: list[Run] = []
     shared = on.plan.is_shared and on.plan.platform.team is None
     for team in [each.name for each in on.plan.teams] if shared else [None]:
         project = of_team(on.project, team)
-        claim = project.cluster.platform.claim
-        place = SharedPod(on.access, project, file, on.console, claim)
+        place = SharedPod(on.access, project, on.console, project.cluster.platform.claim)
         try:
             runs += runs_of(told(place, project, days), project, now)
         except (Failure, ApiError) as problem:

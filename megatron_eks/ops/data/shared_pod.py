@@ -45,7 +45,6 @@ class SharedPod:
 
     access: Access
     project: Project
-    cluster_file: Path
     console: Console
     claim: str
     start_seconds: float = _START_SECONDS
@@ -80,7 +79,7 @@ class SharedPod:
         """Render the pod as the charts define it, and give it a name and an owner."""
         words = "shared_pod", self.claim, self.image, program, *args
         team = self.project.cluster.platform.team
-        manifest, *beside = rendered(self.cluster_file, *words, team=team)
+        manifest, *beside = rendered(self.project.file, *words, team=team)
         if objects.previews([manifest]) and not self.access.is_local:
             found = "no image with a digest is known, and the pod on the file system runs one"
             remedy = "meks build; or, if it is built: meks outputs"

@@ -18,7 +18,7 @@ from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, USAGE, Failure, no
 from megatron_eks.ops.jobs import cancel, room, shell, submit
 from megatron_eks.ops.kube import access, jobs, objects
 from megatron_eks.ops.kube.jobs import CONTAINER, RunningJob
-from megatron_eks.ops.opening import Opened, Reach
+from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import usd
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.jobs.dev import DEV_APP, DEV_CODE, DEV_PROGRAM
@@ -48,7 +48,7 @@ class Options:
     previews: bool
 
 
-def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
+def run(name: str, options: Options, on: Opened) -> int:
     """Start it unless it is there, and connect; what is there is used as it was started."""
     client, console, own = on.client, on.console, f"{DEV_APP}-{name}"
     found = jobs.find(client, on.plan.platform.namespace, own)
@@ -73,7 +73,7 @@ def run(reach: Reach, name: str, options: Options, on: Opened) -> int:
         jobs.delete(client, found)
         cancel.wait_until_gone(client, found, _END_SECONDS, console)
         found = None
-    found = found or _start(reach, name, options, on)
+    found = found or _start(name, options, on)
     if found is None:
         console.say("nothing was started")
         return FAILED
@@ -107,7 +107,7 @@ def job_named(name: str, on: Opened) -> JobPlan:
     return known[name]
 
 
-def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob | None:
+def _start(name: str, options: Options, on: Opened) -> RunningJob | None:
     """Say what it costs, ask, and create it; None where the answer is no."""
     pool = job_named(name, on).pool
     there = pool.instance.gpus if pool else 0
@@ -124,7 +124,7 @@ def _start(reach: Reach, name: str, options: Options, on: Opened) -> RunningJob 
         text += f" {usd(whole)}; a node that runs for it alone costs {usd(node)} an hour"
     on.console.say(f"{DEV_APP}-{name}, for {options.hours:g} h: {text}")
     limits = (str(gpus), f"{options.hours:g}", f"{options.idle_minutes:g}")
-    made: Sequence[Object] = rendered(reach.cluster, "dev_job", name, *limits)
+    made: Sequence[Object] = rendered(on.project.file, "dev_job", name, *limits)
     refuse_unfit(made, on.access, on.project, previews=options.previews)
     for manifest in made:
         objects.find_own(on.client, manifest, on.plan.name)

@@ -25,14 +25,14 @@ _KINDS = ("megatron", "fsdp", "ddp")
 _MOST = 15
 
 
-def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) -> int:
-    """Ask for steps, or fetch what there is; `file` is the cluster's."""
+def run(name: str, wish: Wish | None, out: Path | None, on: Opened) -> int:
+    """Ask for steps, or fetch what there is."""
     job = dev.job_named(name, on)
     if job.kind not in _KINDS:
         found = f"{name} is a job of kind {job.kind}; profiles are taken of {', '.join(_KINDS)}"
         remedy = "let its own program write traces, and fetch them: meks data pull"
         raise Failure(Code.NO_PROFILER, found, remedy, exit_code=USAGE)
-    place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
+    place = SharedPod(*on, records.claim_of(on.project, name))
     logs = f"{on.plan.platform.mount_path}/logs/{name}"
     if wish:
         return _ask(place, logs, job, wish, on)
@@ -44,7 +44,8 @@ def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) 
         found = f"{name} has given no trace; {when or 'nobody'} {'are' if when else 'has'} asked"
         remedy = f"wait for them: meks status {name}" if when else f"meks profile {name} --steps"
         raise Failure(Code.NO_PROFILE, found, remedy, exit_code=NOT_FOUND)
-    here = file.parent / _TRACES / name / Path(folder).parent.name
+    beside = on.project.file.parent
+    here = beside / _TRACES / name / Path(folder).parent.name
     shared_files.pull(place, f"{folder}/", here)
     traces = [trace.read(here / x) for x in ended.names("files") if x.endswith(trace.READABLE)]
     if not traces:
@@ -52,7 +53,7 @@ def run(file: Path, name: str, wish: Wish | None, out: Path | None, on: Opened) 
         remedy = f"try again in a minute: meks profile {name}; or open it in Nsight Systems"
         raise Failure(Code.NO_PROFILE, found, remedy, exit_code=NOT_FOUND)
     newest = max((each.first, each.last) for each in traces)
-    target = out or file.parent / FOLDER / f"{name}-profile.html"
+    target = out or beside / FOLDER / f"{name}-profile.html"
     shown = [each for each in traces if (each.first, each.last) == newest]
     replace_file(target, page(name, shown, here), "and write it again")
     on.console.write(f"{target}\n")

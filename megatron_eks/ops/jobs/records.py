@@ -4,7 +4,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.diagnosis.diagnose import Diagnosis
@@ -34,23 +33,12 @@ _RECORD_SECONDS = 60.0
 """For the pod that reads a record: the rest of a status is known without it."""
 
 
-def logs_of(
-    file: Path,
-    job: str,
-    options: logs.Options,
-    on: Opened,
-    *,
-    output: str,
-    explains: bool,
-) -> int:
-    """Print the lines of a job, or what they say of its end; `file` is the cluster's."""
-    access, project, console = on
-    client = on.client
+def logs_of(job: str, options: Options, on: Opened, *, output: str, explains: bool) -> int:
+    """Print the lines of a job, or what they say of its end."""
+    client, project, console = on.client, on.project, on.console
     looks_back = explains or options.previous
     if not options.follow and are_needed(client, project, job, options.rank, back=looks_back):
-        claim = claim_of(project, job)
-        place = SharedPod(access, project, file, console, claim)
-        words = place, project, job, options, console
+        words = SharedPod(*on, claim_of(project, job)), project, job, options, console
         try:
             if explains:
                 found = explain(*words, client=client)
@@ -65,25 +53,15 @@ def logs_of(
     return logs.run(client, project.cluster, job, options, console)
 
 
-def see(
-    file: Path,
-    job: str | None,
-    on: Opened,
-    *,
-    output: str,
-    interval: float | None,
-    nodes: bool,
-) -> int:
+def see(job: str | None, on: Opened, *, output: str, interval: float | None, nodes: bool) -> int:
     """Show how a job or the cluster does, once or every `interval` seconds."""
-    access, project, console = on
-    client = on.client
+    client, project, console = on.client, on.project, on.console
 
     @cache
     def record() -> Sequence[str]:
-        claim = claim_of(project, str(job))
-        place = SharedPod(access, project, file, console, claim, _RECORD_SECONDS)
+        place = SharedPod(*on, claim_of(project, str(job)), _RECORD_SECONDS)
         try:
-            return read(place, project, str(job), logs.Options(), console, both=True)
+            return read(place, project, str(job), Options(), console, both=True)
         except Failure as failure:
             console.say(f"note: {failure}")
         except ApiError as error:

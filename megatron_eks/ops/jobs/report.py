@@ -73,7 +73,7 @@ class Report:
         return min(1.0, sum(each.useful_seconds for each in self.starts) / self.seconds)
 
 
-def read(place: Place, name: str, file: Path, on: Opened) -> Report:
+def read(place: Place, name: str, on: Opened) -> Report:
     """Gather what the cluster, the record and the files know of a job."""
     client, project = on.client, on.project
     namespace, now = project.cluster.platform.namespace, client.now()
@@ -98,7 +98,7 @@ def read(place: Place, name: str, file: Path, on: Opened) -> Report:
         usd_each=each,
         events=tuple(diagnosis.warnings(client, job, ended.kept(lines, {"Event"}), pods)),
         xids=tuple(each for each in ended.printed(lines) if XID.search(each)),
-        settings=_settings(file, name),
+        settings=_settings(project.file, name),
         versions=tuple(_versions(on, state, tuple(pods.values()))),
         notes=notes,
     )

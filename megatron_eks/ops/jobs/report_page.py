@@ -28,11 +28,11 @@ _MOST = 200
 STYLE = Path(__file__).with_name("report.css")
 
 
-def run(file: Path, name: str, out: Path | None, on: Opened) -> int:
-    """Write the page; `file` is the cluster's. Raises Failure if nobody knows the job."""
-    place = SharedPod(on.access, on.project, file, on.console, records.claim_of(on.project, name))
-    target = out or file.parent / FOLDER / f"{name}.html"
-    replace_file(target, page(read(place, name, file, on)), "and write it again")
+def run(name: str, out: Path | None, on: Opened) -> int:
+    """Write the page. Raises Failure if nobody knows the job."""
+    place = SharedPod(*on, records.claim_of(on.project, name))
+    target = out or on.project.file.parent / FOLDER / f"{name}.html"
+    replace_file(target, page(read(place, name, on)), "and write it again")
     on.console.write(f"{target}\n")
     return DONE
 

@@ -24,16 +24,15 @@ from megatron_eks.shipping import Shipped
 
 def run(reach: Reach, wish: Wish, options: submit.Options, *, releases: bool) -> int:
     """Submit a job; `releases` says whether its pool's nodes are given back at its end."""
-    file = reach.cluster
 
     def act(on: Opened) -> int:
         wanted = replace(
             options,
-            built=partial(_built, file, on),
+            built=partial(_built, on),
             send=partial(_send, on),
             out_of_reach=partial(_out_of_reach, on),
-            checkpoint_in=partial(_checkpoint_in, file, on),
-            release=partial(_release, file, on) if releases else None,
+            checkpoint_in=partial(_checkpoint_in, on),
+            release=partial(_release, on) if releases else None,
         )
         return submit.run(on.access, on.project, wish, wanted, on.console)
 
@@ -55,24 +54,24 @@ def digest(image: str) -> str | None:
     return found and f"{repository}@{found}"
 
 
-def _checkpoint_in(file: Path, on: Opened, job: TrainingJob) -> bool:
+def _checkpoint_in(on: Opened, job: TrainingJob) -> bool:
     directory, project = job.checkpoint.directory, of_team(on.project, job.team)
     mount = project.cluster.platform.mount_path
     claim = target.claim_of(replace(target.at_directory(directory, mount), pool=job.pool), project)
-    place = SharedPod(on.access, project, file, on.console, claim)
+    place = SharedPod(on.access, project, on.console, claim)
     return checkpoints.holds_one(directory, place, on.console)
 
 
-def _built(file: Path, on: Opened) -> Mapping[str, str]:
+def _built(on: Opened) -> Mapping[str, str]:
     """Ask CodeBuild for the digests of images of which outputs.json has the tag only."""
     from megatron_eks.ops.aws import session, tools
     from megatron_eks.ops.cluster import outputs
 
     with session.explaining():
         aws = session.open_session(on.plan.region, os.environ)
-        stacks = outputs.read(file.with_name(OUTPUTS)).values()
+        stacks = outputs.read(on.project.file.with_name(OUTPUTS)).values()
         values = {key: value for each in stacks for key, value in each.items()}
-        return outputs.recorded(values, tools.Tools(file, on.project, aws, on.console))
+        return outputs.recorded(values, tools.Tools(on.project.file, on.project, aws, on.console))
 
 
 def _send(on: Opened, shipped: Shipped) -> None:
@@ -101,13 +100,13 @@ def _out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
     return job_access.out_of_reach(role, access, on.plan.region, on.console)
 
 
-def _release(file: Path, on: Opened, pool: str) -> Callable[[], int]:
+def _release(on: Opened, pool: str) -> Callable[[], int]:
     """Open the account before the job starts; return what gives a pool's nodes back."""
     from megatron_eks.ops.aws import session, tools
     from megatron_eks.ops.cluster import scale
 
     with session.explaining():
-        opened = tools.open_tools(file, on.project, on.console, os.environ)
+        opened = tools.open_tools(on.project.file, on.project, on.console, os.environ)
         scale.node_group(pool, opened)
 
     def release() -> int:

@@ -16,7 +16,7 @@ from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE, NOT_FOUND, USAGE, Failure
 from megatron_eks.ops.jobs import dev, records
 from megatron_eks.ops.kube import access
-from megatron_eks.ops.opening import Opened, Reach
+from megatron_eks.ops.opening import Opened
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.programs.exporter.event_files import VARIABLE
 
@@ -25,7 +25,7 @@ _START_SECONDS = 300
 _OPTION, _FOLDER = "--tensorboard-dir", "tensorboard"
 
 
-def run(reach: Reach, name: str, on: Opened, *, folder: str | None, port: int, hours: float) -> int:
+def run(name: str, on: Opened, *, folder: str | None, port: int, hours: float) -> int:
     """Show a job's event files until Ctrl-C, or until its hours are over; then the pod goes."""
     job = dev.job_named(name, on)
     chosen = folder or event_files(job)
@@ -33,8 +33,7 @@ def run(reach: Reach, name: str, on: Opened, *, folder: str | None, port: int, h
         found = f"jobs of kind {job.kind} write no event files that are known here"
         remedy = f"meks report {name} draws its curves; or name the folder with --dir"
         raise Failure(Code.NO_EVENT_FILES, found, remedy, exit_code=USAGE)
-    claim = records.claim_of(on.project, name)
-    place = SharedPod(on.access, on.project, reach.cluster, on.console, claim)
+    place = SharedPod(*on, records.claim_of(on.project, name))
     with dev.listener_on(port) as listener, place.started("send", ["--hold"]) as pod:
         metadata, (container,) = pod["metadata"], pod["spec"]["containers"]
         at = metadata["namespace"], metadata["name"], container["name"]

@@ -60,7 +60,7 @@ def told(cluster):
     on = Opened(access, replace(project, jobs=plans), console)
 
     def call():
-        found = report.read(Shared(cluster), NAME, ROOT / "cluster.yaml", on)
+        found = report.read(Shared(cluster), NAME, on)
         return found, re.sub(r"<[^>]*>", " ", report_page.page(found))
 
     return call

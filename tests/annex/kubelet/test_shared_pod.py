@@ -64,7 +64,7 @@ def place(cluster, cluster_file, console):
     loaded = load_project(cluster_file, datetime.now(tz=UTC).date())
     access = Access(cluster.client, is_local=True)
     cluster.shared()
-    yield SharedPod(access, loaded, cluster_file, console, loaded.cluster.platform.claim)
+    yield SharedPod(access, loaded, console, loaded.cluster.platform.claim)
     no_pod(cluster)
 
 
@@ -169,7 +169,7 @@ def test_what_it_waits_for_is_said_and_it_goes_all_the_same(cluster, project, pl
         unbound.run("checkpoint_sync", ["ls", "/shared"], None)
     assert raised.value.code == 1
     file = write_project(tmp_path, project, "no-such-image")
-    unknown = replace(place, cluster_file=file, start_seconds=10)
+    unknown = replace(place, project=replace(place.project, file=file), start_seconds=10)
     with pytest.raises(Failure, match=r"MEKS-0880 .*(ErrImagePull|ImagePullBackOff)"):
         unknown.run("checkpoint_sync", ["ls", "/shared"], None)
     assert "no-such-claim" in place.console.stderr.getvalue()
@@ -178,9 +178,10 @@ def test_what_it_waits_for_is_said_and_it_goes_all_the_same(cluster, project, pl
 
 def test_without_a_digest_a_real_cluster_gets_no_pod(cluster, place, tmp_path):
     """Placeholders are for local clusters alone."""
-    shutil.copy(place.cluster_file, tmp_path / "cluster.yaml")
+    shutil.copy(place.project.file, tmp_path / "cluster.yaml")
     real = Access(cluster.client, is_local=False)
-    preview = replace(place, access=real, cluster_file=tmp_path / "cluster.yaml")
+    project = replace(place.project, file=tmp_path / "cluster.yaml")
+    preview = replace(place, access=real, project=project)
     with pytest.raises(Failure, match=r"MEKS-0725 no image with a digest is known"):
         preview.run("checkpoint_sync", ["ls", "/shared"], None)
     assert not pods(cluster)
