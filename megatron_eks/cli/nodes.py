@@ -33,9 +33,7 @@ def verify(
     :param job: the checklist of a job instead
     :param image: check an image instead: its name in the cluster, or a URI with a digest
     """
-    from megatron_eks.ops.data.shared_pod import SharedPod
     from megatron_eks.ops.jobs import checklist, verify, verify_image
-    from megatron_eks.ops.jobs.submission import digest
     from megatron_eks.project import MANIFESTS
 
     options = verify.Options(
@@ -50,8 +48,7 @@ def verify(
         if job:
             return checklist.run(on.client, on.plan, job, output, on.console)
         if image:
-            place = SharedPod(*on, on.plan.platform.claim)
-            return verify_image.run(image, place, digest, output, on.console)
+            return verify_image.run(image, output, on)
         return verify.run(on.access, on.project, options, output, on.console)
 
     return on_cluster(reach, act, makes=not job, job=job)

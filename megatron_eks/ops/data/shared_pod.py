@@ -148,7 +148,7 @@ def _is_forgotten(pod: Object, now: datetime) -> bool:
         return False
     ends = [
         each["state"]["terminated"]["finishedAt"]
-        for each in pod["status"].get("containerStatuses") or ()
+        for each in pods.containers(pod)
         if "terminated" in each["state"]
     ]
     # A pod that was evicted may never have had a container.
@@ -269,7 +269,7 @@ def check_running(client: Client, pod: Object, console: Console) -> None:
 def _exit_code(now: Object) -> int:
     """Return the program's exit code. Raises Failure if something else ended it."""
     status = now["status"]
-    for each in status.get("containerStatuses") or ():
+    for each in pods.containers(now):
         ended = each["state"].get("terminated")
         if ended and not (status.get("reason") or ended.get("reason") == "OOMKilled"):
             return int(ended["exitCode"])

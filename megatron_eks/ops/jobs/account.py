@@ -131,8 +131,8 @@ def goodput(look: Look, found: Pace) -> Goodput | None:
 
 
 def _container(rank: Rank) -> Object:
-    statuses = (rank.manifest or {}).get("status", {}).get("containerStatuses") or ()
-    return next((each for each in statuses if each["name"] == CONTAINER), {})
+    known = pods.containers(rank.manifest)
+    return next((each for each in known if each["name"] == CONTAINER), {})
 
 
 def _first_step(logs: Logs, begun: datetime | None) -> int | None:

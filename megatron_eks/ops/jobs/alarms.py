@@ -12,7 +12,6 @@ from megatron_eks.ops.jobs.account import Checkpoint, copies
 from megatron_eks.ops.jobs.look import Look
 from megatron_eks.ops.jobs.pace import Pace, Planned, argument, span, stands_still
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.jobs.job import JobPlan
 
 # EC2 begins to end instances 30 minutes before their block (EC2 User Guide, "How Capacity Blocks
@@ -62,8 +61,7 @@ def _copies(look: Look) -> Iterator[Finding]:
 
 
 def _block(look: Look, cluster: ClusterPlan, found: Pace) -> Iterator[Finding]:
-    selector = look.job.pod_specs[0][1].get("nodeSelector") or {}
-    pool = next((each for each in cluster.pools if each.name == selector.get(POOL_LABEL)), None)
+    pool = next((each for each in cluster.pools if each.name == look.job.pool), None)
     if pool is None or pool.capacity.ends_at is None or found.ends_at is None:
         return
     last = pool.capacity.ends_at - _BEFORE_END

@@ -24,7 +24,7 @@ def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: C
     ranks = ranks_of(client, job)
     if "deletionTimestamp" not in job.manifest["metadata"]:
         console.say(summary(job, ranks))
-        if any(rank.pod and rank.pod.phase == "Running" for rank in ranks):
+        if any(rank.runs for rank in ranks):
             grace = max(spec.get("terminationGracePeriodSeconds", 30) for _, spec in job.pod_specs)
             last = "for a last checkpoint, where the program writes one"
             console.say(f"its ranks get SIGTERM, and {duration(grace)} to end: {last}")

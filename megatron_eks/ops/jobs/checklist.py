@@ -16,8 +16,8 @@ from megatron_eks.ops.jobs.status import ranks_of
 from megatron_eks.ops.jobs.verify import log_of
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank
+from megatron_eks.ops.kube.pods import pool_of
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.programs.run_log import steps_of
 
 _EFA = re.compile(
@@ -83,7 +83,7 @@ def running(found: Run) -> Iterator[Finding]:
 
 def devices(found: Run) -> Iterator[Finding]:
     """Ask for every GPU and EFA interface of a node that a job of several nodes uses."""
-    pool = (found.pod.get("nodeSelector") or {}).get(POOL_LABEL)
+    pool = pool_of(found.pod)
     instance = next((each.instance for each in found.plan.pools if each.name == pool), None)
     asked = room.requests(found.pod)
     gpus = int(asked.get("nvidia.com/gpu", 0))

@@ -193,8 +193,8 @@ def _stays(found: Sequence[Object]) -> Iterator[_Stay]:
     """Yield when the pods of a rank were on nodes, the oldest first."""
     begins = [pods.moment(each["metadata"].get("creationTimestamp")) for each in found]
     for pod, begin, replaced in zip_longest(found, begins, begins[1:]):
-        state, statuses = pods.state(pod), pod.get("status", {}).get("containerStatuses") or ()
-        ends = [each for status in statuses for each in (status.get("state") or {}).values()]
+        state, now = pods.state(pod), [each.get("state") or {} for each in pods.containers(pod)]
+        ends = [each for states in now for each in states.values()]
         end = max((str(each.get("finishedAt") or "") for each in ends), default="")
         failed = state.phase == "Failed" or (replaced is not None and state.phase != "Succeeded")
         if state.node:
@@ -203,8 +203,7 @@ def _stays(found: Sequence[Object]) -> Iterator[_Stay]:
 
 def _ends(rank: Rank) -> Iterator[str]:
     """Yield how a rank's containers ended, which is after all that they printed."""
-    status = (rank.manifest or {}).get("status", {})
-    for container in status.get("containerStatuses") or ():
+    for container in pods.containers(rank.manifest):
         for state in (container.get("lastState", {}), container.get("state", {})):
             if (last := state.get("terminated")) and last.get("exitCode"):
                 end = f"{last.get('reason', '')} exit code: {last['exitCode']}"

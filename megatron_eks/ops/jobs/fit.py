@@ -12,9 +12,8 @@ from megatron_eks.ops.cluster import readiness
 from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.jobs import expected, queues, room
 from megatron_eks.ops.kube import jobs, teams
-from megatron_eks.ops.kube.pods import has_ended
+from megatron_eks.ops.kube.pods import has_ended, pool_of
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.plan.jobs.job import JobPlan
 
 _APPLY = "run: meks apply"
@@ -166,8 +165,7 @@ def _nodes(
 ) -> Iterator[Obstacle]:
     pod = specs[0][1]
     wanted = sum(count for count, _ in specs)
-    pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, "")
-    asked = room.requests(pod)
+    pool, asked = pool_of(pod), room.requests(pod)
     pods = teams.everywhere(client, plan, "v1", "Pod")
     rooms = [each for each in room.rooms(client.list("v1", "Node"), pods) if each.takes(pod)]
     usable = [each for each in rooms if each.ready and not each.cordoned]

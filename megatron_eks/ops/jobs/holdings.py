@@ -10,7 +10,7 @@ from megatron_eks.ops.jobs import room
 from megatron_eks.ops.jobs.look import newest_step
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
-from megatron_eks.ops.kube.pods import has_ended, moment
+from megatron_eks.ops.kube.pods import containers, has_ended, moment
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -85,7 +85,7 @@ def _pods(client: Client, plan: ClusterPlan) -> tuple[list[Object], bool]:
 def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
-    pool = _pool_of(labels, plan)
+    pool = _known(labels.get(POOL_LABEL, ""), plan)
     kind = _CAPACITY.get(labels.get(_CAPACITY_LABEL, ""), "on_demand")
     if kind == "on_demand" and pool and plan.pool(pool).capacity.kind == "reservation":
         # EKS knows no word for it.
@@ -100,9 +100,9 @@ def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:
     )
 
 
-def _pool_of(labels: Mapping[str, str], plan: ClusterPlan) -> str:
-    name = labels.get(POOL_LABEL, "")
-    return name if name in {pool.name for pool in plan.pools} else ""
+def _known(pool: str, plan: ClusterPlan) -> str:
+    """Return a pool's name, if the cluster file has it."""
+    return pool if pool in {each.name for each in plan.pools} else ""
 
 
 class _Reader:
@@ -130,8 +130,7 @@ class _Reader:
         """Say what a job holds and has held."""
         ranks = jobs.ranks(job, self._pods.get((job.kind, job.name), []))
         phase = job.phase(ranks)
-        selector = job.pod_specs[0][1].get("nodeSelector") or {}
-        pool = _pool_of(selector, self._plan)
+        pool = _known(job.pool, self._plan)
         # A task on the system nodes costs nothing: they run anyway.
         starts = (_started(rank.manifest) for rank in ranks)
         times = tuple(self._rank(job, rank, pool) for rank in ranks) if pool else ()
@@ -183,8 +182,8 @@ def _span(
     start = _began(job) if job.restarts else _started(pod)
     if not has_ended(pod):
         return start, None
-    statuses = pod["status"].get("containerStatuses") or ()
-    ends = (each.get("state", {}).get("terminated", {}).get("finishedAt") for each in statuses)
+    states = (each.get("state", {}) for each in containers(pod))
+    ends = (each.get("terminated", {}).get("finishedAt") for each in states)
     last = max(map(datetime.fromisoformat, filter(None, ends)), default=None)
     return start, last or _ended(job) or now
 

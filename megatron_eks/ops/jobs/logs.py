@@ -17,6 +17,7 @@ from megatron_eks.ops.jobs import matching
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import ERRORS
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
+from megatron_eks.ops.kube.pods import containers
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.programs.printable import log_line
 
@@ -148,8 +149,8 @@ class _Follower:
         path = _path(self._job.namespace, pod["metadata"]["name"])
         if position.missed_one(pod):
             self._put(number, position, path, {"previous": "true"})
-        statuses = pod.get("status", {}).get("containerStatuses") or ()
-        if any(each["restartCount"] or "waiting" not in each["state"] for each in statuses):
+        known = containers(pod)
+        if any(each["restartCount"] or "waiting" not in each["state"] for each in known):
             self._put(number, position, path, {"follow": "true"})
 
     def _put(self, number: int, position: "_Position", path: str, which: Mapping[str, str]) -> None:
@@ -208,8 +209,7 @@ class _Position:
     def missed_one(self, pod: Object) -> bool:
         """Say whether a container has come and gone since the last look at this rank."""
         uid = pod["metadata"]["uid"]
-        statuses = pod.get("status", {}).get("containerStatuses") or ()
-        restarts = sum(each["restartCount"] for each in statuses)
+        restarts = sum(each["restartCount"] for each in containers(pod))
         if self._pod is None:
             # What was before the first look, nobody asked for.
             self._restarts = restarts

@@ -99,9 +99,7 @@ def newest_step(client: Client, namespace: str, ranks: Sequence[Rank]) -> Step |
 
 
 def _nodes(client: Client, job: RunningJob) -> dict[str, Object]:
-    selector = job.pod_specs[0][1].get("nodeSelector") or {}
-    pool = selector.get(POOL_LABEL)
-    labels = f"{POOL_LABEL}={pool}" if pool else f"!{POOL_LABEL}"
+    labels = f"{POOL_LABEL}={job.pool}" if job.pool else f"!{POOL_LABEL}"
     return {each["metadata"]["name"]: each for each in client.list("v1", "Node", labels=labels)}
 
 

@@ -92,23 +92,16 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
 
         def state(job: RunningJob) -> JobState:
             ranks = jobs.ranks(job, owners.get((job.kind, job.name), []), events.result())
-            running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
             phase, space = job.phase(ranks), job.namespace
+            around = Around(queue=queues.why(client, job), now=client.now())
             return JobState(
                 name=job.name,
                 phase=phase,
                 ranks=len(ranks),
-                running=running,
+                running=sum(rank.runs for rank in ranks),
                 restarts=job.restarts + sum(rank.pod.restarts for rank in ranks if rank.pod),
                 progress=newest_step(client, space, ranks) if phase == "Running" else None,
-                waits_for=tuple(
-                    waits(
-                        job,
-                        ranks,
-                        events.result(),
-                        Around(queue=queues.why(client, job), now=client.now()),
-                    )
-                ),
+                waits_for=tuple(waits(job, ranks, events.result(), around)),
                 team=whose.get(space),
             )
 

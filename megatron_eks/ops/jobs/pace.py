@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from megatron_eks.ops.jobs.look import Look
+from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.programs.run_log import LEAST_MFU, NEWEST, Step, longest_silence
@@ -213,8 +214,8 @@ def _all_began(look: Look) -> datetime | None:
     """Return when the last of all containers began that run now."""
     begun = []
     for rank in look.ranks:
-        statuses = (rank.manifest or {}).get("status", {}).get("containerStatuses") or ()
-        states = [each.get("state", {}).get("running") for each in statuses]
+        known = pods.containers(rank.manifest)
+        states = [each.get("state", {}).get("running") for each in known]
         if not states or None in states:
             return None
         begun += [datetime.fromisoformat(each["startedAt"]) for each in states]

@@ -16,6 +16,7 @@ from megatron_eks.ops.jobs.starts import XID, Start
 from megatron_eks.ops.jobs.status import State
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import CONTAINER
+from megatron_eks.ops.kube.pods import containers
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cost import node_price
@@ -173,7 +174,7 @@ def _versions(on: Opened, state: State, pods: Sequence[Object]) -> list[tuple[st
     images = {
         f"{each.get('image')} {each.get('imageID') or ''}".strip()
         for pod in pods
-        for each in pod.get("status", {}).get("containerStatuses") or ()
+        for each in containers(pod)
         if each["name"] == CONTAINER
     }
     specs = state.look.job.pod_specs

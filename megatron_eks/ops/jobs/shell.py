@@ -23,6 +23,7 @@ from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failu
 from megatron_eks.ops.jobs import logs
 from megatron_eks.ops.kube import access, jobs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
+from megatron_eks.ops.kube.pods import containers
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.programs.printable import log_line, printable
 
@@ -188,10 +189,10 @@ def _at_once(act: Callable[[Rank], str], ranks: Sequence[Rank]) -> list[str]:
 
 def pod_of(job: RunningJob, rank: Rank) -> str:
     """Return the pod of a rank whose container runs."""
-    if rank.pod is None or rank.manifest is None:
+    if rank.pod is None:
         raise _not_running(job, rank, "it has no pod")
-    statuses = rank.manifest.get("status", {}).get("containerStatuses") or ()
-    if not any(each["name"] == CONTAINER and "running" in each["state"] for each in statuses):
+    known = containers(rank.manifest)
+    if not any(each["name"] == CONTAINER and "running" in each["state"] for each in known):
         raise _not_running(job, rank, rank.pod.reason or f"its pod is {rank.pod.phase}")
     return rank.pod.name
 

@@ -154,11 +154,10 @@ def watched(
 
 def summary(job: RunningJob, ranks: Sequence[Rank]) -> str:
     """Return one line: phase, and how many ranks run."""
-    running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
     phase = job.phase(ranks)
     if phase in jobs.ENDED:
         message = job.message()
         if _GIVEN_UP.search(message):
             message = "its ranks failed as often as runtime.gang_restarts allows"
         return f"{job.name}: {phase}{' - ' if message else ''}{message}"
-    return f"{job.name}: {phase}, {running} of {len(ranks)} ranks run"
+    return f"{job.name}: {phase}, {sum(rank.runs for rank in ranks)} of {len(ranks)} ranks run"

@@ -57,12 +57,11 @@ def news(state: State) -> Iterator[tuple[str, str]]:
 def _screen(state: State, rows: int, levels: str) -> list[str]:
     """Return as much as fits: figures, what is wrong, then ranks, those that do not run first."""
     ranks = state.look.ranks
-    halting = [each for each in ranks if each.pod is None or each.pod.phase != "Running"]
-    running = [each for each in ranks if each not in halting]
+    halting_first = sorted(ranks, key=lambda each: each.runs)
     first = [*head(state, levels), *tail(state)]
     if len(first) + len(ranks) + 1 <= rows:
         return [*first, *_table(state)]
-    shown = _table(state) if state.nodes is not None else rank_table([*halting, *running])
+    shown = _table(state) if state.nodes is not None else rank_table(halting_first)
     return list(fitted(first, [shown], rows))
 
 
@@ -108,13 +107,9 @@ def _curves(state: State, levels: str) -> Iterator[str]:
 def rank_table(ranks: Sequence[Rank]) -> Iterator[str]:
     """Yield a line a rank."""
     rows = [
-        (
-            str(rank.number),
-            rank.pod.name if rank.pod else "",
-            short(rank.pod.node) if rank.pod else "",
-            rank.pod.phase if rank.pod else "no pod",
-            str(rank.pod.restarts) if rank.pod else "",
-        )
+        (str(rank.number), pod.name, short(pod.node), pod.phase, str(pod.restarts))
+        if (pod := rank.pod)
+        else (str(rank.number), "", "", "no pod", "")
         for rank in ranks
     ]
     if rows:

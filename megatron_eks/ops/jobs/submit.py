@@ -29,7 +29,6 @@ from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.plan.cluster.data_access import DataAccess
-from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.project import Project
 from megatron_eks.shipping import Shipped
 
@@ -110,8 +109,7 @@ def _release(rendered: Rendered, options: Options, console: Console) -> Callable
     """Prepare to give the nodes of a job's pool back, if that is asked for."""
     if options.release is None:
         return None
-    (_, pod), *_ = jobs.pod_specs(rendered.planned)
-    pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL)
+    pool = RunningJob(rendered.planned).pool
     if not pool:
         console.say("note: this job runs on no pool, so there are no nodes to give back")
         return None

@@ -131,7 +131,7 @@ def _ends(job: jobs.RunningJob, pod: Object, words: Words) -> Iterator[_End]:
     node, rank = pod["spec"].get("nodeName"), jobs.rank_of(job, pod)
     if node is None or rank is None:
         return
-    for status in pod.get("status", {}).get("containerStatuses") or ():
+    for status in pods.containers(pod):
         for state in ("lastState", "state"):
             ended = (status.get(state) or {}).get("terminated")
             if ended and ended.get("exitCode") and ended.get("finishedAt"):

@@ -1,39 +1,33 @@
 """`meks verify --image`: what an image has that jobs need, seen from one pod in it."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import choices
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops import programs
-from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, USAGE, Failure
+from megatron_eks.ops.jobs.submission import digest
+from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import formatted
 
-Resolve = Callable[[str], str | None]
-"""From a URI with a tag to the one with a digest; None where nobody can tell."""
 
-
-def run(image: str, place: SharedPod, resolve: Resolve, output: str, console: Console) -> int:
+def run(image: str, output: str, on: Opened) -> int:
     """Look into an image on one pod; return 4 if it lacks something."""
-    known = place.project.outputs.images
-    own = image if image in known or is_digest(image) else resolve(image)
+    known = on.project.outputs.images
+    own = image if image in known or is_digest(image) else digest(image)
     if own is None:
         found = f"{image!r} is neither an image of this cluster nor one with a known digest"
         remedy = f"{choices(image, known)}; or REGISTRY/NAME@sha256:..."
         raise Failure(Code.UNKNOWN_IMAGE, found, remedy, exit_code=USAGE)
-    efa = any(pool.instance.efa_interfaces for pool in place.project.cluster.pools)
-    ended = programs.run(
-        replace(place, image=own), "image_check", ["--efa"] if efa else [], console
-    )
+    efa = any(pool.instance.efa_interfaces for pool in on.plan.pools)
+    place = SharedPod(*on, on.plan.platform.claim, image=own)
+    ended = programs.run(place, "image_check", ["--efa"] if efa else [], on.console)
     has = {name: ended.summary.get(name) for name in ("python", "torch", "boto3")}
     findings: list[Json] = [*ended.names("findings")]
     shown: dict[str, Json] = {"schema_version": 1, "image": own, "passed": not ended.code}
     shown |= {"versions": {**has}, "findings": findings}
     line = ", ".join(f"{name} {version or 'missing'}" for name, version in has.items())
     verdict = "no job runs in it" if ended.code else "jobs can run in it"
-    console.write(formatted(output, [f"{own}: {line}; {verdict}"], lambda: shown))
+    on.console.write(formatted(output, [f"{own}: {line}; {verdict}"], lambda: shown))
     return CHECK_FAILED if ended.code else DONE

@@ -11,7 +11,6 @@ from megatron_eks.ops.console import duration
 from megatron_eks.ops.jobs import node_view
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
-from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 # Of the operator, and of Kubernetes' own Jobs.
 _NO_POD = frozenset({"FailedCreatePod", "FailedCreate"})
@@ -132,9 +131,7 @@ def _pulling(rank: Rank, events: Sequence[Object]) -> str:
 
 def _wait(job: RunningJob, reason: str, ranks: Sequence[Rank], now: datetime | None) -> Wait:
     kind = next((name for name, pattern in _KINDS if pattern.search(reason)), _OTHER)
-    selector = job.pod_specs[0][1].get("nodeSelector") or {}
-    pool = selector.get(POOL_LABEL)
-    take = f"take nodes: meks scale {pool} {job.wanted}" if pool else "add a system node"
+    take = f"take nodes: meks scale {job.pool} {job.wanted}" if job.pool else "add a system node"
     born = (each.manifest["metadata"]["creationTimestamp"] for each in ranks if each.manifest)
     begun = min(map(datetime.fromisoformat, born), default=None)
     return Wait(

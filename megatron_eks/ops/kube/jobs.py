@@ -38,6 +38,11 @@ class Rank:
     pod: PodState | None
     manifest: Object | None
 
+    @property
+    def runs(self) -> bool:
+        """Whether its pod is said to."""
+        return self.pod is not None and self.pod.phase == "Running"
+
 
 @dataclass(frozen=True)
 class RunningJob:
@@ -87,15 +92,15 @@ class RunningJob:
         of_set = about.get("kind") == "Job" and about.get("name") in names
         return of_set or about.get("uid") in self.uids
 
-    @property
-    def pods_label(self) -> str:
-        """The selector of its pods."""
-        return f"{self.workload.job_label}={self.name}"
-
     @cached_property
     def pod_specs(self) -> list[tuple[int, Object]]:
         """How many pods there are to be of each specification."""
         return pod_specs(self.manifest)
+
+    @property
+    def pool(self) -> str:
+        """Whose nodes it needs; empty: on the system nodes."""
+        return pods.pool_of(self.pod_specs[0][1])
 
     @property
     def wanted(self) -> int:
@@ -126,8 +131,7 @@ class RunningJob:
         for kind, phase in _PHASES.items():
             if self.condition(kind):
                 return phase
-        running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
-        if running:
+        if running := sum(rank.runs for rank in ranks):
             ended = sum(rank.pod is not None and rank.pod.phase == "Succeeded" for rank in ranks)
             return "Running" if running + ended >= len(ranks) else "Starting"
         return "Pending"
@@ -211,7 +215,8 @@ def is_gone(client: Client, job: RunningJob) -> bool:
 
 def pods_of(client: Client, job: RunningJob) -> list[Object]:
     """Return the pods of a job."""
-    return own(job, client.list("v1", "Pod", job.namespace, labels=job.pods_label))
+    labels = f"{job.workload.job_label}={job.name}"
+    return own(job, client.list("v1", "Pod", job.namespace, labels=labels))
 
 
 def job_of(pod: Object) -> tuple[str, str] | None:
@@ -253,15 +258,13 @@ def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = (
     about: dict[str, list[Object]] = {}
     for each in sorted(events, key=pods.when):
         about.setdefault(each["involvedObject"].get("uid", ""), []).append(each)
-    return [
-        Rank(
-            number,
-            pods.state(pod, about.get(pod["metadata"]["uid"], [])) if pod else None,
-            pod,
-        )
-        for number in range(max([job.wanted, *(number + 1 for number in by_number)]))
-        for pod in [by_number.get(number)]
-    ]
+
+    def rank(number: int) -> Rank:
+        pod = by_number.get(number)
+        told = about.get(pod["metadata"]["uid"], []) if pod else []
+        return Rank(number, pods.state(pod, told) if pod else None, pod)
+
+    return [*map(rank, range(max([job.wanted, *(number + 1 for number in by_number)])))]
 
 
 def by_rank(job: RunningJob, found: Iterable[Object]) -> dict[int, list[Object]]:

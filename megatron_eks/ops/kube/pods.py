@@ -6,6 +6,7 @@ from datetime import datetime
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.support.text import without_secrets
+from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 # Normal steps on the way to a running container: an event may say what holds them up.
 _LONGEST = 200
@@ -38,16 +39,26 @@ class PodState:
 def state(pod: Object, events: Sequence[Object] = ()) -> PodState:
     """Describe a pod; `events` are those of its namespace."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    all_of_them = (*status.get("initContainerStatuses", ()), *containers(pod))
     deleting = "deletionTimestamp" in metadata
     return PodState(
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
         phase="Deleting" if deleting else status.get("phase", "Pending"),
         ready=not deleting and condition(pod, "Ready") == "True",
-        restarts=sum(each.get("restartCount", 0) for each in containers),
-        reason=_reason(pod, containers, events),
+        restarts=sum(each.get("restartCount", 0) for each in all_of_them),
+        reason=_reason(pod, all_of_them, events),
     )
+
+
+def pool_of(pod: Object) -> str:
+    """Return the pool whose nodes a pod's specification selects; empty: the system nodes."""
+    return str((pod.get("nodeSelector") or {}).get(POOL_LABEL, ""))
+
+
+def containers(pod: Object | None) -> Sequence[Object]:
+    """Return how a pod's containers are, as its status has it; without a status there are none."""
+    return (pod or {}).get("status", {}).get("containerStatuses") or ()
 
 
 def events_of(client: Client, namespace: str, kind: str, name: str) -> list[Object]:

@@ -1,6 +1,6 @@
 """Whose part of a shared cluster a command is about, and what its caller may see."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TypeVar
@@ -93,19 +93,15 @@ def everywhere(
 ) -> list[Object]:
     """Return all objects of a kind; of the plan's namespaces where one may see no others."""
     found = seen(plan, lambda: client.list(version, kind, labels=labels), None)
-    return list(_listed(client, plan, version, kind, labels)) if found is None else found
+    return of_jobs(client, plan, version, kind, labels) if found is None else found
 
 
-def of_jobs(client: Client, plan: ClusterPlan, version: str, kind: str) -> list[Object]:
+def of_jobs(
+    client: Client, plan: ClusterPlan, version: str, kind: str, labels: str = ""
+) -> list[Object]:
     """Return all objects of a kind in the namespaces of jobs."""
-    return list(_listed(client, plan, version, kind, ""))
-
-
-def _listed(
-    client: Client, plan: ClusterPlan, version: str, kind: str, labels: str
-) -> Iterator[Object]:
-    for each in plan.platform.namespaces:
-        yield from client.list(version, kind, each, labels=labels)
+    spaces = plan.platform.namespaces
+    return [each for space in spaces for each in client.list(version, kind, space, labels=labels)]
 
 
 def everybody(client: Client, plan: ClusterPlan) -> list[RunningJob]:
