@@ -4,6 +4,8 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TextIO
 
 from megatron_eks.ops.html import Html, Part, tag
@@ -89,12 +91,14 @@ def draw(chart: Chart) -> Html:
     if len(known) < 2:  # noqa: PLR2004 -- a line has two ends
         return tag("p", f"{chart.title}: fewer than two steps are known.")
     scale = _scale(known, chart.band)
+    levels = [part / 4 * _HEIGHT for part in (1, 2, 3)]
+    marks = [round(scale.x(step), 1) for step, _ in chart.marks]
     shown = tag(
         "svg",
         *_band(chart.band, scale),
-        *(_across(part / 4 * _HEIGHT) for part in (1, 2, 3)),
+        *(tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="level") for y in levels),
         *(path for line in chart.lines for path in _paths(line, scale)),
-        *(_upright(scale.x(step)) for step, _ in chart.marks),
+        *(tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="mark") for x in marks),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
@@ -139,34 +143,15 @@ def _band(band: tuple[float, float] | None, scale: _Scale) -> Iterator[Part]:
         yield tag("rect", x=0, y=top, width=_WIDTH, height=max(1, bottom - top), class_="band")
 
 
-def _across(y: float) -> Html:
-    return tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="level")
-
-
-def _upright(x: float) -> Html:
-    return tag("line", x1=round(x, 1), x2=round(x, 1), y1=0, y2=_HEIGHT, class_="mark")
-
-
 def _paths(line: Line, scale: _Scale) -> Iterator[Part]:
     counted = [each for each in line.points if each[0] <= line.counted_to]
     # From the last one that counts, so that the line has no gap there.
     lost = [*counted[-1:], *line.points[len(counted) :]]
     for points, kind in ((counted, "line"), (lost if len(lost) > 1 else [], "line lost")):
-        for whole in _without_gaps(points):
-            way = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in _fewer(whole))
-            yield tag("polyline", points=way, class_=kind)
-
-
-def _without_gaps(points: Points) -> Iterator[Points]:
-    whole: list[tuple[int, float]] = []
-    for each in points:
-        if math.isfinite(each[1]):
-            whole.append(each)
-        elif whole:
-            yield whole
-            whole = []
-    if whole:
-        yield whole
+        for is_number, whole in groupby(points, key=lambda each: math.isfinite(each[1])):
+            if is_number:
+                way = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in _fewer([*whole]))
+                yield tag("polyline", points=way, class_=kind)
 
 
 def _fewer(points: Points) -> Iterator[tuple[int, float]]:
@@ -177,8 +162,4 @@ def _fewer(points: Points) -> Iterator[tuple[int, float]]:
         return
     for begin in range(0, len(points), share):
         near = points[begin : begin + share]
-        yield from sorted({min(near, key=_value), max(near, key=_value)})
-
-
-def _value(point: tuple[int, float]) -> float:
-    return point[1]
+        yield from sorted({min(near, key=itemgetter(1)), max(near, key=itemgetter(1))})

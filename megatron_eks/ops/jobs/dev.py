@@ -85,7 +85,10 @@ def run(name: str, options: Options, on: Opened) -> int:
         if options.port:
             words: Sequence[str] = (*DEV_PROGRAM, "--relay", str(options.port))
             begin = partial(execution.start, client, *place, words, stdin=True)
-            code = _lead(options.port, begin, on)
+            code, listener = DONE, listener_on(options.port)
+            console.say(f"http://127.0.0.1:{options.port} is forwarded to the pod until Ctrl-C")
+            with listener, contextlib.suppress(KeyboardInterrupt):
+                serve(listener, begin)
         else:
             inner = shell.Options(command=words_of(options.command))
             code = shell.run(client, on.plan, own, inner, console)
@@ -153,15 +156,6 @@ def _present(tell: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         left.set()
-
-
-def _lead(port: int, begin: Callable[[], Execution], on: Opened) -> int:
-    """Lead a port of this machine to the same one of the pod, until Ctrl-C."""
-    listener = listener_on(port)
-    on.console.say(f"http://127.0.0.1:{port} is forwarded to the pod until Ctrl-C")
-    with listener, contextlib.suppress(KeyboardInterrupt):
-        serve(listener, begin)
-    return DONE
 
 
 def listener_on(port: int) -> socket.socket:

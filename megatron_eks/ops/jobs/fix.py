@@ -47,8 +47,8 @@ class Patient:
 
     live: Live
     found: Sequence[Finding]
-    platform: Sequence[Object]
-    """As `make synth` wrote it."""
+    platform: Callable[[], Sequence[Object]]
+    """Reads it as `make synth` wrote it."""
 
 
 def run(access: Access, project: Project, wanted: str, options: Options, console: Console) -> int:
@@ -60,10 +60,8 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
         console.say(f"{code} is not found in this cluster: there is nothing to do")
         return DONE
     console.report(found)
-    platform: Sequence[Object] = ()
-    if code in _FROM_PLATFORM:
-        platform = apply.read([options.folder], access, project, previews=options.previews)
-    steps = _REMEDIES[code](Patient(live, found, platform))
+    read = partial(apply.read, [options.folder], access, project, previews=options.previews)
+    steps = _REMEDIES[code](Patient(live, found, read))
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
         raise Failure(Code.NOT_FIXABLE, text, found[0].remedy)
@@ -114,7 +112,7 @@ def _missing(patient: Patient) -> list[Step]:
     client, name = patient.live.client, patient.live.plan.name
     return [
         Step(f"apply {key(each)}", partial(client.apply, each))
-        for each in patient.platform
+        for each in patient.platform()
         if objects.find_own(client, each, name) is None
     ]
 
@@ -144,17 +142,11 @@ def _add(client: Client, node: str, taint: Object) -> None:
     client.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
-def _plugin_pods(name: str) -> Callable[[Patient], list[Step]]:
-    """Return a remedy that starts a device plugin again on the nodes that lack devices."""
-
-    def steps(patient: Patient) -> list[Step]:
-        nodes = set(_nodes(patient.found))
-        labels = f"app.kubernetes.io/name={name}"
-        client = patient.live.client
-        pods = client.list("v1", "Pod", "kube-system", labels=labels)
-        return [_restart(client, pod) for pod in pods if pod["spec"].get("nodeName") in nodes]
-
-    return steps
+def _plugin_pods(name: str, patient: Patient) -> list[Step]:
+    """Start a device plugin again on the nodes that lack devices."""
+    client, nodes = patient.live.client, set(_nodes(patient.found))
+    pods = client.list("v1", "Pod", "kube-system", labels=f"app.kubernetes.io/name={name}")
+    return [_restart(client, pod) for pod in pods if pod["spec"].get("nodeName") in nodes]
 
 
 def _parts(patient: Patient) -> list[Step]:
@@ -200,12 +192,11 @@ def _set_up(patient: Patient) -> list[Step]:
         _delete(client, f"delete Job {namespace}/{name}", "batch/v1", "Job", name, namespace)
         for name in (each["metadata"]["name"] for each in found)
     ]
-    wanted = [
-        each
-        for each in patient.platform
+    return steps + [
+        Step(f"apply {key(each)}", partial(client.apply, each))
+        for each in patient.platform()
         if each["kind"] == "Job" and each["metadata"]["labels"].get("app") == SET_UP
     ]
-    return [*steps, *(Step(f"apply {key(each)}", partial(client.apply, each)) for each in wanted)]
 
 
 def _restart(client: Client, pod: Object) -> Step:
@@ -227,8 +218,8 @@ def _nodes(found: Sequence[Finding]) -> list[str]:
 _REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
     Code.DEFINITION_MISSING: _missing,
     Code.NAMESPACE_MISSING: _missing,
-    Code.NODE_EFA: _plugin_pods(EFA_PLUGIN),
-    Code.NODE_GPUS: _plugin_pods(NVIDIA_PLUGIN),
+    Code.NODE_EFA: partial(_plugin_pods, EFA_PLUGIN),
+    Code.NODE_GPUS: partial(_plugin_pods, NVIDIA_PLUGIN),
     Code.NODE_TAINT: _taint,
     Code.SHARED_CLAIM: _missing,
     Code.SHARED_NOT_WRITABLE: _set_up,
@@ -237,6 +228,3 @@ _REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
     Code.WORKLOAD_MISSING: _missing,
     Code.WORKLOAD_NOT_READY: _parts,
 }
-_FROM_PLATFORM = frozenset(
-    code for code, remedy in _REMEDIES.items() if remedy in {_missing, _set_up}
-)

@@ -62,7 +62,7 @@ def look(client: Client, namespace: str, name: str) -> Look:
         found = jobs.pods_of(client, job)
         ranks = jobs.ranks(job, found)
         logs = [
-            [workers.submit(_log, client, namespace, rank, **query) for rank, query in part]
+            [workers.submit(log, client, namespace, rank, **query) for rank, query in part]
             for part in _reads(ranks)
         ]
         events: list[Object] = []
@@ -93,7 +93,7 @@ def look(client: Client, namespace: str, name: str) -> Look:
 def newest_step(client: Client, namespace: str, ranks: Sequence[Rank]) -> Step | None:
     """Return the last step in the logs: Megatron's last rank writes it, or the first of ours."""
     for rank in _ends(ranks)[::-1]:
-        if found := run_log.read(_log(client, namespace, rank, tailLines=str(_BRIEF_LINES))).last:
+        if found := run_log.read(log(client, namespace, rank, tailLines=str(_BRIEF_LINES))).last:
             return found
     return None
 
@@ -124,7 +124,7 @@ def _reads(ranks: Sequence[Rank]) -> list[list[tuple[Rank, dict[str, str]]]]:
     ]
 
 
-def _log(client: Client, namespace: str, rank: Rank, **query: str) -> list[str]:
+def log(client: Client, namespace: str, rank: Rank, **query: str) -> list[str]:
     """Return lines of a rank's log, as many as come in time."""
     if rank.pod is None:
         return []

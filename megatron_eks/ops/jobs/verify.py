@@ -7,12 +7,13 @@ from pathlib import Path
 from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.checks import Result, in_kubernetes, report
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import INTERRUPTED, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import fit, verdicts
+from megatron_eks.ops.jobs.look import log
 from megatron_eks.ops.jobs.pool_checks import CHECKS
 from megatron_eks.ops.jobs.status import ranks_of, watched
 from megatron_eks.ops.jobs.submit import create
@@ -22,8 +23,6 @@ from megatron_eks.project import Project, synth_command
 
 _POLL_SECONDS = 2
 _TAIL_LINES = 400
-_MOST_BYTES = 1024 * 1024
-_LOG_SECONDS = 30
 _GONE_SECONDS = 120
 _MARKS = ("--pass-busbw-gb-s", "--pass-mb-s")
 
@@ -144,19 +143,9 @@ def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob
 
 def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:
     """Return the end of what the first rank has printed, or the last where it is another one."""
-    found = ranks_of(client, job)
-    for rank in found[1:][-1:] if last else found[:1]:
-        if rank.pod is None or rank.manifest is None:
-            break
-        container = rank.manifest["spec"]["containers"][0]["name"]
-        query = {"container": container, "tailLines": str(_TAIL_LINES)}
-        query["limitBytes"] = str(_MOST_BYTES)
-        path = f"/api/v1/namespaces/{job.namespace}/pods/{rank.pod.name}/log"
-        try:
-            return b"".join(client.stream(path, query, _LOG_SECONDS)).decode(errors="replace")
-        except (ApiError, OSError):
-            break
-    return ""
+    found, query = ranks_of(client, job), {"tailLines": str(_TAIL_LINES), "timestamps": "false"}
+    chosen = found[1:][-1:] if last else found[:1]
+    return "".join(line for rank in chosen for line in log(client, job.namespace, rank, **query))
 
 
 def _mark(workload: Object) -> float | None:
