@@ -15,9 +15,11 @@ from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.localcloud.kubernetes import build, nodes
 from megatron_eks.localcloud.kubernetes.control_plane import ControlPlane
 from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
+from megatron_eks.ops.console import Console
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT, Project, load_project
 from megatron_eks.synthesis import synthesise_manifests
+from tests import consoles
 from tests.annex import jobs
 
 _RUNNING: list[ControlPlane] = []
@@ -48,9 +50,22 @@ def emitted(project):
 
 
 @pytest.fixture(scope="session")
-def plan(project) -> ClusterPlan:
-    """Plan the cluster."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date()).cluster
+def loaded(project) -> Project:
+    """Load the shared project."""
+    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
+
+
+@pytest.fixture(scope="session")
+def plan(loaded) -> ClusterPlan:
+    """Return the plan of its cluster."""
+    found: ClusterPlan = loaded.cluster
+    return found
+
+
+@pytest.fixture
+def console() -> Console:
+    """Return a console whose streams can be read, and that says yes."""
+    return consoles.console(yes=True)
 
 
 @pytest.hookimpl(trylast=True)  # behind what the test itself takes back

@@ -19,11 +19,11 @@ from botocore.stub import Stubber
 from megatron_eks.kubernetes.client import Client, Object, connect
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.session import explained
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import logs
 from megatron_eks.ops.kube import access, jobs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.project import ROOT
+from tests.consoles import console, written
 from tests.kubernetes.answers import say
 from tests.kubernetes.conftest import Api, serving
 
@@ -271,11 +271,10 @@ def test_a_log_that_is_cut_again_and_again_is_printed_once(routed):
         request.close_connection = True
 
     cluster = Cluster(routed, log)
-    out = io.StringIO()
-    console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
-    logs.follow(cluster.client, RunningJob(cluster.job), [0], logs.Options(follow=True), console)
+    told = console()
+    logs.follow(cluster.client, RunningJob(cluster.job), [0], logs.Options(follow=True), told)
     cluster.client.close()
-    printed = [line.removeprefix("[0] ") for line in out.getvalue().splitlines()]
+    printed = [line.removeprefix("[0] ") for line in written(told).splitlines()]
     assert [line for line in printed if re.fullmatch(r"line \d+", line)] == [
         f"line {n}" for n in range(30)
     ]

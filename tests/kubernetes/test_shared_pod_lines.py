@@ -1,15 +1,14 @@
 """The log of a pod for shared files comes whole and once, however often its stream is cut."""
 
-import io
 import ssl
 
 import pytest
 
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.kubernetes.connection import Connection, Credentials
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.data.shared_pod import lines
 from megatron_eks.ops.failure import Failure
+from tests.consoles import console, said
 from tests.kubernetes.answers import say, silence, stream
 
 _KINDS = say(200, {"resources": [{"name": "pods", "namespaced": True, "kind": "Pod"}]})
@@ -33,10 +32,9 @@ def read(api):
         api.answers = [_KINDS, *answers]
         tls = ssl.create_default_context(cafile=str(api.authority))
         client = Client(Connection(api.url, tls, Credentials("1"), timeout=1.0))
-        said = io.StringIO()
-        console = Console(io.StringIO(), io.StringIO(), said, SystemClock())
+        told = console()
         try:
-            return list(lines(client, _POD, console)), said.getvalue()
+            return list(lines(client, _POD, told)), said(told)
         finally:
             client.close()
 

@@ -100,16 +100,13 @@ def uncordon(client: Client, plan: ClusterPlan, names: Sequence[str], console: C
 
 def read(client: Client, plan: ClusterPlan) -> list[NodeState]:
     """Return all nodes, by pool and name."""
-    namespaces = plan.platform.namespaces
     found = client.list("v1", "Node")
     everywhere = teams.everywhere(client, plan, "v1", "Pod")
-    there = teams.everybody(client, plan)
-    known = {(each.namespace, each.kind, each.name): each for each in there}
+    known = {(x.namespace, x.kind, x.name): x for x in teams.everybody(client, plan)}
     own = [
         (known[key], pod)
         for pod in everywhere
-        if (place := pod["metadata"]["namespace"]) in namespaces
-        and (key := (place, *(jobs.job_of(pod) or ("", "")))) in known
+        if (key := (pod["metadata"]["namespace"], *(jobs.job_of(pod) or ("", "")))) in known
     ]
     numbers = {pod["metadata"]["uid"]: jobs.rank_of(job, pod) for job, pod in own}
 
@@ -244,8 +241,5 @@ def _against(node: NodeState, region: str) -> Iterator[str]:
 
 
 def _as_json(plan: ClusterPlan, found: Sequence[NodeState]) -> Json:
-    return {
-        "schema_version": 1,
-        "cluster": plan.name,
-        "nodes": [asdict(each) for each in found],
-    }
+    nodes = [asdict(each) for each in found]
+    return {"schema_version": 1, "cluster": plan.name, "nodes": nodes}

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from megatron_eks.diagnosis.diagnose import Diagnosis
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE
@@ -72,21 +71,15 @@ def _outcome(found: Report, phase: str) -> Iterator[Part]:
         said = {"Succeeded": "The run ended well.", "Running": "It runs; nothing has ended it."}
         yield tag("p", said.get(phase, message or "Nothing is known of why."))
     else:
-        yield from _cause_of(cause)
-    if message and cause:
-        yield tag("p", message, class_="soft")
+        yield tag("p", f"{cause.cause} [{cause.code}]" if cause.code else cause.cause)
+        if cause.code:
+            yield tag("p", f"What to do: {cause.remedy}")
+            yield from (tag("pre", line.text.strip()[:500]) for line in cause.evidence[:1])
+        if message:
+            yield tag("p", message, class_="soft")
     yield from (tag("p", each.line) for each in found.state.waits)
     for finding in found.state.findings:
         yield tag("p", f"{finding.found} - {finding.remedy} [{finding.code}]")
-
-
-def _cause_of(cause: Diagnosis) -> Iterator[Part]:
-    code = f" [{cause.code}]" if cause.code else ""
-    yield tag("p", f"{cause.cause}{code}")
-    if cause.code:
-        yield tag("p", f"What to do: {cause.remedy}")
-    seen = [line.text.strip()[:500] for line in cause.evidence[:1]] if cause.code else []
-    yield from (tag("pre", line) for line in seen)
 
 
 def _facts(found: Report) -> Iterator[tuple[Part, ...]]:

@@ -61,14 +61,13 @@ class Start:
 def read(lines: Sequence[str], phase: str, now: datetime) -> tuple[Start, ...]:
     """Return the starts in the lines of a record; `phase` is the job's."""
     found = _by_start(lines)
-    logs = {number: _log(found[number]) for number in found}
-    begins = {number: _times(found[number], ended.START, 2) for number in found}
     made: list[Start] = []
     last = max(found, default=0)
     # From the last one back: what the next one went on from says what counted.
     after: Start | None = None
     for number in sorted(found, reverse=True):
-        log, ranks = logs[number], found[number]
+        ranks = found[number]
+        log = _log(ranks)
         went_on = log.loads[-1].step if log.loads else 0
         reached = log.last.step if log.last else went_on
         kept = reached
@@ -83,7 +82,8 @@ def read(lines: Sequence[str], phase: str, now: datetime) -> tuple[Start, ...]:
             end = now
         failed = after is not None or phase == "Failed"
         cause, code = _why(ranks) if failed else ("", "")
-        begun, lost = min(begins[number], default=None), reached - went_on - counted
+        begun = min(_times(ranks, ended.START, 2), default=None)
+        lost = reached - went_on - counted
         after = Start(number, begun, end, log, went_on, counted, lost, cause, code)
         made.append(after)
     return tuple(reversed(made))

@@ -77,7 +77,8 @@ def _watch(client: Client, see: Callable[[], View], options: Options, console: C
     assert options.seconds is not None  # noqa: S101 -- the caller has looked
     is_window = console.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     in_place = is_window and options.output == "table"
-    teller = _Window(console) if in_place else _Lines(options.output, console)
+    size = shutil.get_terminal_size
+    teller = Screen(console.stdout, size) if in_place else _Lines(options.output, console)
     view = see()
     trouble = ""
     while True:
@@ -101,19 +102,6 @@ def _watch(client: Client, see: Callable[[], View], options: Options, console: C
             elif isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED:
                 why = "it does not accept the credentials, log in again"
             trouble = f"no answer from {client.server}: {why}; trying again"
-
-
-class _Window:
-    """A terminal: all of it, redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        self._screen = Screen(console.stdout, shutil.get_terminal_size)
-
-    def tell(self, view: View, trouble: str) -> None:
-        """Draw what was seen last."""
-        note = [trouble] if trouble else []
-        rows = self._screen.rows - len(note)
-        self._screen.draw([*view.screen(rows), *note])
 
 
 class _Lines:
@@ -160,7 +148,7 @@ _CLEAR_SCREEN, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Screen:
-    """The lines above the cursor that belong to a command."""
+    """The lines above the cursor that belong to a command, redrawn in place."""
 
     def __init__(self, stream: TextIO, size: Callable[[], terminal_size]) -> None:
         # `cut` leaves nothing in a line that moves the cursor: only this class does.
@@ -168,10 +156,11 @@ class Screen:
         self._last: terminal_size | None = None
         self._drawn = 0
 
-    @property
-    def rows(self) -> int:
-        """How many lines fit: the cursor stays on the one below them."""
-        return max(1, self._size().lines - 1)
+    def tell(self, view: View, trouble: str) -> None:
+        """Draw what was seen last: as much as fits, for the cursor stays on the line below."""
+        note = [trouble] if trouble else []
+        rows = max(1, self._size().lines - 1) - len(note)
+        self.draw([*view.screen(rows), *note])
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show lines in the place of those that were shown before."""

@@ -1,6 +1,5 @@
 """A job's reason outlives its pods and the job itself, whatever kind it is of."""
 
-import io
 import json
 import stat
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pytest
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.diagnosis.codes import LogCode
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import records, status, status_view
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs as running
@@ -21,6 +19,7 @@ from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.charts import rendered
+from tests.consoles import console
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
@@ -124,8 +123,8 @@ def gone(cluster):
 @pytest.fixture(scope="module")
 def given(gone, files):
     """Return what reads records, but for the name of a job."""
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
-    return lambda name: (gone, files, name, Options(), console)
+    told = console()
+    return lambda name: (gone, files, name, Options(), told)
 
 
 def kept(cluster, name):

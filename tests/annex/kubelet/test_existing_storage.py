@@ -1,6 +1,5 @@
 """`meks apply` of a cluster whose file system others use: asked, refused with a reason, mended."""
 
-import io
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,12 +11,12 @@ import yaml
 
 from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.ops.cluster import apply, preflight
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import overview
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, Project, load_project
 from tests.charts import rendered
+from tests.consoles import console, said
 
 pytestmark = pytest.mark.control_plane
 
@@ -105,14 +104,13 @@ def run(cluster, tmp_path) -> Callable[..., str]:
     """Return a function that applies, and returns what was said, a refusal's words at its end."""
 
     def call(project: Project, *, yes: bool = True) -> str:
-        err = io.StringIO()
-        console = Console(io.StringIO(), io.StringIO(), err, SystemClock(), yes=yes)
+        told = console(yes=yes)
         options = apply.Options(platform=tmp_path / "platform", wait_seconds=60)
         try:
-            apply.run(Access(cluster.client, is_local=True), project, options, console)
+            apply.run(Access(cluster.client, is_local=True), project, options, told)
         except Failure as failure:
-            return f"{err.getvalue()}{failure.found} - {failure.remedy}"
-        return err.getvalue()
+            return f"{said(told)}{failure.found} - {failure.remedy}"
+        return said(told)
 
     return call
 

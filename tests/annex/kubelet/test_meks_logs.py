@@ -1,6 +1,5 @@
 """`meks logs` and the step in `meks status`, from containers that really run."""
 
-import io
 import os
 import signal
 import threading
@@ -8,22 +7,15 @@ import threading
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.diagnosis import report
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import diagnosis, logs, look, matching
 from megatron_eks.ops.kube import jobs as running
-from tests import hostile
+from tests import consoles, hostile
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 
 pytestmark = pytest.mark.control_plane
-
-
-@pytest.fixture
-def console():
-    """Return a console whose streams can be read."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
 
 
 @pytest.fixture
@@ -140,9 +132,9 @@ def test_only_colours_reach_a_terminal(cluster, submit, read):
         assert f"[0] {hostile.COLOURS}" in printed
         assert "gone" in text
     found = diagnosis.of_job(cluster.client, cluster.plan, "acting", logs.Options())
-    out = io.StringIO()
-    report(found, "table", Console(io.StringIO(), out, io.StringIO(), SystemClock()))
-    assert hostile.acting(out.getvalue()) == []
+    told = consoles.console()
+    report(found, "table", told)
+    assert hostile.acting(consoles.written(told)) == []
 
 
 def test_a_line_that_is_redrawn_hides_none_after_it(cluster, submit, read):

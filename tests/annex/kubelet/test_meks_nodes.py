@@ -1,19 +1,17 @@
 """`meks status --nodes`: what runs in the containers of ranks, and ranks that do not answer."""
 
-import io
 import json
 import time
-from datetime import UTC, datetime
 from functools import partial
 
 import jsonschema
 import pytest
 
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import gpu_use, overview, status, status_view, watching
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 from tests.annex import jobs
 from tests.annex.kubelet import runs
+from tests.consoles import console, written
 
 pytestmark = pytest.mark.control_plane
 
@@ -42,12 +40,6 @@ sleep 300
 """
 
 
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
-
-
 @pytest.fixture
 def three(cluster, submit, monkeypatch):
     """Run three ranks, of which one has devices, one hangs and one has lost its driver."""
@@ -68,10 +60,9 @@ def shown(cluster):
     """Return a function that prints what is seen."""
 
     def call(see, output):
-        out = io.StringIO()
-        console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
-        assert watching.show(cluster.client, see, watching.Options(output), console) == 0
-        return out.getvalue()
+        told = console()
+        assert watching.show(cluster.client, see, watching.Options(output), told) == 0
+        return written(told)
 
     return call
 

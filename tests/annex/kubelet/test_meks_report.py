@@ -1,6 +1,5 @@
 """`meks report` of a run that really starts three times: while it runs, ended, and gone."""
 
-import io
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import report, report_page
 from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.kube.access import Access
@@ -17,6 +15,7 @@ from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
 from tests.annex.kubelet.test_ended_jobs import Shared, shipped
 from tests.annex.kubelet.test_meks_status import WORDS
+from tests.consoles import console
 
 pytestmark = pytest.mark.control_plane
 
@@ -55,9 +54,8 @@ def told(cluster):
     """Return a function that gives what the report tells by now, and its page."""
     project = load_project(ROOT / "cluster.yaml", datetime.now(tz=UTC).date())
     plans = tuple(replace(x, nodes=1) if x.name == NAME else x for x in project.jobs)
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
     access = Access(cluster.client, is_local=True)
-    on = Opened(access, replace(project, jobs=plans), console)
+    on = Opened(access, replace(project, jobs=plans), console())
 
     def call():
         found = report.read(Shared(cluster), NAME, on)

@@ -1,19 +1,18 @@
 """`meks status` of runs that really print, die and start again."""
 
-import io
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import status, status_view, watching
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 from tests.annex import jobs
 from tests.annex.kubelet import runs
+from tests.consoles import console, written
 
 pytestmark = pytest.mark.control_plane
 
@@ -31,12 +30,6 @@ line() {
 saved() { echo "  successfully saved checkpoint from iteration $1 to /c [ t 1/1, p 1/1 ]"; }
 loaded() { echo "  successfully loaded checkpoint from /c [ t 1/1, p 1/1 ] at iteration $1"; }
 """
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
 
 
 @pytest.fixture
@@ -69,11 +62,10 @@ def state_of(cluster):
     """Return a function that looks at a job, and gives what programs are told."""
 
     def call(project, name):
-        out = io.StringIO()
-        console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+        told = console()
         see = lambda: status_view.view(status.read(cluster.client, project, name))  # noqa: E731
-        assert watching.show(cluster.client, see, watching.Options("json"), console) == 0
-        found = json.loads(out.getvalue())
+        assert watching.show(cluster.client, see, watching.Options("json"), told) == 0
+        found = json.loads(written(told))
         jsonschema.validate(found, _SCHEMA)
         return found
 

@@ -1,6 +1,5 @@
 """The pod on the shared file system: our programs run where the claim is, and nothing is left."""
 
-import io
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.console import SystemClock
 from megatron_eks.ops.data.shared_pod import OWNER, SharedPod, remove_forgotten
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
@@ -50,12 +49,6 @@ def write_project(folder, source, image):
 def cluster_file(project, tmp_path_factory):
     """Return a cluster file whose image this cluster has the real programs for."""
     return write_project(tmp_path_factory.mktemp("shared"), project, runs.MEGATRON)
-
-
-@pytest.fixture
-def console():
-    """Return a console whose streams can be read."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
 
 
 @pytest.fixture

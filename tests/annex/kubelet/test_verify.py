@@ -1,18 +1,17 @@
 """`meks verify` on nodes that run its pods: the programs, their logs, and what is made of them."""
 
-import io
 import json
 from datetime import UTC, datetime
 
 import jsonschema
 import pytest
 
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import verify
 from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
+from tests.consoles import console, said, written
 
 pytestmark = pytest.mark.control_plane
 
@@ -27,16 +26,15 @@ def checked(cluster, emitted, project):
     made: set[str] = set()
 
     def call(*checks, seconds=240.0):
-        out, said = io.StringIO(), io.StringIO()
-        console = Console(io.StringIO(), out, said, SystemClock(), yes=True)
+        told = console(yes=True)
         options = verify.Options(
             checks=checks, folder=emitted / "validation", previews=True, wait_seconds=seconds
         )
         made.update(f"{check}-p4d" for check in checks)
-        code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", console)
-        report = json.loads(out.getvalue())
+        code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", told)
+        report = json.loads(written(told))
         jsonschema.validate(report, _SCHEMA)
-        return code, {each["name"]: each for each in report["checks"]}, said.getvalue()
+        return code, {each["name"]: each for each in report["checks"]}, said(told)
 
     yield call
     for name in made:

@@ -1,6 +1,5 @@
 """Commands tell of a job what is true, whichever kind of object runs its ranks."""
 
-import io
 import json
 import shutil
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import yaml
 
 from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Object, wait_for
-from megatron_eks.ops.console import Console, SystemClock
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import (
     cancel,
@@ -37,6 +36,7 @@ from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.annex.kubelet.test_ended_jobs import Shared
 from tests.annex.kubelet.test_meks_status import WORDS
+from tests.consoles import console, written
 
 pytestmark = [
     pytest.mark.control_plane,
@@ -93,8 +93,7 @@ def run(request, cluster):
     files = load_project(ROOT / "cluster.yaml", date(2026, 11, 22))
     plan = next(each for each in files.jobs if each.name == "megatron-cpt-techpulse")
     planned = replace(files, jobs=(replace(plan, name=name, nodes=2, args=tuple(_ARGS)),))
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
-    yield _Run(job, request.param, planned, console)
+    yield _Run(job, request.param, planned, console(yes=True))
     jobs.delete(cluster.client, job)
 
 
@@ -204,13 +203,13 @@ def test_a_job_is_submitted_once_and_cancelled(cluster, own):
     file, kind = own
     today, client = datetime.now(tz=UTC).date(), cluster.client
     project, access = load_project(file, today), Access(cluster.client, is_local=True)
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
+    told = console(yes=True)
     name = f"sent-as-{kind.lower()}"
 
     def send(*changes):
         values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
         wish = Wish(file, "megatron-gpt-7b", rendering.parse(values), today)
-        return submit.run(access, project, wish, submit.Options(previews=True), console)
+        return submit.run(access, project, wish, submit.Options(previews=True), told)
 
     assert send() == 0
     first = running.get(client, _NAMESPACE, name)
@@ -219,7 +218,7 @@ def test_a_job_is_submitted_once_and_cancelled(cluster, own):
     assert running.get(client, _NAMESPACE, name).uid == first.uid
     with pytest.raises(Failure, match="train_iters: 10000 -> 9000"):
         send("training.train_iters=9000")
-    assert cancel.run(client, project.cluster, name, 90, console) == 0
+    assert cancel.run(client, project.cluster, name, 90, told) == 0
     left = [client.find(each.api_version, each.kind, name, _NAMESPACE) for each in _ALL]
     assert left == [None] * len(_ALL)
     assert client.find(_ALL[1].api_version, "TrainingRuntime", name, _NAMESPACE) is None
@@ -233,18 +232,17 @@ def test_a_check_runs_to_its_end_and_again(cluster, own, tmp_path):
     check = f"{_CHECK}-{project.cluster.pools[0].name}"
     uids = []
     for _ in range(2):
-        out = io.StringIO()
-        console = Console(io.StringIO(), out, io.StringIO(), SystemClock(), yes=True)
+        told = console(yes=True)
         options = verify.Options(
             checks=[_CHECK], folder=tmp_path / "dist" / "validation", previews=True
         )
         access = Access(cluster.client, is_local=True)
-        assert verify.run(access, project, options, "json", console) == 4
+        assert verify.run(access, project, options, "json", told) == 4
         # The image has no such program here.
-        (told,) = json.loads(out.getvalue())["checks"]
-        assert (told["name"], told["findings"][0]["code"]) == (check, "MEKS-0861")
-        found = running.get(cluster.client, _NAMESPACE, check)
-        assert (found.kind, found.ended) == (kind, "Failed")
-        uids.append(found.uid)
+        (found,) = json.loads(written(told))["checks"]
+        assert (found["name"], found["findings"][0]["code"]) == (check, "MEKS-0861")
+        job = running.get(cluster.client, _NAMESPACE, check)
+        assert (job.kind, job.ended) == (kind, "Failed")
+        uids.append(job.uid)
     assert uids[0] != uids[1]
-    assert cancel.run(cluster.client, project.cluster, check, 90, console) == 0
+    assert cancel.run(cluster.client, project.cluster, check, 90, told) == 0

@@ -1,20 +1,17 @@
 """`meks apply` on a real API server: order, diff, pruning, and what it refuses."""
 
 import copy
-import io
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 import yaml
 
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.cluster import apply
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import load_project
+from tests.consoles import console, said, written
 
 pytestmark = pytest.mark.control_plane
 
@@ -24,20 +21,6 @@ _CONFIG_MAP: Object = {
     "metadata": {"name": "extra", "namespace": "megatron-workshop"},
     "data": {"key": "one"},
 }
-
-
-class Terminal(io.StringIO):
-    """Somebody who answers."""
-
-    def isatty(self) -> bool:
-        """Say yes."""
-        return True
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the project of the shared cluster."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +42,9 @@ def run(access, loaded, platform):
 
     def call(answer: str | None = None, **changes):
         options = apply.Options(platform=platform, previews=True, wait_seconds=60)
-        out, err = io.StringIO(), io.StringIO()
-        stdin = io.StringIO() if answer is None else Terminal(f"{answer}\n")
-        console = Console(stdin, out, err, SystemClock(), yes=answer is None)
-        code = apply.run(access, loaded, replace(options, **changes), console)
-        return code, out.getvalue(), err.getvalue()
+        told = console(answer and f"{answer}\n", yes=answer is None)
+        code = apply.run(access, loaded, replace(options, **changes), told)
+        return code, written(told), said(told)
 
     return call
 
@@ -167,12 +148,7 @@ def test_placeholders_are_refused(run, access, loaded, platform):
         run(previews=False)
     remote = Access(access.client, is_local=False)
     with pytest.raises(Failure, match="MEKS-0725"):
-        apply.run(
-            remote,
-            loaded,
-            apply.Options(platform=platform, previews=True),
-            Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock()),
-        )
+        apply.run(remote, loaded, apply.Options(platform=platform, previews=True), console())
 
 
 def test_another_cluster_files_namespace_is_refused(run, platform, client):

@@ -15,7 +15,7 @@ from megatron_eks.ops.cluster.billing import Instance
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 from tests import command
 from tests.annex import jobs
 
@@ -24,12 +24,6 @@ pytestmark = pytest.mark.control_plane
 _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cost.json").read_text())
 _PRICE = 21.957642
 _NAMESPACE = "megatron-workshop"
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project: four nodes of one pool, no job of which runs."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
 
 
 class Later(SystemClock):

@@ -1,6 +1,5 @@
 """`meks submit`, `status` and `cancel` on a real API server, operator and scheduler."""
 
-import io
 import json
 import shutil
 from dataclasses import replace
@@ -11,7 +10,6 @@ import pytest
 
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import cancel, overview, rendering, status, status_view, submit, watching
 from megatron_eks.ops.jobs.rendering import Wish
@@ -42,12 +40,6 @@ def small(project, tmp_path_factory):
 def loaded(small):
     """Load it."""
     return load_project(small, datetime.now(tz=UTC).date())
-
-
-@pytest.fixture
-def console():
-    """Return a console whose streams can be read, and that says yes."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
 
 
 @pytest.fixture

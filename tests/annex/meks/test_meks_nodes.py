@@ -1,7 +1,6 @@
 """`meks nodes` against a real API server: the table, cordoning, suspects, and who may not."""
 
 import contextlib
-import io
 import json
 
 import jsonschema
@@ -9,11 +8,10 @@ import pytest
 
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import nodes
 from megatron_eks.project import ROOT
-from tests import hostile
+from tests import consoles, hostile
 from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
@@ -23,18 +21,10 @@ GOOD, BAD = "p4d-looked-after", "p4d-ill"
 INSTANCE = "i-0123456789abcdef0"
 
 
-class Terminal(io.StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        """Say so."""
-        return True
-
-
 @pytest.fixture
 def console():
     """Return a console whose streams can be read."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
+    return consoles.console()
 
 
 @pytest.fixture
@@ -134,15 +124,13 @@ def test_suspects_are_named_and_cordoned_if_somebody_says_so(client, plan, conso
     assert f"--instance-id {INSTANCE} --no-should-decrement-desired-capacity" in text
     assert console.stderr.getvalue() == f"to keep jobs away: meks nodes cordon {BAD}\n"
     for answer, cordoned in (("n\n", None), ("y\n", True)):
-        said = io.StringIO()
-        asked = Console(Terminal(answer), io.StringIO(), said, SystemClock())
+        asked = consoles.console(answer)
         assert nodes.suspicious(client, plan, "table", asked) == 4
-        assert f"Cordon {BAD}? What runs there goes on." in said.getvalue()
+        assert f"Cordon {BAD}? What runs there goes on." in consoles.said(asked)
         assert client.get("v1", "Node", BAD)["spec"].get("unschedulable") is cordoned
-    out = io.StringIO()
-    data = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+    data = consoles.console()
     assert nodes.suspicious(client, plan, "json", data) == 4
-    found = json.loads(out.getvalue())
+    found = json.loads(consoles.written(data))
     jsonschema.validate(found, SCHEMA)
     assert [each["name"] for each in found["nodes"]] == [BAD]
     assert found["nodes"][0]["reason"].startswith("AcceleratedHardwareReady is False")
@@ -171,11 +159,9 @@ def test_what_nodes_say_does_not_act_on_a_terminal(client, plan, console):
     for stream in (console.stdout, console.stderr):
         assert "gone" in stream.getvalue()
         assert hostile.acting(stream.getvalue()) == []
-    out = io.StringIO()
-    nodes.run(
-        client, plan, "p4d", "json", Console(io.StringIO(), out, io.StringIO(), SystemClock())
-    )
-    by_name = {each["name"]: each for each in json.loads(out.getvalue())["nodes"]}
+    data = consoles.console()
+    nodes.run(client, plan, "p4d", "json", data)
+    by_name = {each["name"]: each for each in json.loads(consoles.written(data))["nodes"]}
     assert by_name[GOOD]["reason"] == hostile.ALL
 
 

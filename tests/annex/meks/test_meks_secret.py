@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import time
-from datetime import UTC, datetime
 
 import jsonschema
 import pytest
@@ -19,7 +18,7 @@ import pytest
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.data import secrets
 from megatron_eks.ops.failure import Failure
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 
 pytestmark = pytest.mark.control_plane
 
@@ -28,12 +27,6 @@ _NAMESPACE = "megatron-workshop"
 _NAME = "hugging-face"
 _TOKEN = "hf_" + "aB3" * 12
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project, two of whose jobs name the Secret."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
 
 
 @pytest.fixture(autouse=True)

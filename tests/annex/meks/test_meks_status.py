@@ -1,6 +1,5 @@
 """`meks status` on a real API server: whose pods are whose, what is asked, and a watch's end."""
 
-import io
 import json
 import os
 import pty
@@ -9,17 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 
 import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.jobs import status, status_view, watching
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 from tests import hostile
 from tests.annex import jobs
+from tests.consoles import console, written
 
 pytestmark = pytest.mark.control_plane
 
@@ -52,12 +50,6 @@ _WORKLOADS = {
         ],
     },
 }
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
 
 
 @pytest.fixture
@@ -243,10 +235,9 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
         wait_for("the kind", lambda: client.serves("kueue.x-k8s.io/v1beta1", "Workload"))
         client.create(workload)
         (wait,) = state_of("queued")["waits_for"]
-        out = io.StringIO()
-        console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+        told = console()
         state = status.read(client, loaded, "queued")
-        watching.show(client, lambda: status_view.view(state), watching.Options(), console)
+        watching.show(client, lambda: status_view.view(state), watching.Options(), told)
     finally:
         client.delete(
             "apiextensions.k8s.io/v1", "CustomResourceDefinition", "workloads.kueue.x-k8s.io"
@@ -254,8 +245,8 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
     assert wait["kind"] == "queue"
     assert wait["why"].startswith("waits in the queue research: ")
     assert wait["why"].endswith(": insufficient unused quota for nvidia.com/gpu")
-    assert "insufficient unused quota" in out.getvalue()
-    assert hostile.acting(out.getvalue()) == []
+    assert "insufficient unused quota" in written(told)
+    assert hostile.acting(written(told)) == []
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """`meks support-bundle` of a cluster: what is in it, what one may not read, and no secret."""
 
 import contextlib
-import io
 import json
 import tarfile
 from datetime import UTC, datetime
@@ -11,13 +10,13 @@ import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.support import bundle
 from megatron_eks.project import ROOT, load_project
 from tests.annex import jobs
 from tests.annex.acting import acting_as
 from tests.annex.kubelet import runs
+from tests.consoles import console, said, written
 
 pytestmark = pytest.mark.control_plane
 
@@ -31,8 +30,7 @@ def collect(project, tmp_path):
 
     def call(client, job=None):
         file = tmp_path / "bundle.tar.gz"
-        out, said = io.StringIO(), io.StringIO()
-        console = Console(io.StringIO(), out, said, SystemClock())
+        seen = console()
         today = datetime.now(tz=UTC).date()
         wish = bundle.Wish(
             cluster_file=project / "cluster.yaml",
@@ -42,8 +40,8 @@ def collect(project, tmp_path):
             access=lambda _: Access(client, is_local=True),
             home=Path.home(),
         )
-        assert bundle.run(wish, "json", console) == 0
-        told = json.loads(out.getvalue())
+        assert bundle.run(wish, "json", seen) == 0
+        told = json.loads(written(seen))
         jsonschema.validate(told, SCHEMA)
         with tarfile.open(file) as archive:
             found = {
@@ -51,7 +49,7 @@ def collect(project, tmp_path):
                 for each in archive
                 if (inner := archive.extractfile(each)) is not None
             }
-        return found, told, said.getvalue()
+        return found, told, said(seen)
 
     return call
 

@@ -1,9 +1,7 @@
 """`meks preflight cluster` and `meks fix` on a real API server, with a cluster made wrong."""
 
-import io
 import json
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import jsonschema
 import pytest
@@ -16,29 +14,16 @@ from megatron_eks.localcloud.kubernetes import nodes
 from megatron_eks.ops import checks
 from megatron_eks.ops.cluster import preflight
 from megatron_eks.ops.cluster.inside.live import parts
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import fix
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
 _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
 _ODD = "odd-node"
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
-
-
-@pytest.fixture
-def console():
-    """Return a console whose streams can be read, and that says yes."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
 
 
 @pytest.fixture

@@ -1,35 +1,20 @@
 """`meks verify` on a real API server whose nodes play their pods: waiting, and finding again."""
 
-import io
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import jsonschema
 import pytest
 
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import checklist, verify
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import ROOT
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane
 
 _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def loaded(project):
-    """Load the shared project."""
-    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
-
-
-@pytest.fixture
-def console():
-    """Return a console whose streams can be read, and that says yes."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
 
 
 def options(emitted, **wanted):

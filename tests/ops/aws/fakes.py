@@ -1,6 +1,6 @@
 """What stands in for a terminal, the time and the API server in tests of the AWS commands."""
 
-import io
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.project import load_project
+from tests import consoles
 
 ROOT = Path(__file__).parents[3]
 TODAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -44,32 +45,13 @@ class FakeClock(SystemClock):
         self.during(len(self.slept))
 
 
-class Terminal(io.StringIO):
-    """Lines that somebody types."""
-
-    def isatty(self) -> bool:
-        """Say that somebody is there."""
-        return True
-
-
 def console(answers: str | None = None, *, yes: bool = False) -> Console:
     """Return a console; None for answers is a command without a terminal."""
-    stdin = io.StringIO() if answers is None else Terminal(answers)
-    return Console(stdin, io.StringIO(), io.StringIO(), FakeClock(), yes=yes)
+    return replace(consoles.console(answers, yes=yes), clock=FakeClock())
 
 
-def said(of: Console) -> str:
-    """Return what a command told."""
-    stream = of.stderr
-    assert isinstance(stream, io.StringIO)
-    return stream.getvalue()
-
-
-def written(of: Console) -> str:
-    """Return the data that a command wrote."""
-    stream = of.stdout
-    assert isinstance(stream, io.StringIO)
-    return stream.getvalue()
+said, written = consoles.said, consoles.written
+"""What a command told, and the data that it wrote."""
 
 
 def clock_of(of: Console) -> FakeClock:

@@ -1,14 +1,13 @@
 """`meks ckpt` and damaged checkpoints: none is counted, sent, fetched or resumed as whole."""
 
-import io
 import json
 
 import pytest
 
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.data import checkpoints
 from megatron_eks.ops.data.target import Target
 from megatron_eks.ops.programs import Here, environment_for
+from tests.consoles import console, written
 from tests.programs import saved
 from tests.programs.s3_world import URI
 
@@ -145,13 +144,12 @@ def test_a_pull_takes_the_next_older_whole_one(meks, as_json, s3, run, tmp_path)
 def test_verify_of_both_ends_reads_a_directory_that_was_never_sent(s3, run):
     """A job's first push is still to come; S3 without a copy is no reason to look at none."""
     change(run / "iter_0000100")
-    out = io.StringIO()
-    console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+    told = console()
     target = Target("job", directory=str(run), uri=URI)
     here = Here(environment_for("us-east-1"))
-    assert checkpoints.verify(target, here, console, name=None, output="table") == 4
+    assert checkpoints.verify(target, here, told, name=None, output="table") == 4
     assert s3.names() == []
-    rows = [line.split() for line in out.getvalue().splitlines()[1:]]
+    rows = [line.split() for line in written(told).splitlines()[1:]]
     assert [row[:2] for row in rows] == [
         *(["iter_0000050", "whole"], ["iter_0000100", "damaged:"], ["iter_0000150", "whole"])
     ]

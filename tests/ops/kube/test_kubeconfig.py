@@ -1,7 +1,6 @@
 """`meks kubeconfig` and `meks token`, against moto's EKS and STS."""
 
 import base64
-import io
 import json
 import os
 import stat
@@ -19,10 +18,10 @@ from megatron_eks.kubernetes.kubeconfig import contexts, load
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import kubeconfig
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import own_token
 from megatron_eks.project import ROOT, load_project
+from tests import consoles
 
 _REGION = "us-east-2"
 _ARN = "arn:aws:eks:us-east-2:123456789012:cluster/techpulse"
@@ -31,7 +30,7 @@ _ARN = "arn:aws:eks:us-east-2:123456789012:cluster/techpulse"
 @pytest.fixture
 def console():
     """Return a console whose streams can be read."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
+    return consoles.console()
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
 """Saved logs that did not come whole through a pod's log are not taken for whole."""
 
-import io
 from datetime import date
 
 import pytest
 
-from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import records
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.programs import Here
 from megatron_eks.project import ROOT, load_project
+from tests.consoles import console, written
 
 
 class Losing:
@@ -41,11 +40,10 @@ def folder(tmp_path):
 
 def read(folder, lost, **options):
     """Return what is printed."""
-    out = io.StringIO()
-    console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+    told = console()
     project = load_project(ROOT / "cluster.yaml", date(2026, 11, 22))
-    records.run(Losing(folder, lost), project, "megatron-gpt-7b", Options(**options), console)
-    return out.getvalue().splitlines()
+    records.run(Losing(folder, lost), project, "megatron-gpt-7b", Options(**options), told)
+    return written(told).splitlines()
 
 
 def test_all_lines_come(folder):

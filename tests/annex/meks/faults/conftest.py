@@ -13,7 +13,8 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import load_project
 from tests.annex import jobs
 from tests.annex.fault_proxy import fault_proxy
-from tests.annex.meks.faults.world import JOB, MAPS, NAMESPACE, console
+from tests.annex.meks.faults.world import JOB, MAPS, NAMESPACE
+from tests.consoles import console
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def send(small, loaded, client):
         directory = f"checkpoint.directory=/shared/checkpoints/{name}"
         values = rendering.parse([f"name={name}", directory, *changes])
         wish = Wish(small, JOB, values, datetime.now(tz=UTC).date())
-        told = console()
+        told = console(yes=True)
         options = submit.Options(previews=True, wait_seconds=60)
         code = submit.run(Access(way, is_local=True), loaded, wish, options, told)
         return code, told.stderr.getvalue()

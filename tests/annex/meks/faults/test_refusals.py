@@ -13,7 +13,8 @@ from megatron_eks.ops.jobs import status, status_view
 from megatron_eks.ops.kube import access as ways
 from megatron_eks.ops.kube.access import Access
 from tests.annex.fault_proxy import drop, lose_answer, refuse
-from tests.annex.meks.faults.world import MAPS, NAMESPACE, console
+from tests.annex.meks.faults.world import MAPS, NAMESPACE
+from tests.consoles import console
 
 pytestmark = pytest.mark.control_plane
 
@@ -25,7 +26,7 @@ def put(proxy, loaded, tmp_path, client):
     file.write_text(yaml.safe_dump_all(MAPS))
 
     def call():
-        made = console()
+        made = console(yes=True)
         options = apply.Options(tmp_path, paths=[file], wait_seconds=30)
         code = apply.run(Access(proxy.client, is_local=True), loaded, options, made)
         return code, made.stderr.getvalue()

@@ -1,9 +1,6 @@
-"""What the tests of faults share: names, three objects, and a console that says yes."""
-
-import io
+"""What the tests of faults share: names, and three objects."""
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.ops.console import Console, SystemClock
 
 NAMESPACE = "megatron-workshop"
 JOB = "megatron-gpt-7b"
@@ -16,8 +13,3 @@ MAPS: list[Object] = [
     }
     for number in range(3)
 ]
-
-
-def console():
-    """Return a console that says yes."""
-    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
