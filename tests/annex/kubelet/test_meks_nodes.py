@@ -1,21 +1,18 @@
 """`meks status --nodes`: what runs in the containers of ranks, and ranks that do not answer."""
 
-import json
 import time
 from functools import partial
 
-import jsonschema
 import pytest
 
 from megatron_eks.ops.jobs import gpu_use, overview, status, status_view, watching
-from megatron_eks.project import ROOT
+from tests import schemas
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.consoles import console, written
 
 pytestmark = pytest.mark.control_plane
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _COUNTERS = "/shared/logs/devices/efa"
 
 # At most half a gigabyte a second out and a quarter in, over two ports.
@@ -74,8 +71,7 @@ def test_devices_by_rank_and_ranks_that_do_not_answer(cluster, loaded, shown):
     state = status.read(cluster.client, loaded, "devices", nodes=True)
     assert time.monotonic() - started < 15
     see = lambda: status_view.view(state)  # noqa: E731
-    found = json.loads(shown(see, "json"))
-    jsonschema.validate(found, _SCHEMA)
+    found = schemas.read("status", shown(see, "json"))
     ranks = {rank["rank"]: (node, rank) for node in found["nodes"] for rank in node["ranks"]}
     assert [ranks[number][0]["node"] for number in range(3)] == [
         each["node"] for each in found["ranks"]
@@ -101,8 +97,7 @@ def test_devices_by_rank_and_ranks_that_do_not_answer(cluster, loaded, shown):
 def test_nodes_of_the_cluster(cluster, loaded, shown):
     """Those without a rank are there too."""
     found = overview.read(cluster.client, loaded.cluster, nodes=True)
-    told = json.loads(shown(lambda: overview.view(found), "json"))
-    jsonschema.validate(told, _SCHEMA)
+    told = schemas.read("status", shown(lambda: overview.view(found), "json"))
     by_ranks = sorted(len(node["ranks"]) for node in told["nodes"])
     assert by_ranks[-3:] == [1, 1, 1]
     assert by_ranks[0] == 0

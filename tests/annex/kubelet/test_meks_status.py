@@ -1,22 +1,19 @@
 """`meks status` of runs that really print, die and start again."""
 
-import json
 from dataclasses import replace
 from datetime import datetime
 
-import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.jobs import status, status_view, watching
-from megatron_eks.project import ROOT
+from tests import schemas
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.consoles import console, written
 
 pytestmark = pytest.mark.control_plane
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 
 _ARGS = ["--seq-length", "4096"]
 
@@ -65,9 +62,7 @@ def state_of(cluster):
         told = console()
         see = lambda: status_view.view(status.read(cluster.client, project, name))  # noqa: E731
         assert watching.show(cluster.client, see, watching.Options("json"), told) == 0
-        found = json.loads(written(told))
-        jsonschema.validate(found, _SCHEMA)
-        return found
+        return schemas.read("status", written(told))
 
     return call
 

@@ -1,21 +1,19 @@
 """`meks verify` on nodes that run its pods: the programs, their logs, and what is made of them."""
 
-import json
 from datetime import UTC, datetime
 
-import jsonschema
 import pytest
 
 from megatron_eks.ops.jobs import verify
 from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import load_project
+from tests import schemas
 from tests.annex import jobs
 from tests.consoles import console, said, written
 
 pytestmark = pytest.mark.control_plane
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
 _NAMESPACE = "megatron-workshop"
 
 
@@ -32,8 +30,7 @@ def checked(cluster, emitted, project):
         )
         made.update(f"{check}-p4d" for check in checks)
         code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", told)
-        report = json.loads(written(told))
-        jsonschema.validate(report, _SCHEMA)
+        report = schemas.read("preflight", written(told))
         return code, {each["name"]: each for each in report["checks"]}, said(told)
 
     yield call

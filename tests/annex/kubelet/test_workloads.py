@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 
-import jsonschema
 import pytest
 import yaml
 
@@ -32,6 +31,7 @@ from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, Project, load_project
 from megatron_eks.synthesis import synthesise_manifests
+from tests import schemas
 from tests.annex import jobs
 from tests.annex.kubelet import runs
 from tests.annex.kubelet.test_ended_jobs import Shared
@@ -45,7 +45,6 @@ pytestmark = [
 ]
 
 _NAMESPACE = "megatron-workshop"
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _ALL = tuple(WORKLOADS.values())
 _CHECK = "all-reduce"
 _ARGS = ["--seq-length", "4096"]
@@ -98,9 +97,8 @@ def run(request, cluster):
 
 
 def _state(cluster, run, **how):
-    found = status_view.as_json(status.read(cluster.client, run.project, run.name, **how))
-    jsonschema.validate(found, _SCHEMA)
-    return found
+    found = status.read(cluster.client, run.project, run.name, **how)
+    return schemas.checked("status", status_view.as_json(found))
 
 
 def test_status_counts_restarts_and_what_they_cost(cluster, run):

@@ -1,12 +1,10 @@
 """`meks cost` on a real API server, operator and scheduler, beside a local AWS."""
 
 import io
-import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
@@ -15,13 +13,11 @@ from megatron_eks.ops.cluster.billing import Instance
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
-from megatron_eks.project import ROOT
-from tests import command
+from tests import command, schemas
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cost.json").read_text())
 _PRICE = 21.957642
 _NAMESPACE = "megatron-workshop"
 
@@ -46,8 +42,7 @@ def ask(client, loaded):
         console = Console(io.StringIO(), out, err, Later(hours))
         held = holdings.read(client, project.cluster, console.clock.now(), only)
         assert cost.run(project, held, instances, [], output="json", console=console) == 0
-        shown = json.loads(out.getvalue())
-        jsonschema.validate(shown, _SCHEMA)
+        shown = schemas.read("cost", out.getvalue())
         return shown, err.getvalue()
 
     return call

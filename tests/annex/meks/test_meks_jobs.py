@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import jsonschema
 import pytest
 
 from megatron_eks.config.errors import ConfigError
@@ -15,14 +14,13 @@ from megatron_eks.ops.jobs import cancel, overview, rendering, status, status_vi
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.plan.jobs.job import JOB_LABEL
-from megatron_eks.project import ROOT, load_project
-from tests import command
+from megatron_eks.project import load_project
+from tests import command, schemas
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane
 
 _NAMESPACE = "megatron-workshop"
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +88,7 @@ def shown(client, console, see):
     """Return what is printed as JSON, which the schema has."""
     start = len(console.stdout.getvalue())
     assert watching.show(client, see, watching.Options("json"), console) == 0
-    found = json.loads(console.stdout.getvalue()[start:])
-    jsonschema.validate(found, _SCHEMA)
-    return found
+    return schemas.read("status", console.stdout.getvalue()[start:])
 
 
 def test_a_job_of_another_cluster_is_refused(client, small, console, tmp_path):

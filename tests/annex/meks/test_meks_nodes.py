@@ -3,20 +3,17 @@
 import contextlib
 import json
 
-import jsonschema
 import pytest
 
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import nodes
-from megatron_eks.project import ROOT
-from tests import consoles, hostile
+from tests import consoles, hostile, schemas
 from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "nodes.json").read_text())
 GOOD, BAD = "p4d-looked-after", "p4d-ill"
 INSTANCE = "i-0123456789abcdef0"
 
@@ -76,8 +73,7 @@ def test_the_table_says_what_each_node_has(client, plan, console):
 def test_data_follow_the_published_schema(client, plan, console):
     """All nodes, those of no pool too."""
     assert nodes.run(client, plan, None, "json", console) == 0
-    found = json.loads(console.stdout.getvalue())
-    jsonschema.validate(found, SCHEMA)
+    found = schemas.read("nodes", console.stdout.getvalue())
     by_name = {each["name"]: each for each in found["nodes"]}
     assert by_name["system-0"]["pool"] == ""
     assert by_name[BAD]["suspect"] is True
@@ -130,8 +126,7 @@ def test_suspects_are_named_and_cordoned_if_somebody_says_so(client, plan, conso
         assert client.get("v1", "Node", BAD)["spec"].get("unschedulable") is cordoned
     data = consoles.console()
     assert nodes.suspicious(client, plan, "json", data) == 4
-    found = json.loads(consoles.written(data))
-    jsonschema.validate(found, SCHEMA)
+    found = schemas.read("nodes", consoles.written(data))
     assert [each["name"] for each in found["nodes"]] == [BAD]
     assert found["nodes"][0]["reason"].startswith("AcceleratedHardwareReady is False")
 

@@ -3,7 +3,6 @@
 import base64
 import fcntl
 import io
-import json
 import os
 import pty
 import select
@@ -12,17 +11,16 @@ import sys
 import termios
 import time
 
-import jsonschema
 import pytest
 
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.data import secrets
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
+from tests import schemas
 
 pytestmark = pytest.mark.control_plane
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "secrets.json").read_text())
 _NAMESPACE = "megatron-workshop"
 _NAME = "hugging-face"
 _TOKEN = "hf_" + "aB3" * 12
@@ -180,8 +178,8 @@ def test_the_list_has_no_value_and_says_what_is_missing(client, loaded, store):
     shown = console()
     secrets.show(client, loaded, "json", shown)
     text = shown.stdout.getvalue()
-    jsonschema.validate(json.loads(text), _SCHEMA)
-    (one,) = [each for each in json.loads(text)["secrets"] if each["name"] == _NAME]
+    found = schemas.read("secrets", text)["secrets"]
+    (one,) = [each for each in found if each["name"] == _NAME]
     assert (one["keys"], one["lacking"]) == (["tokens"], ["token"])
     assert _TOKEN not in text
     assert base64.b64encode(_TOKEN.encode()).decode() not in text

@@ -1,6 +1,5 @@
 """`meks status` on a real API server: whose pods are whose, what is asked, and a watch's end."""
 
-import json
 import os
 import pty
 import re
@@ -9,20 +8,17 @@ import subprocess
 import sys
 import time
 
-import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.jobs import status, status_view, watching
-from megatron_eks.project import ROOT
-from tests import hostile
+from tests import hostile, schemas
 from tests.annex import jobs
 from tests.consoles import console, written
 
 pytestmark = pytest.mark.control_plane
 
 _NAMESPACE = "megatron-workshop"
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _PODS = f"/api/v1/namespaces/{_NAMESPACE}/pods"
 _MERGE = "application/merge-patch+json"
 
@@ -57,9 +53,7 @@ def state_of(client, loaded):
     """Return a function that looks at a job, and gives what programs are told."""
 
     def call(name):
-        found = status_view.as_json(status.read(client, loaded, name))
-        jsonschema.validate(json.loads(json.dumps(found)), _SCHEMA)
-        return found
+        return schemas.checked("status", status_view.as_json(status.read(client, loaded, name)))
 
     return call
 

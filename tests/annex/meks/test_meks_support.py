@@ -6,13 +6,13 @@ import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.support import bundle
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import load_project
+from tests import schemas
 from tests.annex import jobs
 from tests.annex.acting import acting_as
 from tests.annex.kubelet import runs
@@ -20,7 +20,6 @@ from tests.consoles import console, said, written
 
 pytestmark = pytest.mark.control_plane
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "support-bundle.json").read_text())
 JOB, SECRET = "needs-help", "hf_AbCdEfGhIjKlMnOpQrStUv"
 
 
@@ -41,8 +40,7 @@ def collect(project, tmp_path):
             home=Path.home(),
         )
         assert bundle.run(wish, "json", seen) == 0
-        told = json.loads(written(seen))
-        jsonschema.validate(told, SCHEMA)
+        told = schemas.read("support-bundle", written(seen))
         with tarfile.open(file) as archive:
             found = {
                 each.name.removeprefix("support/"): inner.read().decode()

@@ -1,9 +1,7 @@
 """`meks preflight cluster` and `meks fix` on a real API server, with a cluster made wrong."""
 
-import json
 from contextlib import contextmanager
 
-import jsonschema
 import pytest
 
 from megatron_eks.config.codes import Code
@@ -17,12 +15,11 @@ from megatron_eks.ops.cluster.inside.live import parts
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import fix
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import ROOT
+from tests import schemas
 from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
 _ODD = "odd-node"
 
 
@@ -38,8 +35,7 @@ def look(client, loaded, console):
             asked.close_own()
         start = len(console.stdout.getvalue())
         checks.report(loaded.cluster, results, "json", console)
-        shown = json.loads(console.stdout.getvalue()[start:])
-        jsonschema.validate(shown, _SCHEMA)
+        shown = schemas.read("preflight", console.stdout.getvalue()[start:])
         found = [one for each in shown["checks"] for one in each["findings"]]
         return {f"{one['code']} {one['path']}": one["found"] for one in found}
 

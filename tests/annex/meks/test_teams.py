@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 
-import jsonschema
 import pytest
 
 from megatron_eks.demo.nodes import gpu_node
@@ -20,16 +19,15 @@ from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import cancel, fit, holdings, overview, status
 from megatron_eks.ops.kube import jobs, teams
-from megatron_eks.project import ROOT, load_project
+from megatron_eks.project import load_project
 from megatron_eks.synthesis import FOLDERS, synthesise_manifests
-from tests import command, examples
+from tests import command, examples, schemas
 from tests.annex.acting import acting_as
 
 pytestmark = pytest.mark.control_plane
 
 _OTHERS = ("vision", "megatron-workshop", "megatron-system", "kube-system")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-_STATUS = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 _READ = frozenset(("get", "list", "watch"))
 _OF_RIGHTS = ("Namespace", "CustomResourceDefinition", "Role", "RoleBinding", "ClusterRole")
 _QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
@@ -300,7 +298,7 @@ def test_lists_show_all_teams_that_one_may_see(admin, person, project):
         found = overview.read(client, plan)
         assert {each.name for each in found.jobs} == seen
         assert {each.team for each in found.jobs} == ({"nlp", "vision"} if seen - mine else {"nlp"})
-        jsonschema.validate(json.loads(json.dumps(overview.as_json(found))), _STATUS)
+        schemas.checked("status", overview.as_json(found))
         assert told in here.stderr.getvalue()
         assert bool(told) == ("note:" in here.stderr.getvalue())
 

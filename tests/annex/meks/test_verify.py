@@ -3,18 +3,15 @@
 import json
 from dataclasses import replace
 
-import jsonschema
 import pytest
 
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import checklist, verify
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import ROOT
+from tests import schemas
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane
-
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
 
 
 def options(emitted, **wanted):
@@ -37,7 +34,7 @@ def test_a_check_that_does_not_end_is_no_result(client, loaded, emitted, console
             | {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"},
         )
     shown, _ = json.JSONDecoder().raw_decode(console.stdout.getvalue())
-    jsonschema.validate(shown, _SCHEMA)
+    schemas.checked("preflight", shown)
     (check,) = shown["checks"]
     assert check["findings"][0]["code"] == "MEKS-0862"
     assert check["findings"][0]["found"].startswith("not at its end after 2 s")
@@ -77,8 +74,7 @@ def test_the_checklist_of_a_job_is_read_from_the_cluster(client, plan, submit, c
     submit(job)
     jobs.wait_for_pods(client, job, 2, "Running")
     checklist.run(client, plan, "listed", "json", console)
-    shown = json.loads(console.stdout.getvalue())
-    jsonschema.validate(shown, _SCHEMA)
+    shown = schemas.read("preflight", console.stdout.getvalue())
     verdicts = {each["name"]: each["verdict"] for each in shown["checks"]}
     assert shown["job"] == "listed"
     assert verdicts["all ranks run"] == verdicts["shared memory"] == "passed"

@@ -1,6 +1,5 @@
 """Kueue itself, with the queues of our charts: jobs start as a whole, and in their turn."""
 
-import json
 import re
 import ssl
 import urllib.error
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import cast
 
-import jsonschema
 import pytest
 
 from megatron_eks.catalog.workloads import AnyWorkload, whole
@@ -18,7 +16,7 @@ from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.ops.jobs import expected, fit, queue, queues
 from megatron_eks.ops.kube import jobs as live
 from megatron_eks.plan.cluster.platform import TRAINING_PRIORITY, VALIDATION_PRIORITY
-from megatron_eks.project import ROOT
+from tests import schemas
 from tests.annex import jobs
 from tests.charts import rendered
 
@@ -70,9 +68,7 @@ def _waits(client, name: str) -> str:
 def _queue(client, plan) -> Object:
     found = queues.read(client)
     starts = expected.starts(client, (), found)
-    shown = json.loads(json.dumps(queue.as_json(plan.name, found, starts, client.now())))
-    jsonschema.validate(shown, json.loads((ROOT / "docs/schemas/queue.json").read_text()))
-    return dict(shown)
+    return dict(schemas.checked("queue", queue.as_json(plan.name, found, starts, client.now())))
 
 
 def test_a_job_waits_as_a_whole_for_nodes(client, plan, start):

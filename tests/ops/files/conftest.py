@@ -1,6 +1,5 @@
 """The commands about files as people run them, on an S3 behind a proxy that can fail."""
 
-import json
 import os
 import shutil
 import signal
@@ -10,16 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from megatron_eks.project import ROOT
+from tests import schemas
 from tests.programs.s3_world import World, s3, s3_server
 
 __all__ = ["s3", "s3_server"]
 
 _COMMAND_SECONDS = 240
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "checkpoints.json").read_text())
 # The programs' pauses are for S3's worst hours.
 _PATH = os.pathsep.join([str(Path(__file__).with_name("quick")), str(ROOT)])
 
@@ -74,9 +72,7 @@ def as_json(meks) -> Callable[..., Any]:
     def call(*words: object, code: int = 0) -> Any:
         done = meks("ckpt", *words, "-o", "json")
         assert done.returncode == code, done.stderr
-        shown = json.loads(done.stdout)
-        jsonschema.validate(shown, _SCHEMA)
-        return shown
+        return schemas.read("checkpoints", done.stdout)
 
     return call
 

@@ -5,17 +5,14 @@ import os
 import socket
 import struct
 
-import jsonschema
 import pytest
 
 from megatron_eks.ops import programs
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.jobs.job import MIB
-from megatron_eks.project import ROOT
-from tests import hostile
+from tests import hostile, schemas
 from tests.programs.s3_world import BUCKET
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "data.json").read_text())
 URI = f"s3://{BUCKET}/run/corpus"
 HOSTILE = hostile.ALL.replace("/", "").replace("\0", "")
 
@@ -57,8 +54,7 @@ def test_a_folder_goes_to_s3_once(meks, s3, corpus):
     (corpus / "a.jsonl").write_text('{"text": "x"}\n')
     s3.heal()
     again = meks("data", "push", corpus, f"s3://{BUCKET}/run", "-o", "json")
-    shown = json.loads(again.stdout)
-    jsonschema.validate(shown, _SCHEMA)
+    shown = schemas.read("data", again.stdout)
     assert (shown["sent"], shown["present"], shown["bytes_sent"]) == (1, 2, 14)
     assert len(s3.proxy.seen("PUT")) == 1
 
@@ -88,8 +84,7 @@ def test_what_is_no_file_of_the_folder_is_named(meks, s3, corpus, odd):
     (corpus / "part" / "same").symlink_to("../a.jsonl")
     done = meks("data", "push", corpus, f"s3://{BUCKET}/run", "-o", "json")
     assert done.returncode == 4, done.stderr
-    shown = json.loads(done.stdout)
-    jsonschema.validate(shown, _SCHEMA)
+    shown = schemas.read("data", done.stdout)
     left_out = {each["path"]: each["why"] for each in shown["left_out"]}
     assert left_out == {str(corpus / name): why for name, why in odd.items()}
     for name, why in odd.items():
@@ -243,8 +238,7 @@ def test_a_data_set_of_this_machine_is_verified(meks, data_set):
     assert ["documents", "2"] in [line.split() for line in done.stdout.splitlines()]
     data_set.with_suffix(".bin").write_bytes(b"12345678")
     bad = meks("data", "verify", data_set, "-o", "json")
-    shown = json.loads(bad.stdout)
-    jsonschema.validate(shown, _SCHEMA)
+    shown = schemas.read("data", bad.stdout)
     assert (bad.returncode, shown["passed"]) == (4, False)
     assert "its index describes" in shown["findings"][0] or shown["findings"]
 
