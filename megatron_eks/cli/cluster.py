@@ -2,6 +2,7 @@
 
 import os
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -98,7 +99,7 @@ def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "tabl
     """
     from megatron_eks.ops.cluster.outputs import run
 
-    return on_aws(cluster, lambda tools: run(output, tools))
+    return on_aws(cluster, partial(run, output))
 
 
 @command(CLUSTER, "[IMAGE...]")
@@ -130,12 +131,9 @@ def build(
 
     wishes = build.Wishes(test_level, tag_strategy, retries)
     if local:
-        return on_aws(cluster, lambda tools: local_build.run(images, tools, wishes), makes=True)
-    return on_aws(
-        cluster,
-        lambda tools: build.run(images, tools, wait=not no_wait, wishes=wishes),
-        makes=True,
-    )
+        return on_aws(cluster, partial(local_build.run, images, wishes=wishes), makes=True)
+    act = partial(build.run, images, wait=not no_wait, wishes=wishes)
+    return on_aws(cluster, act, makes=True)
 
 
 @command(CLUSTER)

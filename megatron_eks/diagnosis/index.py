@@ -131,8 +131,7 @@ class Index:
 
     def _of(self, alike: str) -> list[int]:
         found = set(self._always)
-        grams = {alike[place : place + _GRAM] for place in range(len(alike) - _GRAM + 1)}
-        for gram in self._keys.intersection(grams):
+        for gram in self._keys.intersection(_grams(alike)):
             found.update(place for word, place in self._grams[gram] if word in alike)
         found.update(place for word, place in self._short if word in alike)
         return sorted(
@@ -142,8 +141,8 @@ class Index:
 
 def _rarest(word: str) -> str:
     """Return the part of a word with the fewest common letters and blanks."""
-    return min(_parts(word), key=lambda part: sum(letter in " etaoinsr" for letter in part))
+    return min(_grams(word), key=lambda part: sum(letter in " etaoinsr" for letter in part))
 
 
-def _parts(word: str) -> Iterator[str]:
-    return (word[place : place + _GRAM] for place in range(len(word) - _GRAM + 1))
+def _grams(text: str) -> Iterator[str]:
+    return (text[place : place + _GRAM] for place in range(len(text) - _GRAM + 1))

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 
 from megatron_eks.diagnosis import activity, endings, frames, pods, stalls
 from megatron_eks.diagnosis.index import shape
@@ -31,6 +32,9 @@ class _Few:
         self.count += 1
         (self.first if len(self.first) < _FIRST else self.last).append(line)
 
+    def __iter__(self) -> Iterator[Line]:
+        return chain(self.first, self.last)
+
 
 @dataclass
 class Tally:
@@ -54,7 +58,9 @@ class Tally:
 
     def ordered(self) -> list[Line]:
         """Return all that was kept, in time."""
-        kept = [*self._shown(), *_each(self.steps), *_each(self.told), *_each(self.ends)]
+        others = (each.values() for each in (self.steps, self.told, self.ends))
+        parts: Iterator[Iterable[Line]] = chain(self.signs.values(), *others)
+        kept = [*chain.from_iterable(parts)]
         known = {each.number for each in kept}
         return in_order([*kept, *(each for each in self.closing if each.number not in known)])
 
@@ -63,17 +69,12 @@ class Tally:
         return {
             (line.number, line.text): self.signature_of[name]
             for (name, _), few in self.signs.items()
-            for line in (*few.first, *few.last)
+            for line in few
         }
 
     def lines_of(self, signature: Signature) -> int:
         """Return how many lines show a trouble."""
         return sum(few.count for (name, _), few in self.signs.items() if name == signature.name)
-
-    def _shown(self) -> Iterator[Line]:
-        for few in self.signs.values():
-            yield from few.first
-            yield from few.last
 
 
 def tally(raw: Iterable[str]) -> Tally:
@@ -86,9 +87,7 @@ def tally(raw: Iterable[str]) -> Tally:
         kept.count = kept.heard[line.rank] = line.number
         around.see(line)
         closing.append(line)
-        if _keep_course(kept, line):
-            continue
-        if not line.text or line.text.isspace():
+        if _keep_course(kept, line) or not line.text or line.text.isspace():
             continue
         text = places.completed(line)
         if not text:
@@ -96,7 +95,9 @@ def tally(raw: Iterable[str]) -> Tally:
         # What a line shows without the exception that stood before it counts if it is exact.
         alone = match(line.text, around.words) if places.joined else None
         exact = alone is not None and alone.tier < Tier.GENERIC
-        found = match(text, around.words) or alone or _any_name(places, line, text)
+        found = match(text, around.words) or alone
+        if found is None and places.raised(line, text):
+            found = named("EXCEPTION")
         if signature := alone if exact else found:
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
@@ -109,10 +110,6 @@ def tally(raw: Iterable[str]) -> Tally:
         if signature := match(line.text):
             _keep_sign(kept, signature, line, line.text)
     return kept
-
-
-def _any_name(places: frames.Places, line: Line, text: str) -> Signature | None:
-    return named("EXCEPTION") if places.raised(line, text) else None
 
 
 def _keep_course(kept: Tally, line: Line) -> bool:
@@ -154,11 +151,6 @@ def _keep_complaint(kept: Tally, line: Line) -> None:
             kept.errors.append(line)
     elif len(kept.doubts) < _ERRORS and frames.doubts(line.text) and not tells_nothing(line.text):
         kept.doubts.append(line)
-
-
-def _each(queues: dict[object, deque[Line]]) -> Iterator[Line]:
-    for queue in queues.values():
-        yield from queue
 
 
 _SAVING = re.compile(

@@ -144,16 +144,12 @@ def _first_step(logs: Logs, begun: datetime | None) -> int | None:
 
 
 def _is_first(look: Look, is_before: bool) -> bool:  # noqa: FBT001 -- which of two it is
-    rank = look.ranks[0]
-    if look.job.restarts or _container(rank).get("restartCount", 0) > (1 if is_before else 0):
+    restarts = _container(look.ranks[0]).get("restartCount", 0)
+    if look.job.restarts or restarts > (1 if is_before else 0):
         return False
-    born = [_born(each) for each in look.ranks if each.manifest is not None]
-    return _born(rank) - min(born) <= _YOUNGER
-
-
-def _born(rank: Rank) -> datetime:
-    assert rank.manifest is not None  # noqa: S101 -- only ranks with a pod are asked
-    return datetime.fromisoformat(rank.manifest["metadata"]["creationTimestamp"])
+    there = (each.manifest["metadata"] for each in look.ranks if each.manifest)
+    first, *others = (datetime.fromisoformat(each["creationTimestamp"]) for each in there)
+    return first - min([first, *others]) <= _YOUNGER
 
 
 def _lost(look: Look) -> int | None:
