@@ -1,16 +1,16 @@
 """`meks completion`: what the Tab key gives in real shells."""
 
 import os
-import pty
-import select
 import shutil
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests import command
+from tests.screens import Screen
 
 ROOT = Path(__file__).parents[2]
 # The scripts ask `meks` for names: this checkout's.
@@ -41,55 +41,24 @@ def scripts(tmp_path_factory):
     return folder
 
 
-class Interactive:
-    """A shell at a terminal."""
-
-    def __init__(self, shell: str, folder: Path) -> None:
-        commands = {
-            "bash": ["bash", "--norc", "--noprofile", "-i"],
-            "zsh": ["zsh", "-f", "-i"],
-            "fish": ["fish", "--no-config", "-i"],
-        }
-        self._mine, theirs = pty.openpty()
-        self._process = subprocess.Popen(  # noqa: S603 -- a shell
-            commands[shell],
-            cwd=ROOT,
-            env={**_ENVIRONMENT, "TERM": "dumb", "HOME": str(folder)},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        read = f"source {folder}/bash/_meks"
-        if shell == "zsh":
-            read = f"fpath=({folder}/zsh $fpath); autoload -Uz compinit; compinit -u"
-        self.type(f"{read}; echo rea''dy\n")
-        self.shows("ready")
-
-    def type(self, text: str) -> None:
-        """Press keys."""
-        os.write(self._mine, text.encode())
-
-    def shows(self, text: str, seconds: float = 40) -> None:
-        """Wait for something to appear."""
-        shown, ends = "", time.monotonic() + seconds
-        while text not in shown:
-            assert time.monotonic() < ends, shown
-            if select.select([self._mine], [], [], 0.2)[0]:
-                shown += os.read(self._mine, 4096).decode(errors="replace")
-
-    def close(self) -> None:
-        """Hang up."""
-        self._process.kill()
-        self._process.wait()
-        os.close(self._mine)
+def interactive(shell: str, folder: Path) -> Screen:
+    """Return a shell at a terminal that knows the script."""
+    words = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
+    environment = {**_ENVIRONMENT, "TERM": "dumb", "HOME": str(folder)}
+    begin = partial(subprocess.Popen, words, cwd=ROOT, env=environment, start_new_session=True)
+    terminal = Screen(begin)
+    read = f"source {folder}/bash/_meks"
+    if shell == "zsh":
+        read = f"fpath=({folder}/zsh $fpath); autoload -Uz compinit; compinit -u"
+    terminal.type(f"{read}; echo rea''dy\n")
+    terminal.shows("ready")
+    return terminal
 
 
 @pytest.mark.parametrize("shell", [each for each in _SHELLS if each.values[0] != "fish"])
 def test_the_tab_key(shell, scripts):
     """Commands, options, jobs of jobs/, pools of the cluster file."""
-    terminal = Interactive(shell, scripts)
+    terminal = interactive(shell, scripts)
     try:
         for typed, shown in _CASES:
             terminal.type(typed)

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import tarfile
-import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -17,6 +17,7 @@ from megatron_eks.project import ROOT
 from tests import hostile
 from tests.annex import jobs
 from tests.annex.kubelet import runs
+from tests.screens import Screen
 
 pytestmark = pytest.mark.control_plane
 
@@ -77,40 +78,6 @@ def shell(begin, running):  # noqa: ARG001 -- the job runs
     return call
 
 
-class Screen:
-    """A terminal with a process on its other side."""
-
-    def __init__(self, begin, *arguments) -> None:
-        self._mine, theirs = pty.openpty()
-        self.process = begin(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        self._shown = b""
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                self._shown += os.read(self._mine, 4096)
-            except OSError:
-                return
-
-    def type(self, text) -> None:
-        """Press keys."""
-        os.write(self._mine, text.encode())
-
-    def shows(self, text) -> None:
-        """Wait for something to appear."""
-        try:
-            wait_for(text, lambda: text in self._shown.decode(errors="replace"), SECONDS)
-        except TimeoutError:
-            pytest.fail(self._shown.decode(errors="replace"))
-
-    def ends(self) -> int:
-        """Return the exit code."""
-        code: int = self.process.wait(SECONDS)
-        return code
-
-
 def test_a_command_in_a_rank(shell):
     """Output, errors and exit code as the command's, by default in rank 0."""
     code, out, said = shell("--", "sh", "-c", "echo out; echo err >&2; hostname; exit 5")
@@ -156,7 +123,7 @@ def test_a_shell_without_a_terminal_runs_a_script(shell):
 
 def test_a_shell_in_a_terminal(begin, running):  # noqa: ARG001
     """Keys, the size of the screen, Ctrl-C for the program, and the shell's exit code."""
-    screen = Screen(begin, "shell", JOB)
+    screen = Screen(partial(begin, "shell", JOB))
     screen.type("echo is-$((1+1))\n")
     screen.shows("is-2")
     screen.type("sleep 1000\n")

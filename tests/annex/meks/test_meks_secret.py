@@ -4,12 +4,11 @@ import base64
 import fcntl
 import io
 import os
-import pty
-import select
 import subprocess
 import sys
 import termios
 import time
+from functools import partial
 
 import pytest
 
@@ -18,6 +17,7 @@ from megatron_eks.ops.data import secrets
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
 from tests import schemas
+from tests.screens import Screen
 
 pytestmark = pytest.mark.control_plane
 
@@ -233,48 +233,34 @@ def test_a_value_among_the_arguments_is_not_taken_and_not_shown(client, command)
 
 def typed(start, keys):
     """Run a command on a terminal, type when it asks, and return its exit code and the screen."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        **start,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        # Its own terminal, so that Ctrl-C there is a signal.
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 -- one thread
+    screen = Screen(
+        partial(
+            subprocess.Popen,
+            **start,
+            start_new_session=True,
+            # Its own terminal, so that Ctrl-C there is a signal.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
     )
-    os.close(theirs)
-    screen, sent, ends = b"", False, time.monotonic() + 60
-    while time.monotonic() < ends:
-        if not select.select([ours], [], [], 0.1)[0]:
-            if process.poll() is not None:
-                break
-            continue
-        try:
-            screen += os.read(ours, 4096)
-        except OSError:
-            break
-        if b"(not shown)" in screen and not sent:
-            # getpass drops what was typed before it switched the echo off.
-            time.sleep(0.3)
-            os.write(ours, keys)
-            sent = True
-    os.close(ours)
-    return process.wait(30), screen
+    screen.shows(r"\(not shown\)")
+    # getpass drops what was typed before it switched the echo off.
+    time.sleep(0.3)
+    screen.type(keys)
+    return screen.ends(), screen.text
 
 
 def test_on_a_terminal_it_is_asked_for_without_echo(client, command):
     """What is typed is not on the screen."""
-    code, screen = typed(command("set", _NAME), f"{_TOKEN}\n".encode())
+    code, screen = typed(command("set", _NAME), f"{_TOKEN}\n")
     assert code == 0, screen
-    assert b"token of hugging-face (not shown):" in screen
-    assert _TOKEN.encode() not in screen
+    assert "token of hugging-face (not shown):" in screen
+    assert _TOKEN not in screen
     assert held(client) == _TOKEN.encode()
 
 
 def test_ctrl_c_at_the_question_changes_nothing(client, command):
     """The question is left like any other."""
-    code, screen = typed(command("set", _NAME), b"\x03")
-    assert b"Traceback" not in screen
+    code, screen = typed(command("set", _NAME), "\x03")
+    assert "Traceback" not in screen
     assert client.find("v1", "Secret", _NAME, _NAMESPACE) is None
     assert code == 130

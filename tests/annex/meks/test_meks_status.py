@@ -1,12 +1,10 @@
 """`meks status` on a real API server: whose pods are whose, what is asked, and a watch's end."""
 
 import os
-import pty
-import re
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 
 import pytest
 
@@ -15,6 +13,7 @@ from megatron_eks.ops.jobs import status, status_view, watching
 from tests import hostile, schemas
 from tests.annex import jobs
 from tests.consoles import console, written
+from tests.screens import Screen
 
 pytestmark = pytest.mark.control_plane
 
@@ -245,39 +244,19 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of)
 
 @pytest.fixture
 def meks(control_plane, project):
-    """Return a function that starts a command on a terminal, and gives what that shows."""
+    """Return a function that starts a command on a terminal."""
     begun = []
 
     def call(*arguments):
-        control, terminal = pty.openpty()
         environment = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig), "TERM": "xterm"}
-        process = subprocess.Popen(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", *arguments],
-            cwd=project,
-            env={**environment, "COLUMNS": "80", "LINES": "24"},
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-        )
-        os.close(terminal)
-        begun.append((process, control))
-        return process, control
+        words = [sys.executable, "-m", "megatron_eks", *arguments]
+        environment |= {"COLUMNS": "80", "LINES": "24"}
+        begun.append(Screen(partial(subprocess.Popen, words, cwd=project, env=environment)))
+        return begun[-1]
 
     yield call
-    for process, control in begun:
-        process.kill()
-        process.wait()
-        os.close(control)
-
-
-def shown(control, until, seconds=60):
-    """Read what a terminal gets until there is a text in it."""
-    text = ""
-    deadline = time.monotonic() + seconds
-    while not re.search(until, text):
-        assert time.monotonic() < deadline, text
-        text += os.read(control, 65536).decode()
-    return text
+    for each in begun:
+        each.close()
 
 
 def test_a_watch_on_a_terminal_until_ctrl_c(client, submit, meks):
@@ -285,13 +264,13 @@ def test_a_watch_on_a_terminal_until_ctrl_c(client, submit, meks):
     job = jobs.training_job("watched")
     submit(job)
     jobs.wait_for_pods(client, job, 2, "Running")
-    process, control = meks("status", "watched", "--watch", "1")
-    first = shown(control, r"watched-worker-0 +p4d-\d +Running")
+    screen = meks("status", "watched", "--watch", "1")
+    first = screen.shows(r"watched-worker-0 +p4d-\d +Running")
     assert "watched: Running, 2 of 2 ranks run\x1b[K" in first
-    shown(control, r"\x1b\[\d+A\r")
-    process.send_signal(signal.SIGINT)
-    shown(control, "to look again: meks status watched --watch")
-    assert process.wait(30) == 130
+    screen.shows(r"\x1b\[\d+A\r")
+    screen.process.send_signal(signal.SIGINT)
+    screen.shows("to look again: meks status watched --watch")
+    assert screen.ends() == 130
 
 
 def test_a_watch_ends_with_the_job(submit, meks):
@@ -300,6 +279,6 @@ def test_a_watch_ends_with_the_job(submit, meks):
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
         replica["template"]["metadata"]["annotations"] = {"localcloud/complete-after": "10s"}
     submit(job)
-    process, control = meks("status", "short", "--watch", "1")
-    shown(control, "short: Succeeded")
-    assert process.wait(30) == 0
+    screen = meks("status", "short", "--watch", "1")
+    screen.shows("short: Succeeded")
+    assert screen.ends() == 0
