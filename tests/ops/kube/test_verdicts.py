@@ -19,84 +19,10 @@ def summary(program, *findings, status="done", **facts):
     return f"      size (B)    time (us)\n{line}\n"
 
 
-def judged(log, phase="Succeeded", mark=None, message=""):
-    """Return the verdict and what is told."""
-    found = verdict(Ended("check-p4d", phase, message, log), mark)
-    return found.verdict, [f"{each.level} {each.code} {each.found}" for each in found.findings]
-
-
 def all_reduce(busbw, *findings, **facts):
     """Return the log of an all-reduce."""
     numbers = {"best_busbw_gb_s": busbw, "best_bytes": 2**31, "ranks": 16}
     return summary("allreduce_bench", *findings, **numbers, **facts)
-
-
-def test_a_driver_that_answers_passes():
-    """Its version is what was measured."""
-    assert judged(_SMI) == ("passed", [])
-    assert measured(_SMI) == {"driver": "580.95.05", "cuda": "13.0"}
-
-
-def test_a_gpu_that_answers_with_errors_fails_although_the_pod_succeeded():
-    """nvidia-smi ends with 0 where a value is ERR!."""
-    assert judged(_SMI + "| ERR!   ERR! ERR!  ERR! / ERR! |") == (
-        "failed",
-        ["error MEKS-0861 nvidia-smi prints 'ERR!'"],
-    )
-
-
-def test_an_all_reduce_at_its_mark_passes():
-    """The mark is the catalogue's."""
-    assert judged(all_reduce(78.3), mark=60) == ("passed", [])
-
-
-def test_an_all_reduce_below_its_mark_is_told_once():
-    """The program's own words, with its remedy."""
-    told = (
-        "error busbw: 8.40 GB/s at 2147483648 bytes, the mark is 60 - below 10 GB/s NCCL uses TCP"
-    )
-    found = verdict(
-        Ended("all-reduce-p4d", "Failed", "BackoffLimitExceeded", all_reduce(8.4, told)), 60
-    )
-    (finding,) = found.findings
-    assert str(finding.code) == "MEKS-0860"
-    assert finding.found == "busbw: 8.40 GB/s at 2147483648 bytes, the mark is 60"
-    assert finding.remedy == "below 10 GB/s NCCL uses TCP"
-
-
-def test_a_number_below_the_mark_fails_whatever_the_program_says():
-    """An older image may know no mark."""
-    assert judged(all_reduce(8.4), mark=60) == (
-        "failed",
-        ["error MEKS-0860 busbw: 8.4 GB/s, the mark is 60"],
-    )
-
-
-def test_a_type_without_a_published_number_is_a_warning():
-    """What was measured is worth comparing with another pair."""
-    state, (line,) = judged(all_reduce(700.0))
-    assert state == "warning"
-    assert line == "warning MEKS-0860 700 GB/s, and there is no published mark for this type"
-
-
-@pytest.mark.parametrize(("write", "read"), [(200, 900), (900, 200)])
-def test_storage_is_as_slow_as_its_slower_direction(write, read):
-    """Checkpoints write, data loading reads."""
-    log = summary("storage_bench", write_mb_s=write, read_mb_s=read)
-    assert judged(log, mark=439) == (
-        "failed",
-        ["error MEKS-0860 throughput: 200 MB/s, the mark is 439"],
-    )
-
-
-def test_missing_efa_devices_are_told_as_the_program_tells_them():
-    """With what to do about it."""
-    told = "error EFA devices: 3 EFA devices are usable in this pod, 4 expected - compare them"
-    log = summary("efa_check", told, status="check failed", devices=3, expected=4)
-    assert judged(log, "Failed") == (
-        "failed",
-        ["error MEKS-0861 EFA devices: 3 EFA devices are usable in this pod, 4 expected"],
-    )
 
 
 def steps(*losses):
@@ -107,38 +33,79 @@ def steps(*losses):
     )
 
 
-def test_a_loss_that_falls_passes():
-    """First and last are what was measured."""
-    assert judged(steps(5.6, 4.1, 2.2)) == ("passed", [])
-    assert measured(steps(5.6, 2.2)) == {"steps": 2, "first_loss": 5.6, "last_loss": 2.2}
-
-
-@pytest.mark.parametrize("last", ["5.7", "nan"])
-def test_a_loss_that_does_not_fall_fails(last):
-    """The sample can be learned by heart."""
-    state, (line,) = judged(steps(5.6, last))
-    assert state == "failed"
-    assert line == f"error MEKS-0860 the loss went from 5.6 to {last} in twenty steps"
-
-
-def test_a_failure_without_a_word_has_the_controllers():
-    """An image that cannot be pulled prints nothing."""
-    assert judged("", "Failed", message="DeadlineExceeded") == (
-        "failed",
-        ["error MEKS-0861 DeadlineExceeded"],
-    )
-
-
-def test_a_check_that_has_not_ended_is_no_result():
-    """What it waits for is the finding."""
-    state, (line,) = judged("", "", message="not at its end after 30 min; waits for a node")
-    assert state == "failed"
-    assert line == "error MEKS-0862 not at its end after 30 min; waits for a node"
-
-
-def test_a_success_without_a_result_is_none():
-    """A log that was lost proves nothing."""
-    assert judged("hello\n{broken\n") == (
-        "failed",
+_SLOW = "error busbw: 8.40 GB/s at 2147483648 bytes, the mark is 60 - below 10 GB/s NCCL uses TCP"
+_NO_EFA = "error EFA devices: 3 EFA devices are usable in this pod, 4 expected - compare them"
+# Each with its log, how it ended, its mark, the verdict, and what is told.
+_CASES = {
+    "a driver that answers": (_SMI, "Succeeded", None, "passed", []),
+    "a GPU that answers with errors, where nvidia-smi ends with 0": (
+        *(_SMI + "| ERR!   ERR! ERR!  ERR! / ERR! |", "Succeeded", None, "failed"),
+        ["error MEKS-0861 nvidia-smi prints 'ERR!'"],
+    ),
+    "an all-reduce at its mark": (all_reduce(78.3), "Succeeded", 60, "passed", []),
+    "one below its mark is told once, in the program's own words": (
+        *(all_reduce(8.4, _SLOW), "Failed", 60, "failed"),
+        ["error MEKS-0860 busbw: 8.40 GB/s at 2147483648 bytes, the mark is 60"],
+    ),
+    "a number below the mark, of which an older image knows none": (
+        *(all_reduce(8.4), "Succeeded", 60, "failed"),
+        ["error MEKS-0860 busbw: 8.4 GB/s, the mark is 60"],
+    ),
+    "a type without a published number": (
+        *(all_reduce(700.0), "Succeeded", None, "warning"),
+        ["warning MEKS-0860 700 GB/s, and there is no published mark for this type"],
+    ),
+    "storage that writes slowly": (
+        *(summary("storage_bench", write_mb_s=200, read_mb_s=900), "Succeeded", 439, "failed"),
+        ["error MEKS-0860 throughput: 200 MB/s, the mark is 439"],
+    ),
+    "storage that reads slowly": (
+        *(summary("storage_bench", write_mb_s=900, read_mb_s=200), "Succeeded", 439, "failed"),
+        ["error MEKS-0860 throughput: 200 MB/s, the mark is 439"],
+    ),
+    "missing EFA devices": (
+        *(summary("efa_check", _NO_EFA, devices=3, expected=4), "Failed", None, "failed"),
+        ["error MEKS-0861 EFA devices: 3 EFA devices are usable in this pod, 4 expected"],
+    ),
+    "a loss that falls": (steps(5.6, 4.1, 2.2), "Succeeded", None, "passed", []),
+    "a loss that rises": (
+        *(steps(5.6, 5.7), "Succeeded", None, "failed"),
+        ["error MEKS-0860 the loss went from 5.6 to 5.7 in twenty steps"],
+    ),
+    "a loss that is no number": (
+        *(steps(5.6, "nan"), "Succeeded", None, "failed"),
+        ["error MEKS-0860 the loss went from 5.6 to nan in twenty steps"],
+    ),
+    "a failure without a word has the controller's": (
+        *("", "Failed", None, "failed"),
+        ["error MEKS-0861 the controller's words"],
+    ),
+    "a check that has not ended": (
+        *("", "", None, "failed"),
+        ["error MEKS-0862 the controller's words"],
+    ),
+    "a success whose log was lost": (
+        *("hello\n{broken\n", "Succeeded", None, "failed"),
         ["error MEKS-0862 it succeeded, and its log holds no result"],
-    )
+    ),
+}
+
+
+@pytest.mark.parametrize(("log", "phase", "mark", "state", "told"), _CASES.values(), ids=_CASES)
+def test_verdict(log, phase, mark, state, told):
+    """Of the end of a check and of its log, held against its mark."""
+    found = verdict(Ended("check-p4d", phase, "the controller's words", log), mark)
+    assert found.verdict == state
+    assert [f"{each.level} {each.code} {each.found}" for each in found.findings] == told
+
+
+def test_the_remedy_is_the_programs():
+    """Where it says one."""
+    (finding,) = verdict(Ended("x", "Failed", "", all_reduce(8.4, _SLOW)), 60).findings
+    assert finding.remedy == "below 10 GB/s NCCL uses TCP"
+
+
+def test_what_was_measured():
+    """The driver's version, first and last loss."""
+    assert measured(_SMI) == {"driver": "580.95.05", "cuda": "13.0"}
+    assert measured(steps(5.6, 2.2)) == {"steps": 2, "first_loss": 5.6, "last_loss": 2.2}
