@@ -7,12 +7,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 
 class Screen:
     """What the process shows, and keys for it; `begin` starts it with streams of its own."""
 
-    def __init__(self, begin: Callable[..., "subprocess.Popen[bytes]"]) -> None:
+    def __init__(self, begin: Callable[..., "subprocess.Popen[Any]"]) -> None:
         self._mine, theirs = pty.openpty()
         self.process = begin(stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)

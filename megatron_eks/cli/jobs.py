@@ -47,8 +47,7 @@ def submit(
     :param release_when_done: wait, then give all nodes of its pool back (meks scale POOL 0)
     """
     from megatron_eks.ops.jobs.rendering import Wish, parse
-    from megatron_eks.ops.jobs.submission import digest, run
-    from megatron_eks.ops.jobs.submit import Options
+    from megatron_eks.ops.jobs.submit import Options, run
 
     chosen = [f"{key}={value}" for key, value in (("nodes", nodes), ("image", image)) if value]
     wish = Wish(reach.cluster, job, parse([*(change or ()), *chosen]), today())
@@ -58,9 +57,9 @@ def submit(
         previews=preview,
         wait_seconds=timeout * 60,
         command=("meks", *sys.argv[1:]),
-        resolve=digest,
+        release=release_when_done,
     )
-    return run(reach, wish, options, releases=release_when_done)
+    return on_cluster(reach, partial(run, wish, options), makes=True, job=job)
 
 
 @command(JOBS, "[JOB]")

@@ -241,5 +241,5 @@ def _against(node: NodeState, region: str) -> Iterator[str]:
 
 
 def _as_json(plan: ClusterPlan, found: Sequence[NodeState]) -> Json:
-    nodes = [asdict(each) for each in found]
+    nodes: list[Json] = [asdict(each) for each in found]
     return {"schema_version": 1, "cluster": plan.name, "nodes": nodes}

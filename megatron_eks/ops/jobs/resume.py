@@ -6,38 +6,36 @@ one, `meks apply` would prune it.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
-from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun, TrainingJob
+from megatron_eks.config.job import AnyJob, MegatronRun, TorchRun
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.jobs import submission
+from megatron_eks.ops.opening import Opened
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs.resume import Change, changes, settings
-
-Saved = Callable[[TrainingJob], bool]
-"""From a job to whether its directory holds a checkpoint."""
 
 _SETTINGS = "settings"
 _REMEDY = "give its values again, or begin a run in another checkpoint.directory"
 _AS_MEANT = "nothing, if this is meant"
 
 
-def compare(client: Client, plan: ClusterPlan, job: AnyJob, saved: Saved, console: Console) -> None:
+def compare(plan: ClusterPlan, job: AnyJob, on: Opened) -> None:
     """Say what a job changes of the run before it; raise Failure if its checkpoint cannot load."""
     if not isinstance(job, MegatronRun | TorchRun):
         return
-    differ = _changes(client, plan, job)
+    differ = _changes(on.client, plan, job)
     refused = [each.text for each in differ if not each.loads]
     directory = job.checkpoint.directory
-    if refused and saved(job):
+    if refused and submission.checkpoint_in(on, job):
         message = f"the checkpoint in {directory} cannot be loaded: {'; '.join(refused)}"
         raise Failure(Code.RESUME_REFUSED, message, _REMEDY)
     for each in differ:
         if each.loads:
-            console.say(f"note: if it goes on from {directory}: {each.text}")
+            on.console.say(f"note: if it goes on from {directory}: {each.text}")
 
 
 def findings(client: Client, plan: ClusterPlan, job: AnyJob) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,30 +12,11 @@ from megatron_eks.ops import programs
 from megatron_eks.ops.data import checkpoints, target
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import NOT_FOUND, Failure
-from megatron_eks.ops.jobs import submit
-from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.teams import of_team
-from megatron_eks.ops.opening import Opened, Reach, on_cluster
+from megatron_eks.ops.opening import Opened
 from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import OUTPUTS
 from megatron_eks.shipping import Shipped
-
-
-def run(reach: Reach, wish: Wish, options: submit.Options, *, releases: bool) -> int:
-    """Submit a job; `releases` says whether its pool's nodes are given back at its end."""
-
-    def act(on: Opened) -> int:
-        wanted = replace(
-            options,
-            built=partial(_built, on),
-            send=partial(_send, on),
-            out_of_reach=partial(_out_of_reach, on),
-            checkpoint_in=partial(_checkpoint_in, on),
-            release=partial(_release, on) if releases else None,
-        )
-        return submit.run(on.access, on.project, wish, wanted, on.console)
-
-    return on_cluster(reach, act, makes=True, job=wish.job)
 
 
 def digest(image: str) -> str | None:
@@ -54,7 +34,8 @@ def digest(image: str) -> str | None:
     return found and f"{repository}@{found}"
 
 
-def _checkpoint_in(on: Opened, job: TrainingJob) -> bool:
+def checkpoint_in(on: Opened, job: TrainingJob) -> bool:
+    """Tell whether a job's directory holds a checkpoint."""
     directory, project = job.checkpoint.directory, of_team(on.project, job.team)
     mount = project.cluster.platform.mount_path
     claim = target.claim_of(replace(target.at_directory(directory, mount), pool=job.pool), project)
@@ -62,7 +43,7 @@ def _checkpoint_in(on: Opened, job: TrainingJob) -> bool:
     return checkpoints.holds_one(directory, place, on.console)
 
 
-def _built(on: Opened) -> Mapping[str, str]:
+def built(on: Opened) -> Mapping[str, str]:
     """Ask CodeBuild for the digests of images of which outputs.json has the tag only."""
     from megatron_eks.ops.aws import session, tools
     from megatron_eks.ops.cluster import outputs
@@ -74,7 +55,7 @@ def _built(on: Opened) -> Mapping[str, str]:
         return outputs.recorded(values, tools.Tools(on.project.file, on.project, aws, on.console))
 
 
-def _send(on: Opened, shipped: Shipped) -> None:
+def send(on: Opened, shipped: Shipped) -> None:
     """Send a large program as `meks data push` does: the same bytes are sent once."""
     archive, large, bucket = shipped.archive, shipped.needs_bucket, on.project.outputs.bucket
     if archive is None or large is None:
@@ -91,8 +72,8 @@ def _send(on: Opened, shipped: Shipped) -> None:
         raise Failure(Code.PROGRAM_FAILED, found, remedy)
 
 
-def _out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
-    """Ask IAM for the jobs' role, where a job needs it."""
+def out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
+    """Ask IAM what of a job's needs in S3 the jobs' role, by its ARN, lacks."""
     if not access.grants:
         return ()
     from megatron_eks.ops.jobs import job_access
@@ -100,7 +81,7 @@ def _out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
     return job_access.out_of_reach(role, access, on.plan.region, on.console)
 
 
-def _release(on: Opened, pool: str) -> Callable[[], int]:
+def release(on: Opened, pool: str) -> Callable[[], int]:
     """Open the account before the job starts; return what gives a pool's nodes back."""
     from megatron_eks.ops.aws import session, tools
     from megatron_eks.ops.cluster import scale
@@ -109,11 +90,11 @@ def _release(on: Opened, pool: str) -> Callable[[], int]:
         opened = tools.open_tools(on.project.file, on.project, on.console, os.environ)
         scale.node_group(pool, opened)
 
-    def release() -> int:
+    def give_back() -> int:
         try:
             return scale.release(pool, opened, on.client)
         except session.ERRORS as error:
             on.console.say(f"the nodes of {pool} still run: meks scale {pool} 0 --when-idle")
             raise session.explained(error) from error
 
-    return release
+    return give_back

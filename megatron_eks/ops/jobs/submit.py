@@ -12,25 +12,22 @@ from http import HTTPStatus
 from megatron_eks.catalog.workloads import whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Path, dotted
-from megatron_eks.config.job import TrainingJob
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, INTERRUPTED, Failure
-from megatron_eks.ops.jobs import account, fit, logs, placing, resume
+from megatron_eks.ops.jobs import account, fit, logs, placing, resume, submission
 from megatron_eks.ops.jobs.look import look
 from megatron_eks.ops.jobs.rendering import HASH_ANNOTATION, JOB_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.jobs.status import ranks_of, summary, watched
 from megatron_eks.ops.kube import jobs, objects
-from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.teams import of_team
+from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.planning.megatron import Megatron
-from megatron_eks.plan.cluster.data_access import DataAccess
 from megatron_eks.project import Project
-from megatron_eks.shipping import Shipped
 
 # Kueue v0.19.2, trainjob_controller.go, and Trainer v2.3.0, pkg/runtime.
 _UNSEEN = re.compile(r"runtime '[^']*' not found|must be created before the TrainJob")
@@ -47,45 +44,35 @@ class Options:
     wait_seconds: float = 14 * 24 * 3600
     command: tuple[str, ...] = ("meks", "submit")
     """What was typed, to be shown where it is to be typed again."""
-    resolve: Callable[[str], str | None] = lambda _: None
-    """From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
-    built: Callable[[], Mapping[str, str]] = dict
-    """Images of outputs.json that are known by tag, each with the digest that a build recorded."""
-    out_of_reach: Callable[[str, DataAccess], Sequence[str]] = lambda *_: ()
-    """From the ARN of the jobs' role and what a job needs in S3 to the URIs that the role lacks."""
-    send: Callable[[Shipped], None] = lambda _: None
-    """Puts a program that is too large for its job's own file where pods find it in S3."""
-    release: Callable[[str], Callable[[], int]] | None = None
-    """From a pool to what gives its nodes back; raises beforehand what would fail then."""
-    checkpoint_in: Callable[[TrainingJob], bool] = lambda _: True
-    """From a job to whether its directory holds a checkpoint."""
+    release: bool = False
+    """Whether the nodes of its pool are given back at its end."""
 
 
-def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
+def run(wish: Wish, options: Options, on: Opened) -> int:
     """Create a job that is not there yet; follow it or wait for it if asked to."""
-    client = access.client
+    client, project, console = on.client, on.project, on.console
     images = project.outputs.images.values()
     asked = any(each.preview and not each.uri.startswith(PLACEHOLDER_HOST) for each in images)
-    digests = options.built() if asked else {}
+    digests = submission.built(on) if asked else {}
     with closing(Megatron()) as megatron:
-        rendered = render(_pinned(wish, options.resolve), digests, megatron)
+        rendered = render(_pinned(wish), digests, megatron)
     if megatron.not_asked:
         console.say(f"not asked of Megatron: {megatron.not_asked}")
     console.report(rendered.warnings)
     project = of_team(project, rendered.job.team)
     created = [*rendered.beside, rendered.workload]
-    refuse_unfit(created, access, project, previews=options.previews)
+    refuse_unfit(created, on.access, project, previews=options.previews)
     for each in created:
         objects.find_own(client, each, project.cluster.name)
-    release = _release(rendered, options, console)
+    release = _release(rendered, on) if options.release else None
     metadata = rendered.workload["metadata"]
     found = jobs.find(client, metadata["namespace"], metadata["name"])
     if found is None:
-        _refuse_out_of_reach(rendered, project, options)
-        resume.compare(client, project.cluster, rendered.job, options.checkpoint_in, console)
+        _refuse_out_of_reach(rendered, project, on)
+        resume.compare(project.cluster, rendered.job, on)
         look_ahead(client, project, rendered.planned, console)
         placing.ease(client, created, console)
-        options.send(rendered.shipped)
+        submission.send(on, rendered.shipped)
         found = create(client, rendered.beside, rendered.workload)
         resume.remember(client, project.cluster, rendered.job)
     if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
@@ -105,31 +92,28 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     return _stay(client, found, options, console, release)
 
 
-def _release(rendered: Rendered, options: Options, console: Console) -> Callable[[], int] | None:
-    """Prepare to give the nodes of a job's pool back, if that is asked for."""
-    if options.release is None:
-        return None
-    pool = RunningJob(rendered.planned).pool
-    if not pool:
-        console.say("note: this job runs on no pool, so there are no nodes to give back")
-        return None
-    return options.release(pool)
+def _release(rendered: Rendered, on: Opened) -> Callable[[], int] | None:
+    """Prepare to give the nodes of a job's pool back."""
+    if pool := RunningJob(rendered.planned).pool:
+        return submission.release(on, pool)
+    on.console.say("note: this job runs on no pool, so there are no nodes to give back")
+    return None
 
 
-def _pinned(wish: Wish, resolve: Callable[[str], str | None]) -> Wish:
+def _pinned(wish: Wish) -> Wish:
     """Name an image of the command line by its digest, which never changes."""
     image = wish.changes.get(("image",))
     if not isinstance(image, str) or "/" not in image or is_digest(image):
         return wish
     # Without a digest the file's own check refuses it, and says what is allowed.
-    pinned = resolve(image) or image
+    pinned = submission.digest(image) or image
     return replace(wish, changes={**wish.changes, ("image",): pinned})
 
 
-def _refuse_out_of_reach(rendered: Rendered, project: Project, options: Options) -> None:
+def _refuse_out_of_reach(rendered: Rendered, project: Project, on: Opened) -> None:
     """Refuse a job whose pods would be denied in S3 after their GPUs were paid for."""
     role = project.outputs.job_role
-    missing = options.out_of_reach(role, rendered.access) if role else ()
+    missing = submission.out_of_reach(on, role, rendered.access) if role else ()
     if missing:
         found = f"the deployed role of the jobs does not reach {', '.join(missing)}"
         remedy = "put the job file in jobs/, then run: meks deploy Storage"

@@ -18,7 +18,6 @@ from megatron_eks.ops.kube.access import Access
 from tests.annex.kubelet.test_shared_pod import (
     begin,
     cluster_file,
-    console,
     meks,
     no_pod,
     place,
@@ -27,7 +26,7 @@ from tests.annex.kubelet.test_shared_pod import (
 )
 from tests.programs import saved
 
-__all__ = ["begin", "cluster_file", "console", "meks", "place", "saving"]
+__all__ = ["begin", "cluster_file", "meks", "place", "saving"]
 
 pytestmark = pytest.mark.control_plane
 

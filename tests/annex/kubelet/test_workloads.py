@@ -29,6 +29,7 @@ from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from megatron_eks.project import ROOT, Project, load_project
 from megatron_eks.synthesis import synthesise_manifests
 from tests import schemas
@@ -207,7 +208,8 @@ def test_a_job_is_submitted_once_and_cancelled(cluster, own):
     def send(*changes):
         values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
         wish = Wish(file, "megatron-gpt-7b", rendering.parse(values), today)
-        return submit.run(access, project, wish, submit.Options(previews=True), told)
+        on = Opened(access, project, told)
+        return submit.run(wish, submit.Options(previews=True), on)
 
     assert send() == 0
     first = running.get(client, _NAMESPACE, name)

@@ -4,15 +4,26 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import cancel, overview, rendering, status, status_view, submit, watching
+from megatron_eks.ops.jobs import (
+    cancel,
+    overview,
+    rendering,
+    status,
+    status_view,
+    submission,
+    submit,
+    watching,
+)
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from megatron_eks.plan.jobs.job import JOB_LABEL
 from megatron_eks.project import load_project
 from tests import command, schemas
@@ -59,7 +70,7 @@ def send(client, loaded, small, console, job_name):
         access = Access(client, is_local=True)
         made.add(name)
         wanted = submit.Options(previews=True, wait_seconds=60)
-        return submit.run(access, loaded, wish, replace(wanted, **options), console)
+        return submit.run(wish, replace(wanted, **options), Opened(access, loaded, console))
 
     yield call
     for each in made:
@@ -99,9 +110,9 @@ def test_a_job_of_another_cluster_is_refused(client, small, console, tmp_path):
     today = datetime.now(tz=UTC).date()
     project = load_project(file, today)
     wish = Wish(file, "fetch-tokenizer", rendering.parse(["name=of-other"]), today)
-    options = submit.Options(previews=True)
+    on = Opened(Access(client, is_local=True), project, console)
     with pytest.raises(Failure, match=r"MEKS-0724 Namespace .* belongs to cluster 'techpulse'"):
-        submit.run(Access(client, is_local=True), project, wish, options, console)
+        submit.run(wish, submit.Options(previews=True), on)
     assert client.find("batch/v1", "Job", "of-other", _NAMESPACE) is None
 
 
@@ -135,7 +146,9 @@ def test_another_specification_is_refused_with_the_commands_to_run(client, send,
     assert "another specification: runtime.env.APP - " in str(raised.value)
 
 
-def test_a_run_is_compared_with_the_one_before_it(client, loaded, send, console, job_name):
+def test_a_run_is_compared_with_the_one_before_it(  # noqa: PLR0917 -- its fixtures
+    client, loaded, send, console, job_name, monkeypatch
+):
     """Also when that is cancelled: what changes is said, and what cannot load starts no node."""
 
     def again(*changes, **options):
@@ -146,14 +159,14 @@ def test_a_run_is_compared_with_the_one_before_it(client, loaded, send, console,
     again("training.train_iters=20000")
     note = f"note: if it goes on from /shared/checkpoints/{job_name}: training.train_iters: 10000 "
     assert f"{note}-> 20000: " in said(console)
+    monkeypatch.setattr(submission, "checkpoint_in", lambda *_: True)
     with pytest.raises(Failure) as raised:
         again("training.learning_rate=1e-3", "training.train_iters=20000")
     assert "MEKS-0737" in str(raised.value)
     assert "training.learning_rate" in str(raised.value)
     assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE) is None
-    assert (
-        send("megatron-gpt-7b", "training.learning_rate=1e-3", checkpoint_in=lambda _: False) == 0
-    )
+    monkeypatch.setattr(submission, "checkpoint_in", lambda *_: False)
+    assert send("megatron-gpt-7b", "training.learning_rate=1e-3") == 0
 
 
 def test_validate_tells_what_the_cluster_remembers(send, small, control_plane, job_name, tmp_path):
@@ -198,8 +211,8 @@ def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_n
     assert client.find("batch/v1", "Job", job_name, _NAMESPACE) is None
 
 
-def test_a_job_that_the_deployed_role_does_not_reach_is_refused(
-    client, loaded, small, console, job_name
+def test_a_job_that_the_deployed_role_does_not_reach_is_refused(  # noqa: PLR0917 -- its fixtures
+    client, loaded, small, console, job_name, monkeypatch
 ):
     """Its copies would be denied after its GPUs were paid for; nothing is created."""
     role = "arn:aws:iam::111122223333:role/Jobs"
@@ -209,13 +222,14 @@ def test_a_job_that_the_deployed_role_does_not_reach_is_refused(
     wish = Wish(small, "megatron-gpt-7b", rendering.parse(changes), datetime.now(tz=UTC).date())
     asked = []
 
-    def out_of_reach(arn, access):
+    def out_of_reach(_, arn, access):
         asked.append((arn, access.writes))
         return access.writes
 
-    options = submit.Options(previews=True, out_of_reach=out_of_reach)
+    monkeypatch.setattr(submission, "out_of_reach", out_of_reach)
+    on = Opened(Access(client, is_local=True), deployed, console)
     with pytest.raises(Failure, match="run: meks deploy Storage") as caught:
-        submit.run(Access(client, is_local=True), deployed, wish, options, console)
+        submit.run(wish, submit.Options(previews=True), on)
     assert (caught.value.finding, asked) == ("MEKS-0839", [(role, (uri,))])
     assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE) is None
 
@@ -295,14 +309,12 @@ def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console, jo
     assert raised.value.code == 3
 
 
-def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, console, job_name):
+def test_waiting_ends_with_the_job_and_gives_the_nodes_back(
+    client, send, console, job_name, monkeypatch
+):
     """KWOK ends pods that say so; the pool is the job's own."""
-    released = []
-
-    def release(pool: str) -> int:
-        released.append(pool)
-        return 0
-
+    released: list[str] = []
+    monkeypatch.setattr(submission, "release", lambda _, pool: partial(released.append, pool))
     send()
     for pod in running(client, job_name):
         annotations = {"localcloud/complete-after": "1s"}
@@ -313,6 +325,6 @@ def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, consol
             None,
             "application/merge-patch+json",
         )
-    assert send(release=release) == 0
+    assert send(release=True) == 0
     assert released == ["p4d"]
     assert f"{job_name}: Succeeded" in said(console)

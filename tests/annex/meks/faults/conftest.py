@@ -10,11 +10,12 @@ from megatron_eks.__main__ import main
 from megatron_eks.ops.jobs import rendering, submit
 from megatron_eks.ops.jobs.rendering import Wish
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from megatron_eks.project import load_project
 from tests.annex import jobs
 from tests.annex.fault_proxy import fault_proxy
 from tests.annex.meks.faults.world import JOB, MAPS, NAMESPACE
-from tests.consoles import console
+from tests.consoles import console, said
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,8 @@ def send(small, loaded, client):
         wish = Wish(small, JOB, values, datetime.now(tz=UTC).date())
         told = console(yes=True)
         options = submit.Options(previews=True, wait_seconds=60)
-        code = submit.run(Access(way, is_local=True), loaded, wish, options, told)
-        return code, told.stderr.getvalue()
+        code = submit.run(wish, options, Opened(Access(way, is_local=True), loaded, told))
+        return code, said(told)
 
     yield call
     for name in made:

@@ -14,7 +14,7 @@ from megatron_eks.ops.kube import access as ways
 from megatron_eks.ops.kube.access import Access
 from tests.annex.fault_proxy import drop, lose_answer, refuse
 from tests.annex.meks.faults.world import MAPS, NAMESPACE
-from tests.consoles import console
+from tests.consoles import console, said
 
 pytestmark = pytest.mark.control_plane
 
@@ -29,7 +29,7 @@ def put(proxy, loaded, tmp_path, client):
         made = console(yes=True)
         options = apply.Options(tmp_path, paths=[file], wait_seconds=30)
         code = apply.run(Access(proxy.client, is_local=True), loaded, options, made)
-        return code, made.stderr.getvalue()
+        return code, said(made)
 
     yield call
     for each in MAPS:
