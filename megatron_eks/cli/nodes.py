@@ -1,5 +1,6 @@
 """The panel Jobs, where nodes are concerned: their checks, their state, their remedies."""
 
+from functools import partial
 from typing import Annotated
 
 from cyclopts import CycloptsError, Parameter
@@ -34,10 +35,8 @@ def verify(
     :param image: check an image instead: its name in the cluster, or a URI with a digest
     """
     from megatron_eks.ops.jobs import checklist, verify, verify_image
-    from megatron_eks.project import MANIFESTS
 
     options = verify.Options(
-        reach.cluster.with_name(MANIFESTS) / "validation",
         pools=pools,
         checks=[each for each in CHECKS if not check or each in check],
         previews=preview,
@@ -49,7 +48,7 @@ def verify(
             return checklist.run(on.client, on.plan, job, output, on.console)
         if image:
             return verify_image.run(image, output, on)
-        return verify.run(on.access, on.project, options, output, on.console)
+        return verify.run(options, output, on)
 
     return on_cluster(reach, act, makes=not job, job=job)
 
@@ -116,10 +115,6 @@ def fix(
     :param code: as `meks preflight` prints it
     """
     from megatron_eks.ops.jobs.fix import Options, run
-    from megatron_eks.project import MANIFESTS
 
-    folder = reach.cluster.with_name(MANIFESTS) / "platform"
-    options = Options(folder, previews=preview, wait_seconds=timeout * 60)
-    return on_cluster(
-        reach, lambda on: run(on.access, on.project, code, options, on.console), yes=yes
-    )
+    options = Options(previews=preview, wait_seconds=timeout * 60)
+    return on_cluster(reach, partial(run, code, options), yes=yes)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
@@ -11,12 +10,11 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import apply
 from megatron_eks.ops.cluster.inside import checks
 from megatron_eks.ops.cluster.inside.live import EFA_PLUGIN, MISSING, NVIDIA_PLUGIN, SET_UP, Live
-from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, USAGE, Failure, no_such
 from megatron_eks.ops.kube import objects, pods
-from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import key
-from megatron_eks.project import Project
+from megatron_eks.ops.opening import Opened
+from megatron_eks.project import MANIFESTS
 
 _POLL_SECONDS = 2
 _APPS = "apps/v1"
@@ -26,8 +24,6 @@ _APPS = "apps/v1"
 class Options:
     """What the user asked for."""
 
-    folder: Path
-    """As `make synth` wrote it, beside the cluster file."""
     previews: bool = False
     wait_seconds: float = 120
     """How long a remedy may take to show."""
@@ -51,16 +47,17 @@ class Patient:
     """Reads it as `make synth` wrote it."""
 
 
-def run(access: Access, project: Project, wanted: str, options: Options, console: Console) -> int:
+def run(wanted: str, options: Options, on: Opened) -> int:
     """Apply the remedy of a code and check again; return 4 if the finding stays."""
-    code = _code(wanted)
+    code, (access, project, console) = _code(wanted), on
     live = Live(access, project)
     found = _findings(live, code)
     if not found:
         console.say(f"{code} is not found in this cluster: there is nothing to do")
         return DONE
     console.report(found)
-    read = partial(apply.read, [options.folder], access, project, previews=options.previews)
+    folder = project.file.with_name(MANIFESTS) / "platform"
+    read = partial(apply.read, [folder], access, project, previews=options.previews)
     steps = _REMEDIES[code](Patient(live, found, read))
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
@@ -72,7 +69,7 @@ def run(access: Access, project: Project, wanted: str, options: Options, console
         return FAILED
     for step in steps:
         step.act()
-    return _checked(access, project, code, options, console)
+    return _checked(code, options, on)
 
 
 def _code(wanted: str) -> Code:
@@ -90,20 +87,18 @@ def _findings(live: Live, code: Code) -> list[Finding]:
     return [each for each in found if each.code is code]
 
 
-def _checked(
-    access: Access, project: Project, code: Code, options: Options, console: Console
-) -> int:
+def _checked(code: Code, options: Options, on: Opened) -> int:
     left: list[Finding] = []
 
     def gone() -> bool:
-        left[:] = _findings(Live(access, project), code)
+        left[:] = _findings(Live(on.access, on.project), code)
         return not left
 
-    if console.wait(options.wait_seconds, _POLL_SECONDS, gone):
-        console.say(f"{code} is gone")
+    if on.console.wait(options.wait_seconds, _POLL_SECONDS, gone):
+        on.console.say(f"{code} is gone")
         return DONE
-    console.report(left)
-    console.say("it is still there: do what the finding says, or replace the node")
+    on.console.report(left)
+    on.console.say("it is still there: do what the finding says, or replace the node")
     return CHECK_FAILED
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from megatron_eks.catalog.workloads import WORKLOADS, whole
 from megatron_eks.config.codes import Code
@@ -18,8 +17,8 @@ from megatron_eks.ops.jobs.pool_checks import CHECKS
 from megatron_eks.ops.jobs.status import ranks_of, watched
 from megatron_eks.ops.jobs.submit import create
 from megatron_eks.ops.kube import jobs, objects
-from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import Project, synth_command
+from megatron_eks.ops.opening import Opened
+from megatron_eks.project import MANIFESTS, synth_command
 
 _POLL_SECONDS = 2
 _TAIL_LINES = 400
@@ -31,8 +30,6 @@ _MARKS = ("--pass-busbw-gb-s", "--pass-mb-s")
 class Options:
     """What the user asked for."""
 
-    folder: Path
-    """As `make synth` wrote it, beside the cluster file."""
     pools: Sequence[str] = ()
     """None: all pools that have nodes."""
     checks: Sequence[str] = CHECKS
@@ -49,15 +46,15 @@ class _Check:
     beside: tuple[Object, ...]
 
 
-def run(access: Access, project: Project, options: Options, output: str, console: Console) -> int:
+def run(options: Options, output: str, on: Opened) -> int:
     """Run checks one after another, as they share the GPUs; return 4 if one is below its mark."""
-    found = list(_checks(access, project, options))
+    found = list(_checks(on, options))
     results: list[Result] = []
     for check in found:
         try:
-            ended = _ended(access, project, check, options.wait_seconds, console)
+            ended = _ended(on, check, options.wait_seconds)
         except KeyboardInterrupt:
-            console.say(
+            on.console.say(
                 f"\n{check.name} goes on, and ends within the hour; to end it: meks cancel "
                 f"{check.name}; to go on: meks verify"
             )
@@ -66,14 +63,15 @@ def run(access: Access, project: Project, options: Options, output: str, console
             results.append(Result(check.name, (ended,)))
         else:
             results.append(verdicts.verdict(ended, _mark(whole(check.workload, check.beside))))
-        console.say(f"{check.name}: {results[-1].verdict}")
-    return report(project.cluster, results, output, console)
+        on.console.say(f"{check.name}: {results[-1].verdict}")
+    return report(on.plan, results, output, on.console)
 
 
-def _checks(access: Access, project: Project, options: Options) -> Iterator[_Check]:
+def _checks(on: Opened, options: Options) -> Iterator[_Check]:
     """Yield the wanted checks as `make synth` wrote them; raise Failure where there is none."""
-    pools = options.pools or [pool.name for pool in project.cluster.pools]
-    known = {pool.name for pool in project.cluster.pools}
+    pools = options.pools or [pool.name for pool in on.plan.pools]
+    known = {pool.name for pool in on.plan.pools}
+    folder = on.project.file.with_name(MANIFESTS) / "validation"
     for pool in pools:
         if pool not in known:
             text = f"the cluster file has no pool {pool!r}"
@@ -82,30 +80,28 @@ def _checks(access: Access, project: Project, options: Options) -> Iterator[_Che
     for pool in pools:
         for check in options.checks:
             name = f"{check}-{pool}"
-            file = options.folder / f"{name}.k8s.yaml"
+            file = folder / f"{name}.k8s.yaml"
             # EFA is not checked where the type has none.
             if not file.exists() and check == "efa-check":
                 continue
             rendered = objects.read([file])
-            refuse_unfit(rendered, access, project, previews=options.previews)
+            refuse_unfit(rendered, on.access, on.project, previews=options.previews)
             (workload,) = (each for each in rendered if each["kind"] in WORKLOADS)
             beside = tuple(each for each in rendered if each is not workload)
             for each in rendered:
-                objects.find_own(access.client, each, project.cluster.name)
+                objects.find_own(on.client, each, on.plan.name)
             any_found = True
             yield _Check(name, workload, beside)
     if not any_found:
-        text, remedy = "no check was rendered", f"run: {synth_command(project.file)}"
+        text, remedy = "no check was rendered", f"run: {synth_command(on.project.file)}"
         raise Failure(Code.NOT_SYNTHESISED, text, remedy, exit_code=NOT_FOUND)
 
 
-def _ended(
-    access: Access, project: Project, check: _Check, seconds: float, console: Console
-) -> verdicts.Ended | Finding:
+def _ended(on: Opened, check: _Check, seconds: float) -> verdicts.Ended | Finding:
     """Run a check to its end, or say in a finding what it would wait for in vain."""
-    client = access.client
-    for each in fit.obstacles(client, project.cluster, whole(check.workload, check.beside)):
-        if not access.is_local and (each.is_final or "meks scale" in each.remedy):
+    client, console = on.client, on.console
+    for each in fit.obstacles(client, on.plan, whole(check.workload, check.beside)):
+        if not on.access.is_local and (each.is_final or "meks scale" in each.remedy):
             # Waiting does not bring it.
             path = (f"Job/{check.name}",)
             return in_kubernetes(Code.NO_RESULT, path, each.found, each.remedy)

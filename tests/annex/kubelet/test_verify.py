@@ -1,13 +1,11 @@
 """`meks verify` on nodes that run its pods: the programs, their logs, and what is made of them."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from megatron_eks.ops.jobs import verify
 from megatron_eks.ops.kube import jobs as running
 from megatron_eks.ops.kube.access import Access
-from megatron_eks.project import load_project
+from megatron_eks.ops.opening import Opened
 from tests import schemas
 from tests.annex import jobs
 from tests.consoles import console, said, written
@@ -18,18 +16,17 @@ _NAMESPACE = "megatron-workshop"
 
 
 @pytest.fixture
-def checked(cluster, emitted, project):
+def checked(cluster, emitted, loaded):
     """Return a function that runs checks and gives exit code, report and what was said."""
-    loaded = load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
+    assert emitted == loaded.file.with_name("dist")
     made: set[str] = set()
 
     def call(*checks, seconds=240.0):
         told = console(yes=True)
-        options = verify.Options(
-            checks=checks, folder=emitted / "validation", previews=True, wait_seconds=seconds
-        )
+        options = verify.Options(checks=checks, previews=True, wait_seconds=seconds)
         made.update(f"{check}-p4d" for check in checks)
-        code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", told)
+        on = Opened(Access(cluster.client, is_local=True), loaded, told)
+        code = verify.run(options, "json", on)
         report = schemas.read("preflight", written(told))
         return code, {each["name"]: each for each in report["checks"]}, said(told)
 

@@ -233,11 +233,9 @@ def test_a_check_runs_to_its_end_and_again(cluster, own, tmp_path):
     uids = []
     for _ in range(2):
         told = console(yes=True)
-        options = verify.Options(
-            checks=[_CHECK], folder=tmp_path / "dist" / "validation", previews=True
-        )
-        access = Access(cluster.client, is_local=True)
-        assert verify.run(access, project, options, "json", told) == 4
+        options = verify.Options(checks=[_CHECK], previews=True)
+        on = Opened(Access(cluster.client, is_local=True), project, told)
+        assert verify.run(options, "json", on) == 4
         # The image has no such program here.
         (found,) = json.loads(written(told))["checks"]
         assert (found["name"], found["findings"][0]["code"]) == (check, "MEKS-0861")

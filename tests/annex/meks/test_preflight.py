@@ -15,6 +15,7 @@ from megatron_eks.ops.cluster.inside.live import parts
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import fix
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from tests import schemas
 from tests.annex.acting import acting_as
 
@@ -45,8 +46,10 @@ def look(client, loaded, console):
 @pytest.fixture
 def mend(client, loaded, emitted, console):
     """Return a function that fixes a code."""
-    options = fix.Options(folder=emitted / "platform", previews=True, wait_seconds=60)
-    return lambda code: fix.run(Access(client, is_local=True), loaded, code, options, console)
+    assert emitted == loaded.file.with_name("dist")
+    options = fix.Options(previews=True, wait_seconds=60)
+    on = Opened(Access(client, is_local=True), loaded, console)
+    return lambda code: fix.run(code, options, on)
 
 
 @contextmanager

@@ -8,25 +8,31 @@ import pytest
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import checklist, verify
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.opening import Opened
 from tests import schemas
 from tests.annex import jobs
 
 pytestmark = pytest.mark.control_plane
 
 
-def options(emitted, **wanted):
+@pytest.fixture
+def on(client, loaded, emitted, console):
+    """Open the shared cluster, whose manifests are beside its file."""
+    assert emitted == loaded.file.with_name("dist")
+    return Opened(Access(client, is_local=True), loaded, console)
+
+
+def options(**wanted):
     """Return what a user asks for, with short waits."""
-    folder = emitted / "validation"
-    return verify.Options(**({"folder": folder, "previews": True, "wait_seconds": 2} | wanted))
+    return verify.Options(**({"previews": True, "wait_seconds": 2} | wanted))
 
 
-def test_a_check_that_does_not_end_is_no_result(client, loaded, emitted, console):
+def test_a_check_that_does_not_end_is_no_result(client, on, console):
     """A pod that is played runs for ever; the second command finds it running."""
-    access = Access(client, is_local=True)
-    wanted = options(emitted, checks=("all-reduce",))
+    wanted = options(checks=("all-reduce",))
     try:
-        assert verify.run(access, loaded, wanted, "json", console) == 4
-        assert verify.run(access, loaded, wanted, "table", console) == 4
+        assert verify.run(wanted, "json", on) == 4
+        assert verify.run(wanted, "table", on) == 4
     finally:
         jobs.delete(
             client,
@@ -41,31 +47,26 @@ def test_a_check_that_does_not_end_is_no_result(client, loaded, emitted, console
     assert "all-reduce-p4d runs already" in console.stderr.getvalue()
 
 
-def test_a_pool_of_nobody_and_a_folder_without_checks_are_not_found(
-    client, loaded, emitted, console, tmp_path
-):
+def test_a_pool_of_nobody_and_a_folder_without_checks_are_not_found(on, tmp_path):
     """Before anything is started."""
-    access = Access(client, is_local=True)
-    for wanted in (options(emitted, pools=("p5",)), options(emitted, folder=tmp_path)):
+    elsewhere = on._replace(project=replace(on.project, file=tmp_path / "cluster.yaml"))
+    for wanted, where in ((options(pools=("p5",)), on), (options(), elsewhere)):
         with pytest.raises(Failure) as caught:
-            verify.run(access, loaded, wanted, "table", console)
+            verify.run(wanted, "table", where)
         assert caught.value.code == 3
 
 
-def test_placeholders_are_refused(client, loaded, emitted, console):
+def test_placeholders_are_refused(on):
     """Their images do not exist, and a check would wait for them."""
-    wanted = options(emitted, previews=False, checks=("storage",))
-    with pytest.raises(Failure) as caught:
-        verify.run(Access(client, is_local=True), loaded, wanted, "table", console)
-    assert "MEKS-0725" in str(caught.value)
+    with pytest.raises(Failure, match="MEKS-0725"):
+        verify.run(options(previews=False, checks=("storage",)), "table", on)
 
 
-def test_checks_of_another_cluster_are_refused(client, loaded, emitted, console):
+def test_checks_of_another_cluster_are_refused(on):
     """They would mount its file system."""
-    other = replace(loaded, cluster=replace(loaded.cluster, name="other"))
-    wanted = options(emitted, checks=("storage",))
+    other = replace(on.project, cluster=replace(on.plan, name="other"))
     with pytest.raises(Failure, match="MEKS-0724 the manifests are of cluster 'techpulse'"):
-        verify.run(Access(client, is_local=True), other, wanted, "table", console)
+        verify.run(options(checks=("storage",)), "table", on._replace(project=other))
 
 
 def test_the_checklist_of_a_job_is_read_from_the_cluster(client, plan, submit, console):
