@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from megatron_eks.config.codes import Code
@@ -38,12 +38,11 @@ def logs_of(job: str, options: Options, on: Opened, *, output: str, explains: bo
     client, project, console = on.client, on.project, on.console
     looks_back = explains or options.previous
     if not options.follow and are_needed(client, project, job, options.rank, back=looks_back):
-        words = SharedPod(*on, claim_of(project, job)), project, job, options, console
+        record = Record(SharedPod(*on, claim_of(project, job)), project, job, console)
         try:
             if explains:
-                found = explain(*words, client=client)
-                return diagnosis.report(found, output, console)
-            return run(*words)
+                return diagnosis.report(record.explain(options, client), output, console)
+            return record.show(options)
         except KeyboardInterrupt:
             console.say("\ninterrupted: nothing was changed")
             return INTERRUPTED
@@ -61,7 +60,7 @@ def see(job: str | None, on: Opened, *, output: str, interval: float | None, nod
     def record() -> Sequence[str]:
         place = SharedPod(*on, claim_of(project, str(job)), _RECORD_SECONDS)
         try:
-            return read(place, project, str(job), Options(), console, both=True)
+            return Record(place, project, str(job), console).read(Options(), both=True)
         except Failure as failure:
             console.say(f"note: {failure}")
         except ApiError as error:
@@ -107,71 +106,65 @@ def claim_of(project: Project, name: str) -> str:
     return platform.claim_in(pool.zone) if pool else platform.claim
 
 
-def run(place: Place, project: Project, name: str, options: Options, console: Console) -> int:
-    """Print the lines of all ranks."""
-    console.say(f"no pods of {name}: reading its record in {_folder(project, name)}")
-    for line in read(place, project, name, options, console):
-        if matching.matches(options.pattern, line):
-            console.write(f"{line}\n")
-    return DONE
+@dataclass(frozen=True)
+class Record:
+    """What a job's ranks have printed, kept on the file system, and where it is read."""
 
+    place: Place
+    project: Project
+    name: str
+    console: Console
 
-def explain(
-    place: Place, project: Project, name: str, options: Options, console: Console, *, client: Client
-) -> Diagnosis:
-    """Explain what became of a job by its record, and by what the cluster still knows."""
-    tail = _TAIL if options.tail is None else options.tail
-    lines = read(place, project, name, replace(options, tail=tail), console, both=True)
-    return kube_diagnosis.of_record(client, project.cluster, name, options, lines)
+    @property
+    def folder(self) -> str:
+        """Where it is."""
+        return f"{self.project.cluster.platform.mount_path}/logs/{self.name}"
 
+    def show(self, options: Options) -> int:
+        """Print the lines of all ranks."""
+        self.console.say(f"no pods of {self.name}: reading its record in {self.folder}")
+        for line in self.read(options):
+            if matching.matches(options.pattern, line):
+                self.console.write(f"{line}\n")
+        return DONE
 
-def read(
-    place: Place,
-    project: Project,
-    name: str,
-    options: Options,
-    console: Console,
-    *,
-    both: bool = False,
-) -> list[str]:
-    """Return the lines, with `both` those before the last restart too, and what was kept of pods.
+    def explain(self, options: Options, client: Client) -> Diagnosis:
+        """Explain what became of the job by it, and by what the cluster still knows."""
+        tail = _TAIL if options.tail is None else options.tail
+        lines = self.read(replace(options, tail=tail), both=True)
+        return kube_diagnosis.of_record(client, self.project.cluster, self.name, options, lines)
 
-    Raises Failure if there are none, or if not all of them came.
-    """
-    chosen = {"rank": options.rank, "tail": options.tail, "since": options.since_seconds}
-    words = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
-    words += ["--before"] * options.previous or ["--both", "--objects"] * both
-    return told(place, project, name, words, console)
+    def read(self, options: Options, *, both: bool = False) -> list[str]:
+        """Return the lines; `both`: also those before the last restart, and what is kept of pods.
 
+        Raises Failure if there are none, or if not all of them came.
+        """
+        chosen = {"rank": options.rank, "tail": options.tail, "since": options.since_seconds}
+        words = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
+        words += ["--before"] * options.previous or ["--both", "--objects"] * both
+        return self.told(words)
 
-def told(
-    place: Place, project: Project, name: str, words: Sequence[str], console: Console
-) -> list[str]:
-    """Return what job_logs prints of a record. Raises Failure if it has none, or came cut."""
-    folder = _folder(project, name)
-    lines: list[str] = []
-    ended = place.run(_PROGRAM, [folder, *words], lines.append)
-    if ended.code == NOT_FOUND:
-        found = f"{name} has no pods and no record: {'; '.join(ended.names('findings'))}"
-        remedy = f"start it, if it has not run yet: meks submit {name}; or: meks status {name}"
-        raise Failure(Code.NO_LOGS, found, remedy, exit_code=NOT_FOUND)
-    # What the program itself says stands among them; the ranks' lines begin with a bracket.
-    own = [line for line in lines if line.startswith("[")]
-    whole = ended.summary.get("lines") == len(own)
-    if ended.code or not whole or ended.summary.get("crc32") != zlib.crc32("".join(own).encode()):
-        found = f"{len(own)} lines of {ended.summary.get('lines', 'more')} came whole"
-        remedy = "narrow it down with --rank or --tail, and try again"
-        raise Failure(Code.SAVED_LOG_CUT, found, remedy, exit_code=ended.code or FAILED)
-    for finding in ended.names("findings"):
-        console.say(finding)
-    there = ended.summary.get("ranks")
-    nodes = next((each.nodes for each in project.jobs if each.name == name), 0)
-    if isinstance(there, list) and not any(each.startswith("--rank") for each in words):
-        lacking = [number for number in range(nodes) if number not in there]
-        if lacking:
-            console.say(f"note: {waiting.numbers(lacking)} of {nodes} left no record")
-    return own
-
-
-def _folder(project: Project, name: str) -> str:
-    return f"{project.cluster.platform.mount_path}/logs/{name}"
+    def told(self, words: Sequence[str]) -> list[str]:
+        """Return what job_logs prints of it. Raises Failure if there is none, or it came cut."""
+        lines: list[str] = []
+        ended, name = self.place.run(_PROGRAM, [self.folder, *words], lines.append), self.name
+        if ended.code == NOT_FOUND:
+            found = f"{name} has no pods and no record: {'; '.join(ended.names('findings'))}"
+            remedy = f"start it, if it has not run yet: meks submit {name}; or: meks status {name}"
+            raise Failure(Code.NO_LOGS, found, remedy, exit_code=NOT_FOUND)
+        # What the program itself says stands among them; the ranks' lines begin with a bracket.
+        own = [line for line in lines if line.startswith("[")]
+        sums = {"lines": len(own), "crc32": zlib.crc32("".join(own).encode())}
+        if ended.code or any(ended.summary.get(key) != value for key, value in sums.items()):
+            found = f"{len(own)} lines of {ended.summary.get('lines', 'more')} came whole"
+            remedy = "narrow it down with --rank or --tail, and try again"
+            raise Failure(Code.SAVED_LOG_CUT, found, remedy, exit_code=ended.code or FAILED)
+        for finding in ended.names("findings"):
+            self.console.say(finding)
+        there = ended.summary.get("ranks")
+        nodes = next((each.nodes for each in self.project.jobs if each.name == name), 0)
+        if isinstance(there, list) and not any(each.startswith("--rank") for each in words):
+            lacking = [number for number in range(nodes) if number not in there]
+            if lacking:
+                self.console.say(f"note: {waiting.numbers(lacking)} of {nodes} left no record")
+        return own

@@ -10,8 +10,9 @@ from megatron_eks.catalog import pins
 from megatron_eks.diagnosis.diagnose import Diagnosis
 from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import diagnosis, ended, holdings, records, starts, status
+from megatron_eks.ops.jobs import diagnosis, ended, holdings, starts, status
 from megatron_eks.ops.jobs.logs import Options
+from megatron_eks.ops.jobs.records import Record
 from megatron_eks.ops.jobs.starts import XID, Start
 from megatron_eks.ops.jobs.status import State
 from megatron_eks.ops.kube import jobs
@@ -121,7 +122,8 @@ def _record(place: Place, name: str, on: Opened) -> tuple[list[str], tuple[str, 
     nodes = next((each.nodes for each in on.project.jobs if each.name == name), 1)
     tail = f"--tail={max(_LEAST_ENDS, _ENDS // max(1, nodes))}"
     try:
-        return records.told(place, on.project, name, (*starts.WORDS, tail), on.console), ()
+        record = Record(place, on.project, name, on.console)
+        return record.told((*starts.WORDS, tail)), ()
     except Failure as failure:
         return [], (f"its record is not in this report: {failure.found} - {failure.remedy}",)
     except ApiError as error:

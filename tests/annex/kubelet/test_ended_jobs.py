@@ -122,9 +122,9 @@ def gone(cluster):
 
 @pytest.fixture(scope="module")
 def given(gone, files):
-    """Return what reads records, but for the name of a job."""
+    """Return what gives the record of a job."""
     told = console()
-    return lambda name: (gone, files, name, Options(), told)
+    return lambda name: records.Record(gone, files, name, told)
 
 
 def kept(cluster, name):
@@ -168,7 +168,7 @@ def test_a_job_that_never_started_keeps_its_reason(cluster, given):
 
     wait_for("the event in the record", told, 60)
     jobs.delete(cluster.client, made)
-    found = records.explain(*given(NEVER), client=cluster.client)
+    found = given(NEVER).explain(Options(), cluster.client)
     assert found.code == LogCode.CONFIG_MISSING
 
 
@@ -211,7 +211,7 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
     # The first process of a container hears no signal before it has set itself to do so.
     wait_for("the program's first line", begun, 60)
     jobs.delete(cluster.client, made)
-    found = records.explain(*given(ON_A_NODE), client=cluster.client)
+    found = given(ON_A_NODE).explain(Options(), cluster.client)
     assert found.cause == f"The node went away: NodeNotReady at {now[11:16]}."
 
 
@@ -221,8 +221,8 @@ def test_what_was_said_of_a_node_is_the_reason(cluster, given):
 )
 def test_one_command_finds_the_reason(cluster, files, given, name, reason):
     """From the record alone; `status` shows it too, with the command that explains it."""
-    found = records.explain(*given(name), client=cluster.client)
-    record = partial(records.read, *given(name), both=True)
+    found = given(name).explain(Options(), cluster.client)
+    record = partial(given(name).read, Options(), both=True)
     state = status.read(cluster.client, files, name, record=record)
     lines = "\n".join(status_view.lines(state))
     if not reason:

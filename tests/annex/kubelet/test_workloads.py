@@ -141,7 +141,7 @@ def test_what_ended_the_start_before_is_found_while_the_job_runs(cluster, run):
     options, words = Options(previous=True), "[0] torch.OutOfMemoryError: CUDA out of memory."
     if records.are_needed(cluster.client, run.project, run.name, None, back=True):
         assert run.kind != "PyTorchJob"
-        records.run(Shared(cluster), run.project, run.name, options, run.console)
+        records.Record(Shared(cluster), run.project, run.name, run.console).show(options)
     else:
         options = replace(options, rank=0)
         logs.run(cluster.client, run.project.cluster, run.name, options, run.console)
@@ -176,11 +176,11 @@ def test_its_end_is_told_and_outlives_it(cluster, run):
     assert cancel.run(cluster.client, run.project.cluster, run.name, 90, run.console) == 0
     assert running.find(cluster.client, _NAMESPACE, run.name) is None
 
-    given = Shared(cluster), run.project, run.name, Options(), run.console
-    found = _state(cluster, run, record=partial(records.read, *given, both=True))
+    record = records.Record(Shared(cluster), run.project, run.name, run.console)
+    found = _state(cluster, run, record=partial(record.read, Options(), both=True))
     told = found["kind"], found["phase"], found["progress"]["step"]
     assert told == (run.kind, "Succeeded", 10)
-    assert records.explain(*given, client=cluster.client).ended_well
+    assert record.explain(Options(), cluster.client).ended_well
     (file,) = (cluster.shared() / "logs" / run.name).glob("objects-*.json")
     kept = json.loads(file.read_text())
     assert len(kept["pods"]) == (2 if run.kind == "PyTorchJob" else 4)

@@ -42,7 +42,8 @@ def read(folder, lost, **options):
     """Return what is printed."""
     told = console()
     project = load_project(ROOT / "cluster.yaml", date(2026, 11, 22))
-    records.run(Losing(folder, lost), project, "megatron-gpt-7b", Options(**options), told)
+    record = records.Record(Losing(folder, lost), project, "megatron-gpt-7b", told)
+    record.show(Options(**options))
     return written(told).splitlines()
 
 
