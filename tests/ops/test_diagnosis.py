@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 from megatron_eks.__main__ import main
+from tests import schemas
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "explanation.json").read_text())
 STEP = " iteration   7/   1000 | consumed samples: 64 | lm loss: 2.1E+00 |"
 KILLED = "[rank3]: failed (exitcode: -9) local_rank: 3 (pid: 99) of binary: /usr/bin/python3"
 FULL = "[rank5]: OSError: [Errno 28] No space left on device: '/shared/x'"
@@ -40,8 +40,7 @@ def explained(*lines, output, capsys, monkeypatch):
 def test_data_are_as_their_schema_says(lines, wanted, capsys, monkeypatch):
     """Of every kind of answer; the exit code says whether there is a cause."""
     ended, printed = explained(*lines, output="json", capsys=capsys, monkeypatch=monkeypatch)
-    found = json.loads(printed)
-    jsonschema.validate(found, SCHEMA)
+    found = schemas.read("explanation", printed)
     cascades = [each["code"] for each in found["cascades"]]
     told = tuple(found[name] for name in ("code", "certain", "rank", "last_step"))
     assert (*told, cascades) == wanted
@@ -52,7 +51,7 @@ def test_schema_knows_no_other_field(capsys, monkeypatch):
     """A new one has to be described."""
     _, printed = explained(FULL, output="json", capsys=capsys, monkeypatch=monkeypatch)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**json.loads(printed), "more": 1}, SCHEMA)
+        schemas.checked("explanation", {**json.loads(printed), "more": 1})
 
 
 def test_a_path_is_a_log_and_no_job(tmp_path, capsys):

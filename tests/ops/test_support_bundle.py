@@ -11,11 +11,11 @@ import tarfile
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 
+from tests import schemas
+
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "support-bundle.json").read_text())
 # Nobody listens on port 1.
 KUBECONFIG = """\
 current-context: meks-local
@@ -82,11 +82,10 @@ def test_without_a_cluster_there_are_files_and_plan(folder):
     """And it says in the file and on the screen what is missing."""
     code, out, said = bundle(folder, "--output", "b.tar.gz", "-o", "json")
     assert code == 0, said
-    told = json.loads(out)
-    jsonschema.validate(told, SCHEMA)
+    told = schemas.read("support-bundle", out)
     found = read(folder / "b.tar.gz")
     inside = json.loads(found["contents.json"])
-    jsonschema.validate({"file": "b.tar.gz", **inside}, SCHEMA)
+    schemas.checked("support-bundle", {"file": "b.tar.gz", **inside})
     assert {key: each for key, each in told.items() if key != "file"} == inside
     assert {"versions.json", "files/cluster.yaml", "plan.json", "findings.txt"} < found.keys()
     assert "files/jobs/fsdp-llama-2-7b.yaml" in found

@@ -1,18 +1,14 @@
 """`meks cost` where only EC2 answers, on a local AWS; and how a log tells the pace."""
 
-import json
 import os
 
-import jsonschema
 import pytest
 
 from megatron_eks.ops.cluster import billing
-from megatron_eks.project import ROOT
-from tests import command
+from tests import command, schemas
 from tests.ops.aws.fakes import CLUSTER, project_in
 
 NAME = "priced"
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cost.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +63,7 @@ def test_what_ec2_bills_is_told_without_the_api_server(cost):
     """Which jobs run is not known then, and so nothing is called idle."""
     done = cost("-o", "json")
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
-    jsonschema.validate(shown, _SCHEMA)
+    shown = schemas.read("cost", done.stdout)
     assert shown["jobs"] is None
     (pool,) = shown["nodes"]
     assert (pool["pool"], pool["count"]) == ("p4d", 2)

@@ -1,19 +1,14 @@
 """What teams cost, by the namespaces of their jobs."""
 
-import json
 from datetime import UTC, datetime, timedelta
-
-import jsonschema
 
 from megatron_eks.ops.cluster import cost
 from megatron_eks.ops.cluster.team_cost import TeamCost, by_team, lines
 from megatron_eks.ops.jobs.holdings import JobHoldings
 from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.plan.spending import JobSpending, NodeCost
-from megatron_eks.project import ROOT, load_project
-from tests import examples
-
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cost.json").read_text())
+from megatron_eks.project import load_project
+from tests import examples, schemas
 
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
 OWNERS = {"ns-nlp": "nlp", "vision": "vision"}
@@ -68,9 +63,7 @@ def test_its_json_is_as_the_schema_has_it(tmp_path):
         (project, ["nlp", "vision", None]),
         (of_team(project, "nlp"), ["nlp", None]),
     ):
-        shown = json.loads(
-            json.dumps(cost.as_json(cost.CostNow(seen, NOW, (_nodes(1),), (), jobs, ()), []))
-        )
-        jsonschema.validate(shown, _SCHEMA)
+        found = cost.CostNow(seen, NOW, (_nodes(1),), (), jobs, ())
+        shown = schemas.checked("cost", cost.as_json(found, []))
         assert [each["team"] for each in shown["teams"]] == teams
     assert shown["teams"][0] == {"team": "nlp", "usd_per_hour": 2, "usd_this_month": 2}

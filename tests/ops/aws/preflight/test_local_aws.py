@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from botocore.awsrequest import AWSResponse
 
@@ -11,13 +10,12 @@ from megatron_eks.__main__ import main
 from megatron_eks.ops import checks
 from megatron_eks.ops.cluster import deploy, preflight
 from megatron_eks.ops.failure import Failure
-from megatron_eks.project import ROOT
+from tests import schemas
 from tests.annex.aws.running import local_aws
 from tests.ops.aws.conftest import open_aws
 from tests.ops.aws.fakes import console, project_in, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, ROLE, QuickCdk
 
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
 _CLUSTER = LOCAL_CLUSTER.replace("name: techpulse", "name: preflight")
 _FETCH = "schema_version: 1\nkind: fetch\nname: f\ns3_uri: {}\ndirectory: /shared/data/f\n"
 _P_QUOTA = "L-417A185B"
@@ -53,8 +51,7 @@ def judged(file: Path, aws, reach=lambda *_: None):
     found = tools(file, aws, of)
     results, _ = preflight.account(found, reach=reach, own_address=lambda: "8.8.4.4")
     code = checks.report(found.plan, results, "json", of)
-    shown = json.loads(written(of))
-    jsonschema.validate(shown, _SCHEMA)
+    shown = schemas.read("preflight", written(of))
     return {each["name"]: each for each in shown["checks"]}, code
 
 
