@@ -56,10 +56,9 @@ def loaded(project) -> Project:
 
 
 @pytest.fixture(scope="session")
-def plan(loaded) -> ClusterPlan:
-    """Return the plan of its cluster."""
-    found: ClusterPlan = loaded.cluster
-    return found
+def plan(project) -> ClusterPlan:
+    """Plan the cluster."""
+    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date()).cluster
 
 
 @pytest.fixture
