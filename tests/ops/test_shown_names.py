@@ -29,7 +29,8 @@ _NO_NAMES = re.compile(
     # Kueue's settings, the same in every cluster.
     r"|\{\s*\"apiVersion\": \"config\.kueue"
     # The program of `pool-scaler`, and its settings, which say what the plan says.
-    r"|\"\"\"(Nodes of pools|How many nodes|Sizes of node|Keeps the pools|What Kubernetes says|The API)"
+    r"|\"\"\"(Nodes of pools|How many nodes|Sizes of node|Keeps the pools|What Kubernetes says)"
+    r"|\"\"\"The API"
     r"|\{\s*\"cluster\": |/opt/(scaling|job-records)$"
     r"|(\.metadata|torchtitan\.train|small|2048)$"
 )

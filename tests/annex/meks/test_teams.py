@@ -5,15 +5,17 @@ import copy
 import io
 import itertools
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import pytest
 
 from megatron_eks.demo.nodes import gpu_node
 from megatron_eks.kubernetes import manifests
-from megatron_eks.kubernetes.client import ApiError, wait_for
+from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.localcloud.kubernetes.operator import Operator, operator_file
 from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
@@ -179,12 +181,12 @@ def test_of_the_whole_cluster_a_team_sees_nodes_priorities_and_shares(admin):
 def test_at_home_it_does_all_with_jobs_and_nothing_about_its_limits(admin):
     """Rights, quotas and the namespace are the administrators'."""
     found = _allowed(admin, "megatron-eks:nlp", "nlp", namespaced=False)
-    jobs_kinds = ("pytorchjobs", "jobsets", "trainjobs", "trainingruntimes", "jobs")
-    jobs_kinds += ("pods", "secrets", "configmaps", "services")
+    jobs_kinds = ["pytorchjobs", "jobsets", "trainjobs", "trainingruntimes", "jobs"]
+    jobs_kinds += ["pods", "secrets", "configmaps", "services"]
     assert found >= set(itertools.product(_VERBS, jobs_kinds))
     assert found >= {("get", "pods/log"), ("create", "pods/exec"), ("list", "events")}
-    kept = ("resourcequotas", "limitranges", "roles", "rolebindings", "namespaces", "nodes")
-    kept += ("localqueues", "workloads", "workloads/status", "clusterqueues", "cohorts")
+    kept = ["resourcequotas", "limitranges", "roles", "rolebindings", "namespaces", "nodes"]
+    kept += ["localqueues", "workloads", "workloads/status", "clusterqueues", "cohorts"]
     assert found >= set(itertools.product(_READ, ("localqueues", "workloads")))
     assert not found & set(itertools.product({*_VERBS} - _READ, kept))
     hidden = {"persistentvolumes", "clusterroles", "nodes/proxy", "workloadpriorityclasses"}
@@ -198,7 +200,7 @@ def test_attempts_on_another_teams_job_are_refused(person, files):
     name = theirs["metadata"]["name"]
     again = copy.deepcopy(theirs)
     again["metadata"]["name"] = "started-by-nlp"
-    for attempt in (
+    attempts: tuple[Callable[[], object], ...] = (
         lambda: person.get(theirs["apiVersion"], "PyTorchJob", name, "vision"),
         lambda: person.list("v1", "Pod", "vision"),
         lambda: person.list("v1", "Pod"),
@@ -207,15 +209,16 @@ def test_attempts_on_another_teams_job_are_refused(person, files):
         lambda: person.apply(theirs),
         lambda: person.delete(theirs["apiVersion"], "PyTorchJob", name, "vision"),
         *(partial(person.request, *each) for each in _ATTEMPTS),
-    ):
+    )
+    for attempt in attempts:
         with pytest.raises(ApiError) as caught:
             attempt()
         assert caught.value.status == 403
 
 
 _PARTS = ("exec", "attach", "portforward", "eviction", "binding")
-_MERGE = ({}, "application/merge-patch+json")
-_ATTEMPTS = (
+_MERGE: tuple[Object, str] = ({}, "application/merge-patch+json")
+_ATTEMPTS: tuple[tuple[Any, ...], ...] = (
     *(("POST", f"/api/v1/namespaces/vision/pods/any/{each}", {}) for each in _PARTS),
     ("POST", "/api/v1/namespaces/vision/serviceaccounts/default/token", {}),
     ("PATCH", "/api/v1/nodes/none", {"spec": {"unschedulable": True}}, *_MERGE),
