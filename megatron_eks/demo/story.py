@@ -26,11 +26,9 @@ REPORT = ROOT / "dist" / "demo-report.html"
 """The page of `meks report` on Megatron's run."""
 
 # Two slow cores may have a dozen interpreters to start that all import torch.
-_SECONDS = 300
-_RESUME_SECONDS = 240
+_SECONDS, _RESUME_SECONDS = 300, 240
 # Between two questions to the API server, which has other work.
-_ASK_SECONDS = 0.3
-_END_SECONDS = 10
+_ASK_SECONDS, _END_SECONDS = 0.3, 10
 
 Say = Callable[[str], None]
 _Found = TypeVar("_Found")
@@ -239,16 +237,14 @@ class Story:
 
     def _stop_between_saves(self, pod: str) -> list[int]:
         """Stop a pod's rank some steps after a checkpoint; return it and its data's loaders."""
-        program = f"{PACKAGE}.train_megatron"
-        found: list[int] = []
+        found, program = list[int](), f"{PACKAGE}.train_megatron"
 
         def between() -> bool:
             newest, starts = self._saved(), self._starts()
             # Known when they are wanted: to look through all processes takes seconds, too.
             found.extend(self.place.ranks(pod, program) if starts and not found else ())
-            if not newest or not starts:
-                return False
-            return 2 <= max(starts[-1]) - newest < jobs.INTERVAL  # noqa: PLR2004 -- steps
+            steps = max(starts[-1]) - newest if newest and starts else 0
+            return 2 <= steps < jobs.INTERVAL  # noqa: PLR2004 -- steps
 
         def stopped() -> list[int]:
             if not between():

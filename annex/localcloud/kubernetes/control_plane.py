@@ -16,12 +16,8 @@ _ADMIN = "admin"
 _CONTROLLER_MANAGER = "system:kube-controller-manager"
 _SCHEDULER = "system:kube-scheduler"
 _KWOK = "kwok"
-_GROUPS = {
-    _ADMIN: "system:masters",
-    _CONTROLLER_MANAGER: "",
-    _SCHEDULER: "",
-    _KWOK: "system:masters",
-}
+_ALL = "system:masters"
+_GROUPS = {_ADMIN: _ALL, _CONTROLLER_MANAGER: "", _SCHEDULER: "", _KWOK: _ALL}
 
 # EKS's default, and nothing routes there.
 _SERVICE_RANGE = "172.20.0.0/16"
