@@ -30,6 +30,7 @@ _RANK = (
     ("enableServiceLinks", (NO,), "each Service of the namespace adds seven variables to it"),
     ("priorityClassName", (), "the pod waits behind checks, and is evicted first"),
     (_ENDS, ("FallbackToLogsOnError",), "nobody learns why it ended"),
+    ("containers name=pytorch livenessProbe", (None,), "a rank that is busy is killed for it"),
     ("containers name=pytorch command", (), "the image decides what it starts"),
 )
 _WHOLE = max(each.hugepages_mib for each in INSTANCES.values()) * MIB

@@ -137,6 +137,9 @@ def _room(quota: Object, job: Object, pod: Pod) -> Found:
         return
     for name, limit in quota["spec"]["hard"].items():
         asked = pod.main["resources"]["requests"][name.removeprefix("requests.")].quantity or 0
+        uncounted = "/" in name and not name.startswith(("requests.", "count/"))
+        row = (limit, f"nobody counts {name}: pods take more", f"call it requests.{name}")
+        yield from report(Rule.ABOVE_QUOTA, uncounted, *row)
         amount = job.wanted * (1 if name == "pods" else asked)
         found = f"{amount} of {name}, but quota {quota.name} allows {limit.raw}: no pod is created"
         wrong = limit.quantity is not None and amount > limit.quantity

@@ -51,6 +51,8 @@ _ABOVE, _NEEDLESS = "POD_ABOVE_NAMESPACE", "NEEDLESS_PRIVILEGE"
         (_JOB, f"{_POD} priorityClassName", ABSENT, "IDLE"),
         (_QUOTA, "spec hard", lambda old: {**old, "requests.nvidia.com/gpu": 7}, "ABOVE_QUOTA"),
         (_QUOTA, "spec hard requests.nvidia.com/gpu", 15, "ABOVE_QUOTA"),
+        (_QUOTA, "spec hard", {"nvidia.com/gpu": 16}, "ABOVE_QUOTA"),
+        (_JOB, f"{_MAIN} livenessProbe", {"exec": {"command": ["true"]}}, "IDLE"),
         (_QUOTA, "spec hard requests.vpc.amazonaws.com/efa", 4, "ABOVE_QUOTA"),
         (_DATA, f"{_CONTEXT} allowPrivilegeEscalation", ABSENT, _ABOVE),
         (_DATA, f"{_CONTEXT} capabilities drop", [], _ABOVE),

@@ -159,6 +159,8 @@ def lifecycle(**selection: object) -> str:
         (REPOSITORY, "ImageTagMutability", "MUTABLE", "ENCRYPTION"),
         (REPOSITORY, f"{FILTERS} 0 {FILTERS[:-1]}Value", "*", "ENCRYPTION"),
         ("CodeBuild::Project", "Environment PrivilegedMode", False, "PROPERTY"),
+        ("CodeBuild::Project", "Environment Type", "ARM_CONTAINER", "PROPERTY"),
+        ("CodeBuild::Project", "TimeoutInMinutes", 30, "PROPERTY"),
         ("CodeBuild::Project", "Environment ComputeType", "BUILD_GENERAL1_SMALL", "PROPERTY"),
         (REPOSITORY, "EncryptionConfiguration", ABSENT, "ENCRYPTION"),
         (REPOSITORY, RULES, lifecycle(tagStatus="any"), EXPIRES),
