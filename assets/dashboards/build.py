@@ -60,6 +60,12 @@ _CLUSTER = (
         ("{{job}}", f"{OF_A_JOB} (meks_step / meks_steps)"),
     ),
     curves(
+        "Shared file system in use",
+        units.PercentUnit,
+        "Near 100 % saves fail: meks ckpt prune JOB, or enlarge the file system.",
+        ("in use", "1 - min(meks_shared_free_bytes / meks_shared_bytes)"),
+    ),
+    curves(
         "CPUs in use on each node",
         units.Number,
         "All CPUs of a GPU node busy: the data loader holds the GPUs up; use fewer workers.",

@@ -154,6 +154,7 @@ def test_a_restart_goes_on_counting(pod):
     first.see(STEP.replace("step 10/", "step 50/").encode())
     assert value(first, "goodput_ratio") == pytest.approx(0.82)
     first.look()
+    assert 0 < value(first, "shared_free_bytes") < value(first, "shared_bytes")
     second = start()
     second.look()
     clock.now += 100

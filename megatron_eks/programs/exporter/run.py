@@ -8,6 +8,7 @@ START/metrics-NODE.json beside the record: by it a start knows the last.
 
 import json
 import os
+import shutil
 import statistics
 import threading
 import time
@@ -85,6 +86,8 @@ class Exporter:
         self._took: deque[float] = deque(maxlen=run_log.NEWEST)
         self._saving: dict[int, float] = {}
         self._save_seconds: float | None = None
+        # On a file system that hangs, the round waits, and no scrape.
+        self._shared: tuple[int, int, int] | None = None
         self._is_finished = self._says_finished = False
         self._asked = threading.Event()
 
@@ -142,6 +145,7 @@ class Exporter:
         """
         folder = self._folder()
         if folder is not None:
+            self._shared = shutil.disk_usage(folder)
             if not self._remembers:
                 self._remember(folder)
             partial = folder / f".{self._file}"
@@ -221,6 +225,8 @@ class Exporter:
             known["restart_timestamp_seconds"] = self._began if memory.restarts else None
             known["start_limit_seconds"] = self._plan.start_seconds
             known["finished"] = self._is_finished
+            if self._shared is not None:
+                known["shared_bytes"], _, known["shared_free_bytes"] = self._shared
         if memory.saved_at is not None:
             known["checkpoint_step"] = memory.saved_step
             known["checkpoint_timestamp_seconds"] = memory.saved_at

@@ -37,6 +37,8 @@ SERIES: Mapping[str, tuple[str, str]] = {
     "plan_step_seconds_low": ("gauge", "nearly no run like this is faster"),
     "plan_step_seconds_high": ("gauge", "nearly every run like this is as fast"),
     "plan_goodput_ratio": ("gauge", "expected, failures counted"),
+    "shared_bytes": ("gauge", "size of the shared file system"),
+    "shared_free_bytes": ("gauge", "what may still be written to it"),
     "efa_hw_counter_total": ("counter", "hardware counters of the pod's EFA devices"),
 }
 """What is told, by name without the prefix: kind and meaning."""
