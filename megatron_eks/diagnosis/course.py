@@ -19,12 +19,18 @@ OF_WATCHERS = frozenset({"ENDED_BY_OTHERS.watcher", "ERROR_OF_A_PROGRAM.blocked"
 _KERNEL = re.compile(r"\b(Lustre|LNet)(Error)?: ")
 """What a node's kernel says: no sign that a pod's program runs."""
 
-_TOLD = re.compile(r"OOMKilled|Evicted|ErrImagePull|BackOff|[Ee]xit code 137|\bXid\b")
+_TOLD = re.compile(
+    r"OOMKilled|Evicted|ErrImagePull|BackOff|[Ee]xit code 137|\bXid\b|^\[[a-z]+\] .*CUDA out of"
+)
 """What ends a pod from outside: no program tells it of itself, and then ends by an error."""
 _FIRST_HAND = re.compile(
-    r"^\s*(Reason|State|Last State|Message|Exit Code)\b|\S {2,}\S|^\s*\{|\t|(pod|job)\S*/|NVRM"
+    r"^\s*(Reason|State|Last State|Message|Exit Code)\b|^\s*[\w./-]+ {2,}\S|^\s*\{|\t"
+    r"|(pod|job)\S*/|^(\S+ )?NVRM"
 )
 """Kubernetes and the driver themselves."""
+_OF_GPUS = re.compile(r"CUDA|NCCL|GPU|memory|[Kk]illed")
+_FINAL = re.compile(r"^\s*(Message|Reason): ")
+"""What Kubernetes says of a pod that has ended, wherever it stands."""
 
 _AFTER_SIGNAL = frozenset({LogCode.GROUP_NOT_INITIALISED, LogCode.MEETING_TIMED_OUT})
 """What a launcher or a rank says of its group when a signal from outside has ended it."""
@@ -103,6 +109,9 @@ class Course:
 
     def outlived(self, sign: Sign) -> bool:
         """Say whether the run went on after it."""
+        final = _FINAL.match(sign.line.text) and not sign.line.timed and sign.tier is Tier.CAUSE
+        if final and not sign.signature.start:
+            return self._ended_after(sign)
         # One step is enough after what is a warning in its own words.
         mild = sign.tier is Tier.MILD
         enough = 1 if mild else _SURVIVED
@@ -122,6 +131,8 @@ class Course:
     def _quiet(self, sign: Sign) -> bool:
         """Say whether its rank wrote on for a while, and no line shows anything worse since."""
         on = self.kept.heard[sign.line.rank] - sign.line.number
+        if self.kept.answered.get(sign.line.rank, 0) > sign.line.number:
+            return True
         later = (each for each in self.signs if each.place > sign.place)
         return (
             on >= _ON
@@ -132,7 +143,8 @@ class Course:
     def _ended_after(self, sign: Sign) -> bool:
         # The first rank says so, whose log stands first where they stand one after the other.
         timed = sign.line.timed and sign.line.rank != self.ordered[self.end].rank
-        return self.end > sign.place and (timed or self.ordered[self.end].number > sign.line.number)
+        later = self.ordered[self.end].number >= sign.line.number
+        return self.end >= sign.place and (timed or later)
 
     def _is_later(self, later: Line, line: Line) -> bool:
         """Say whether one is later than the other: by lines of one stream, else by their times."""
@@ -163,7 +175,8 @@ class Course:
             and not _FIRST_HAND.search(sign.line.text)
             and any(
                 each.place > sign.place
-                and each.tier is Tier.GENERIC
+                and each.tier <= Tier.GENERIC
+                and not _OF_GPUS.search(each.line.text)
                 and (each.line.rank, each.line.pod) == (sign.line.rank, sign.line.pod)
                 and raised(each.line.text)
                 for each in self.signs

@@ -17,7 +17,7 @@ _OTHERS = "End what nvidia-smi shows of them, and let each rank set its own devi
 # c10/cuda/CUDACachingAllocator.cpp, the text of OutOfMemoryError.
 _SIZE = r"([\d.]+) ([KMGT]?i?B)"
 _TOTAL = re.compile(rf"total capacity of {_SIZE} of which {_SIZE} is free")
-_OWN = re.compile(rf"this process has {_SIZE} memory in use")
+_OWN = re.compile(rf"(?:this process has|[Oo]f the allocated memory) {_SIZE}")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _LARGE = 0.2
 _NEAR = 40

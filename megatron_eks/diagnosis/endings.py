@@ -11,7 +11,8 @@ from megatron_eks.diagnosis.lines import Line
 
 _ENDED = re.compile(
     # Megatron-LM and Megatron-Bridge: training.py, train.py
-    r"\[after training is done\] datetime|\[exiting program (at iteration|after [\d.]+ minutes)"
+    r"\[after training is done\] datetime"
+    r"|^\s*\[?exiting program (at iteration|after [\d.]+ minutes)"
     # this project's programs; nccl-tests: src/common.cu; transformers, Lightning, torchtitan
     r'|^\{"program": "\w+", (.*, )?"status": "(done|finished)"|^# Avg bus bandwidth +: '
     r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\S+` reached"
@@ -19,15 +20,17 @@ _ENDED = re.compile(
     # CodeBuild, the CDK, JobSet's event
     r"|Phase complete: BUILD State: SUCCEEDED|^ ✅  \S+( \(no changes\))?$|\sAllJobsCompleted\s"
     r"|^(\S+ )?([Ff]inished|[Cc]ompleted|[Dd]one)\b.*\bexit code 0$"
-    # a push of Docker; pytest; a Job, as Kueue tells its end
+    # a push of Docker; pytest
     r"|: digest: sha\d+:\w+ size: \d+$|^=+ (?!.*\b(failed|error))\d+ passed\b.* in [\d.:]+s"
-    r"|\bJob finished successfully\b"
 )
+# The state of a Job, as Kueue's Workload has it; what is listed below came before.
+_STATE = re.compile(r"^\s*Message:\s+Job finished successfully")
 # In a program's own words; that one part of its start is done says nothing of its end.
 _CLOSES = re.compile(
-    r"^(-+> ?|=+ )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation|export)"
+    r"^(-+> ?|=+ )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation|export"
+    r"|download|upload)"
     r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
-    r"|(all )?(finished|done|completed?|success)( ok| successfully)?[ .!]*$"
+    r"|(all )?(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
     r"|(done|finished)\b.*\b0 (failed|errors)\b)|\bexit(ed)?( with)?( code)? 0$",
     re.IGNORECASE,
 )
@@ -50,7 +53,7 @@ def closes(text: str) -> bool:
 @lru_cache(maxsize=256)
 def tells(text: str) -> bool:
     """Say whether a line is of a run's end, or of a checkpoint that is whole."""
-    return bool(_ENDED.search(text) or _SAVED.search(text))
+    return bool(_ENDED.search(text) or _SAVED.search(text) or _STATE.search(text))
 
 
 def place(ordered: Iterable[Line]) -> int:
@@ -58,8 +61,9 @@ def place(ordered: Iterable[Line]) -> int:
 
     The last step and a checkpoint of it say so too. A step after it is of another run.
     """
-    ended, last, before = -1, "", None
+    ended, last, before, at, state = -1, "", None, -1, False
     for at, line in enumerate(ordered):
+        state = state or bool(_STATE.search(line.text))
         if _ENDED.search(line.text):
             ended = at
         elif line.progress is not None:
@@ -72,7 +76,7 @@ def place(ordered: Iterable[Line]) -> int:
             ended = -1
         elif ended < 0 and last and (saved := _SAVED.search(line.text)) and last in saved.groups():
             ended = at
-    return ended
+    return at if state else ended
 
 
 def reached(ordered: Iterable[Line]) -> str:

@@ -93,7 +93,10 @@ class Signature:
 _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g\.)\s")
 """What leads to the words of somebody else, to an example or to a guess."""
 # One of a list of settings, or a word in quotation marks in a sentence of a program.
-_GIVEN = re.compile(r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$")
+_GIVEN = re.compile(
+    r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$"
+    r"|^\s*(?!err|msg|mess|reas|std|det|cause|out|log)[a-z_][\w.]*: [\"'][^\"']*$"
+)
 _XID = (
     r"\b(?:NVIDIA|Nvidia)? ?(?:Xid|XID|xid)(?: \([^)]*\))?"
     r"(?: ?[Ee]rrors?| code| event)?[ :=(\"']{0,4}"
@@ -163,7 +166,7 @@ _ADVICE = re.compile(
 )
 _NO_TROUBLE = re.compile(
     r"^\s*(Traceback \(most|During handling|The above exception|File \"(?!<unknown>)|[~^]+$"
-    r"|raise [A-Za-z_]"
+    r"|raise [A-Za-z_]|\w+: Caught \w+ in DataLoader worker process \d"
     r"|frame #\d+: |[╭╰]|│.*│\s*$)"
     r"|\b(Future|Deprecation|User|Runtime|Resource)Warning\b(?!: CUDA initialization)"
 )

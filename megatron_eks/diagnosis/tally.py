@@ -43,6 +43,8 @@ class Tally:
     count: int = 0
     heard: dict[int | None, int] = field(default_factory=dict)
     """The number of each rank's last line."""
+    answered: dict[int | None, int] = field(default_factory=dict)
+    """The number of each rank's last line that says that something was done after all."""
     signs: dict[tuple[str, object], _Few] = field(default_factory=dict)
     signature_of: dict[str, Signature] = field(default_factory=dict)
     steps: dict[object, deque[Line]] = field(default_factory=dict)
@@ -114,6 +116,8 @@ def tally(raw: Iterable[str]) -> Tally:
 
 def _keep_course(kept: Tally, line: Line) -> bool:
     """Keep a line about how far the run came; say whether it is one."""
+    if _is(_ANSWERED, line.text, "uccess", "DONE", "omplete", "100%"):
+        kept.answered[line.rank] = line.number
     if endings.tells(shape(line.text)):
         kept.ends.setdefault(line.rank, deque(maxlen=_LAST)).append(line)
         return True
@@ -158,6 +162,7 @@ _SAVING = re.compile(
     r"|, in (_?save\w*|\w+_save)\b|\b(save_file|torch\.save)\("
 )
 _DONE = re.compile(r"[Ss]uccessfully (saved|loaded)")
+_ANSWERED = re.compile(r"\b([Ss]uccessful(ly)?|DONE|(?<!in)[Cc]ompleted?)\b|\b100%")
 _LOADING = re.compile(
     r"\b[Ll]oading (\w+ ){0,3}(checkpoint|model|state|weights)|, in (_?load\w*|\w+_load)\b"
 )
