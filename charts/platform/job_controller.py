@@ -43,8 +43,8 @@ class Review:
     operations: Sequence[str]
     singular: str
     """As the path of its webhook ends."""
-    only_with: str | None = None
-    """A label; of objects that have none, and had none, nobody is asked."""
+    label: tuple[str, str] | None = None
+    """A label, and whether it `Exists` or `DoesNotExist` on objects about which it is asked."""
     conditions: Sequence[k8s.MatchCondition] = ()
     """What requests must be, or nobody is asked."""
     api_version: str = ""
@@ -148,7 +148,7 @@ class JobController(cdk8s.Chart):
                 client_config=self._client(verb, each),
                 rules=self._asked(each),
                 namespace_selector=_within(each.within),
-                object_selector=_with(each.only_with),
+                object_selector=_labelled(each.label),
                 match_conditions=[*each.conditions] or None,
                 failure_policy="Fail",
                 side_effects="None",
@@ -243,8 +243,8 @@ def _within(namespaces: Sequence[str]) -> k8s.LabelSelector | None:
     return k8s.LabelSelector(match_expressions=[named])
 
 
-def _with(label: str | None) -> k8s.LabelSelector | None:
+def _labelled(label: tuple[str, str] | None) -> k8s.LabelSelector | None:
     if label is None:
         return None
-    there = k8s.LabelSelectorRequirement(key=label, operator="Exists")
-    return k8s.LabelSelector(match_expressions=[there])
+    wanted = k8s.LabelSelectorRequirement(key=label[0], operator=label[1])
+    return k8s.LabelSelector(match_expressions=[wanted])

@@ -125,8 +125,8 @@ def _of_job(
     """
     name = kind.kind.lower()
     asked = f"{verb}{name}.kb.io", kind.plural, operations, name
-    label = kueue.QUEUE_LABEL
-    return Review(*asked, only_with=label, api_version=kind.api_version, within=namespaces)
+    label = (kueue.QUEUE_LABEL, "Exists")
+    return Review(*asked, label=label, api_version=kind.api_version, within=namespaces)
 
 
 def _own(kind: str, verb: str, operations: list[str]) -> Review:

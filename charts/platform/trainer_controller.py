@@ -12,6 +12,7 @@ from megatron_eks.plan.jobs.job import JOB_LABEL
 
 _KIND, _SETS = WORKLOADS["TrainJob"], WORKLOADS["JobSet"]
 _WRITTEN = ["CREATE", "UPDATE"]
+_OF_OTHERS = (JOB_LABEL, "DoesNotExist")
 
 
 def trainer(_: PlatformPlan) -> Settings:
@@ -25,7 +26,7 @@ def trainer(_: PlatformPlan) -> Settings:
         checks=[
             # It refuses a job whose runtime it does not know yet: ours come with theirs, in
             # one file, and a dry run makes neither.
-            Review(f"validator.{name}", _KIND.plural, _WRITTEN, "trainjob", JOB_LABEL),
+            Review(f"validator.{name}", _KIND.plural, _WRITTEN, "trainjob", _OF_OTHERS),
             *(
                 Review(f"validator.{each}.{_KIND.group}", f"{each}s", _WRITTEN, each)
                 for each in ("trainingruntime", "clustertrainingruntime")
