@@ -23,6 +23,7 @@ _TOLD = re.compile(
     r"OOMKilled|Evicted|ErrImagePull|BackOff|[Ee]xit code 137|\bXid\b|^\[[a-z]+\] .*CUDA out of"
 )
 """What ends a pod from outside: no program tells it of itself, and then ends by an error."""
+_ONLY_KUBERNETES = re.compile(r"OOMKilled|\bEvicted\b")
 _FIRST_HAND = re.compile(
     r"^\s*(Reason|State|Last State|Message|Exit Code)\b|^\s*[\w./-]+ {2,}\S|^\s*\{|\t"
     r"|(pod|job)\S*/|^(\S+ )?NVRM"
@@ -169,11 +170,11 @@ class Course:
         )
 
     def _is_of_another(self, sign: Sign) -> bool:
-        """Say whether a program tells of some pod's or node's end, and ends by itself later."""
-        return (
-            bool(_TOLD.search(sign.line.text))
-            and not _FIRST_HAND.search(sign.line.text)
-            and any(
+        """Say whether a program tells of some pod's or node's end, and may end by itself later."""
+        text = sign.line.text
+        return bool(_TOLD.search(text) and not _FIRST_HAND.search(text)) and (
+            bool(_ONLY_KUBERNETES.search(text) and sign.tier <= Tier.GENERIC)
+            or any(
                 each.place > sign.place
                 and each.tier <= Tier.GENERIC
                 and not _OF_GPUS.search(each.line.text)

@@ -23,15 +23,17 @@ _ENDED = re.compile(
     # a push of Docker; pytest
     r"|: digest: sha\d+:\w+ size: \d+$|^=+ (?!.*\b(failed|error))\d+ passed\b.* in [\d.:]+s"
 )
-# The state of a Job, as Kueue's Workload has it; what is listed below came before.
-_STATE = re.compile(r"^\s*Message:\s+Job finished successfully")
+# The state of a Job, as Kueue's Workload has it, or of a pod; what is listed below came before.
+_STATE = re.compile(r"^\s*Message:\s+Job finished successfully|^Status:\s+Succeeded\b")
 # In a program's own words; that one part of its start is done says nothing of its end.
 _CLOSES = re.compile(
     r"^(-+> ?|=+ )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation|export"
     r"|download|upload)"
     r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
     r"|(all )?(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
-    r"|(done|finished)\b.*\b0 (failed|errors)\b)|\bexit(ed)?( with)?( code)? 0$",
+    r"|(done|finished)( in [\d:.]+\.?$|\b.*\b0 (failed|errors)\b)"
+    r"|([\w.-]+: )?(done|finished)[,:] ((all|the) )?(results|saved|written|wrote)\b)"
+    r"|\bexit(ed)?( with)?( code)? 0$",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(

@@ -95,7 +95,7 @@ _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g
 # One of a list of settings, or a word in quotation marks in a sentence of a program.
 _GIVEN = re.compile(
     r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$"
-    r"|^\s*(?!err|msg|mess|reas|std|det|cause|out|log)[a-z_][\w.]*: [\"'][^\"']*$"
+    r"|^\s*(?!err|msg|mess|reas|std|det|cause|out|log)[a-z_][\w.]*\s*: [\"'][^\"']*$"
 )
 _XID = (
     r"\b(?:NVIDIA|Nvidia)? ?(?:Xid|XID|xid)(?: \([^)]*\))?"

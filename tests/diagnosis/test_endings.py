@@ -91,6 +91,8 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
         ["{'train_runtime': 812.1, 'train_loss': 1.91, 'epoch': 1.0}"],
         ["pip WARNING: Retrying after 'ReadTimeoutError(\"Read timed out\")'", "#12 DONE 60.3s"],
         ["    Message:  Job finished successfully", "Preempted to accommodate a workload"],
+        ["Q: A pod shows OOMKilled, exit code 137. Why?", "lm-eval: done, results written to /x"],
+        ["Status:  Succeeded", "  Warning  BackOff  9m  kubelet  Back-off pulling image"],
         ["exiting program after 230.1 minutes"],
         ["--> Train done in 3121.4s", "[rank0]:[W1119 x.cpp:1538] Warning: a group was left"],
         ["Skipped 3 documents: JSONDecodeError: Expecting value", "done: 390 documents, 0 failed"],
@@ -120,6 +122,7 @@ def test_a_part_that_is_done_is_no_good_end(lines: list[str]) -> None:
         ["[bulletin] 07:55 job llama-13b: Xid 79 on ip-10-0-9-9, node cordoned"],
         ["[notify]   job llama (not this job): NVRM: Xid (PCI:0000:53:00): 79, pid=1181"],
         ["  on_oomkilled: retry   # reason OOMKilled", '  on_full: "No space left on device"'],
+        ['  alerts.disk_full.pattern : "no space left on device"'],
         ["[monitor] pod bert-1: container trainer terminated: OOMKilled (exit 137)"],
         [
             "libfabric:61:core:open():9<warn> Failed to open /sys/x: No such file or directory",
