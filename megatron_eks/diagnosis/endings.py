@@ -27,8 +27,8 @@ _ENDED = re.compile(
 _STATE = re.compile(r"^\s*Message:\s+Job finished successfully|^Status:\s+Succeeded\b")
 # In a program's own words; that one part of its start is done says nothing of its end.
 _CLOSES = re.compile(
-    r"^(-+> ?|=+ )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation|export"
-    r"|download|upload)"
+    r"^(-+> ?|=+ |INFO:? )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation"
+    r"|export|download|upload)"
     r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
     r"|(all )?(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
     r"|(done|finished)( in [\d:.]+\.?$|\b.*\b0 (failed|errors)\b)"

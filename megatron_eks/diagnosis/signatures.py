@@ -84,6 +84,10 @@ class Signature:
         shown = self.shown.search(text)
         if self.tier <= Tier.GENERIC and shown and _GIVEN.search(text[: shown.start()]):
             return Tier.MILD
+        if self.tier <= Tier.GENERIC and shown and not _RAISED.search(text):
+            before, quote, _ = text[: shown.start()].rpartition('"')
+            if quote and before.count('"') % 2 == 0 and _SPOKEN.search(before):
+                return Tier.MILD
         if self.tier > Tier.GENERIC or self.start or _RAISED.search(text) or _IN_VAIN.search(text):
             return self.tier
         outlived = self.mild or _OUTLIVED.search(text) or of_the_shell(text)
@@ -96,6 +100,10 @@ _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g
 _GIVEN = re.compile(
     r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$"
     r"|^\s*(?!err|msg|mess|reas|std|det|cause|out|log)[a-z_][\w.]*\s*: [\"'][^\"']*$"
+)
+# What a program calls the words that it trains on, or is asked.
+_SPOKEN = re.compile(
+    r"\b(prompt|sample|question|answer|example|chat|conversation|caption)\b", re.IGNORECASE
 )
 _XID = (
     r"\b(?:NVIDIA|Nvidia)? ?(?:Xid|XID|xid)(?: \([^)]*\))?"

@@ -45,7 +45,7 @@ def test_it_runs_one_program_once_on_a_system_node(made):
     """No GPU, no toleration of the GPU nodes' taint, no second try, and a deadline."""
     spec = made["spec"]
     (container,) = spec["containers"]
-    assert container["command"] == ["python3", "-m", "megatron_eks.programs.checkpoint_sync"]
+    assert container["command"] == ["python3", "/opt/megatron-eks/packages", "checkpoint_sync"]
     assert container["args"] == ["ls", "/shared/checkpoints/a b"]
     assert set(container["resources"]["limits"]) == {"memory"}
     assert "nvidia.com/gpu" not in {each["key"] for each in spec["tolerations"]}

@@ -91,6 +91,10 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
         ["{'train_runtime': 812.1, 'train_loss': 1.91, 'epoch': 1.0}"],
         ["pip WARNING: Retrying after 'ReadTimeoutError(\"Read timed out\")'", "#12 DONE 60.3s"],
         ["    Message:  Job finished successfully", "Preempted to accommodate a workload"],
+        [
+            '[prompt] What does "RuntimeError: CUDA error: device-side assert triggered" mean?',
+            "Evaluation finished.",
+        ],
         ["Q: A pod shows OOMKilled, exit code 137. Why?", "lm-eval: done, results written to /x"],
         ["Status:  Succeeded", "  Warning  BackOff  9m  kubelet  Back-off pulling image"],
         ["exiting program after 230.1 minutes"],
@@ -123,6 +127,7 @@ def test_a_part_that_is_done_is_no_good_end(lines: list[str]) -> None:
         ["[notify]   job llama (not this job): NVRM: Xid (PCI:0000:53:00): 79, pid=1181"],
         ["  on_oomkilled: retry   # reason OOMKilled", '  on_full: "No space left on device"'],
         ['  alerts.disk_full.pattern : "no space left on device"'],
+        ['sample 0: "User: my job says CUDA out of memory, what do I do?"'],
         ["[monitor] pod bert-1: container trainer terminated: OOMKilled (exit 137)"],
         [
             "libfabric:61:core:open():9<warn> Failed to open /sys/x: No such file or directory",
