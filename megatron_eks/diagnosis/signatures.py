@@ -81,17 +81,20 @@ class Signature:
 
     def tier_of(self, text: str) -> Tier:
         """Return how good an explanation this line is."""
-        shown = self.shown.search(text)
-        if self.tier <= Tier.GENERIC and shown and _GIVEN.search(text[: shown.start()]):
+        if self.tier <= Tier.GENERIC and self._is_hearsay(text):
             return Tier.MILD
-        if self.tier <= Tier.GENERIC and shown and not _RAISED.search(text):
-            before, quote, _ = text[: shown.start()].rpartition('"')
-            if quote and before.count('"') % 2 == 0 and _SPOKEN.search(before):
-                return Tier.MILD
         if self.tier > Tier.GENERIC or self.start or _RAISED.search(text) or _IN_VAIN.search(text):
             return self.tier
         outlived = self.mild or _OUTLIVED.search(text) or of_the_shell(text)
         return Tier.MILD if outlived else self.tier
+
+    def _is_hearsay(self, text: str) -> bool:
+        """Say whether its words stand in settings or a quotation, and tell of no event here."""
+        found = self.shown.search(text)
+        told = text[: found.start()] if found else ""
+        before, quote, _ = told.rpartition('"')
+        spoken = quote and before.count('"') % 2 == 0 and _SPOKEN.search(before)
+        return bool(_GIVEN.search(told) or (spoken and not _RAISED.search(text)))
 
 
 _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g\.)\s")

@@ -102,11 +102,11 @@ def _pair(asked: Value, limit: Value, *, job: bool) -> Found:
 def shared_memory(manifests: Manifests) -> Found:
     """NCCL needs a large /dev/shm, which counts against the memory (NCCL, "Troubleshooting")."""
     for pod in manifests.pods:
-        limits, in_memory = pod.main["resources"]["limits"], set[str]()
+        limits, in_memory = pod.main["resources"]["limits"], dict[str, Value]()
         for volume in (each for each in pod.spec["volumes"] if each["emptyDir"]):
             size, most = volume["emptyDir"]["sizeLimit"], limits["memory"].quantity
             if memory := volume["emptyDir"]["medium"].text == "Memory":
-                in_memory.add(volume["name"].text)
+                in_memory[volume["name"].text] = size
             wrong = not size.quantity or (memory and most and size.quantity >= most)
             found = f"{size.raw or 'no'} sizeLimit: when full, it ends the container or the node"
             code = Rule.TMPFS_ABOVE_MEMORY if memory else Rule.NODE_ROOM
@@ -114,13 +114,12 @@ def shared_memory(manifests: Manifests) -> Found:
         mounts = pod.main["volumeMounts"]
         shm = next((each for each in mounts if each["mountPath"].text == _SHM), mounts)
         found = f"{_SHM} is not in memory: NCCL and data loaders die with a bus error"
-        wrong = (limits[GPU].quantity or 0) > 1 and shm["name"].text not in in_memory
-        yield from report(Rule.SHARED_MEMORY, wrong, shm, found, "use emptyDir, medium Memory")
-        named = [e for e in pod.spec["volumes"] if e["name"].text == shm["name"].text]
-        for size in [each["emptyDir"]["sizeLimit"] for each in named if not wrong]:
-            small = (limits[GPU].quantity or 0) > 1 and 0 < (size.quantity or 0) < _LEAST_SHM
-            found = f"{size.raw} of {_SHM}: NCCL and data loaders die with a bus error"
-            yield from report(Rule.SHARED_MEMORY, small, size, found, "give some GiB for each GPU")
+        several, own = (limits[GPU].quantity or 0) > 1, in_memory.get(shm["name"].text)
+        none = several and own is None
+        yield from report(Rule.SHARED_MEMORY, none, shm, found, "use emptyDir, medium Memory")
+        if several and own is not None and 0 < (own.quantity or 0) < _LEAST_SHM:
+            found = f"{own.raw} of {_SHM}: NCCL and data loaders die with a bus error"
+            yield own.finding(Rule.SHARED_MEMORY, found, "give some GiB for each GPU")
 
 
 @manifest_guard
