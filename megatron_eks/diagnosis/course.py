@@ -20,7 +20,8 @@ _KERNEL = re.compile(r"\b(Lustre|LNet)(Error)?: ")
 """What a node's kernel says: no sign that a pod's program runs."""
 
 _TOLD = re.compile(
-    r"OOMKilled|Evicted|ErrImagePull|BackOff|[Ee]xit code 137|\bXid\b|^\[[a-z]+\] .*CUDA out of"
+    r"OOMKilled|Evicted|ErrImagePull|BackOff|[Ee]xit [Cc]ode:? +137|\bXid\b"
+    r"|^\[[a-z]+\] .*CUDA out of"
 )
 """What ends a pod from outside: no program tells it of itself, and then ends by an error."""
 _ONLY_KUBERNETES = re.compile(r"OOMKilled|\bEvicted\b")
@@ -29,6 +30,11 @@ _FIRST_HAND = re.compile(
     r"|(pod|job)\S*/|^(\S+ )?NVRM"
 )
 """Kubernetes and the driver themselves."""
+_OTHER_JOB = re.compile(
+    r"\b(job|run|task) [\"'\w./-]+ +(is |has |was )?(FAILED|[Ff]ailed|died|crashed|killed|ended)\b"
+)
+"""A report of other jobs, where the program ends by an error of its own later."""
+_CONTAINER = re.compile(r"\s*(Reason: +OOMKilled|Exit Code: +137)")
 _OF_GPUS = re.compile(r"CUDA|NCCL|GPU|memory|[Kk]illed")
 _FINAL = re.compile(r"^\s*(Message|Reason): ")
 """What Kubernetes says of a pod that has ended, wherever it stands."""
@@ -62,6 +68,7 @@ class Course:
             Sign(place, line, signature, signature.tier_of(line.text))
             for place, line in enumerate(ordered)
             if (signature := shows.get((line.number, line.text))) is not None
+            and not (_reports(line.text) and any(e.number > line.number for e in kept.errors))
         ]
         reports = ((place, each.progress) for place, each in enumerate(ordered))
         last = {progress: place for place, progress in reports if progress is not None}
@@ -172,16 +179,22 @@ class Course:
     def _is_of_another(self, sign: Sign) -> bool:
         """Say whether a program tells of some pod's or node's end, and may end by itself later."""
         text = sign.line.text
-        return bool(_TOLD.search(text) and not _FIRST_HAND.search(text)) and (
-            bool(_ONLY_KUBERNETES.search(text) and sign.tier <= Tier.GENERIC)
-            or any(
-                each.place > sign.place
-                and each.tier <= Tier.GENERIC
-                and not _OF_GPUS.search(each.line.text)
-                and (each.line.rank, each.line.pod) == (sign.line.rank, sign.line.pod)
-                and raised(each.line.text)
-                for each in self.signs
-            )
+        # A container that was killed raises nothing: its next start did, or another container.
+        of_container = bool(_CONTAINER.match(text))
+        first_hand = bool(_FIRST_HAND.search(text))
+        if _reports(text):
+            return True
+        if not _TOLD.search(text) or (first_hand and not of_container):
+            return False
+        if not first_hand and _ONLY_KUBERNETES.search(text) and sign.tier <= Tier.GENERIC:
+            return True
+        return any(
+            each.place > sign.place
+            and each.tier <= Tier.GENERIC
+            and not _OF_GPUS.search(each.line.text)
+            and (of_container or (each.line.rank, each.line.pod) == (sign.line.rank, sign.line.pod))
+            and raised(each.line.text)
+            for each in self.signs
         )
 
     def _followed(self, sign: Sign) -> bool:
@@ -201,6 +214,10 @@ class Course:
 
 def _pod(line: Line) -> str | None:
     return pods.pod(line.text) or line.pod
+
+
+def _reports(text: str) -> bool:
+    return bool(_OTHER_JOB.search(text)) and not _FIRST_HAND.search(text)
 
 
 def _of_the_program(sign: Sign) -> bool:

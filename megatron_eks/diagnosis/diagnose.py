@@ -85,7 +85,7 @@ def _said_better(chosen: Sign, signs: Sequence[Sign]) -> Sign:
         each
         for each in signs
         if abs(each.line.number - chosen.line.number) <= _NEAR
-        and each.line.rank == chosen.line.rank
+        and chosen.line.rank in (each.line.rank, None)
         and not each.signature.vague
         and (signature.vague or (each.signature.code is signature.code and _is_form(each)))
     ]

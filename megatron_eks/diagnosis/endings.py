@@ -20,8 +20,9 @@ _ENDED = re.compile(
     # CodeBuild, the CDK, JobSet's event
     r"|Phase complete: BUILD State: SUCCEEDED|^ ✅  \S+( \(no changes\))?$|\sAllJobsCompleted\s"
     r"|^(\S+ )?([Ff]inished|[Cc]ompleted|[Dd]one)\b.*\bexit code 0$"
-    # a push of Docker; pytest
-    r"|: digest: sha\d+:\w+ size: \d+$|^=+ (?!.*\b(failed|error))\d+ passed\b.* in [\d.:]+s"
+    # a build and a push of Docker; pytest
+    r"|^naming to \S+( \S+)? done$|: digest: sha\d+:\w+ size: \d+$"
+    r"|^=+ (?!.*\b(failed|error))\d+ passed\b.* in [\d.:]+s"
 )
 # The state of a Job, as Kueue's Workload has it, or of a pod; what is listed below came before.
 _STATE = re.compile(r"^\s*Message:\s+Job finished successfully|^Status:\s+Succeeded\b")
@@ -31,9 +32,10 @@ _CLOSES = re.compile(
     r"|export|download|upload)"
     r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
     r"|(all )?(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
+    r"|done! now finalizing\.$"
     r"|(done|finished)( in [\d:.]+\.?$|\b.*\b0 (failed|errors)\b)"
-    r"|([\w.-]+: )?(done|finished)[,:] ((all|the) )?(results|saved|written|wrote)\b)"
-    r"|\bexit(ed)?( with)?( code)? 0$",
+    r"|([\w.-]+: )?(done|finished)[,:!] ((all|the) )?(results|saved|written|wrote)\b)"
+    r"|\bexit(ed)?( with)?( code:?)? 0$",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(

@@ -38,7 +38,7 @@ _NOT_FINITE = re.compile(
     r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b|\bgrad[_ ]norm'?: '?nan\b", re.IGNORECASE
 )
 _HARMLESS = re.compile(
-    r"\b(no|0|without) errors?\b|\blast error:\s*$|error_(file|rate)|InvalidDiskCapacity"
+    r"\b(no|0|without) errors?\b|\blast error:\s*$|error[_ ](file|rate)|InvalidDiskCapacity"
     r"|Unable to register \w+ factory|errors?: 0|Resource (creation|update|deletion) cancelled",
     re.IGNORECASE,
 )

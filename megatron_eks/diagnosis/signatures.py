@@ -102,6 +102,8 @@ _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g
 # One of a list of settings, or a word in quotation marks in a sentence of a program.
 _GIVEN = re.compile(
     r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$"
+    # a comment in settings; a notice
+    r"|^\s*[\w.-]+\s*[:=].*\s#\s|\b[Kk]nown (issue|problem|bug)s?\b"
     r"|^\s*(?!err|msg|mess|reas|std|det|cause|out|log)[a-z_][\w.]*\s*: [\"'][^\"']*$"
 )
 # What a program calls the words that it trains on, or is asked.

@@ -151,6 +151,16 @@ def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
     assert diagnose(steps).code is LogCode.LOSS_NOT_FINITE
 
 
+def test_what_is_reported_of_other_jobs_is_not_this_ones() -> None:
+    """The program goes on to its own error."""
+    report = "fleetwatch: job cpt-12  FAILED  node ip-10-0-4-4: NVRM: Xid 79"
+    own = "submit: ERROR run 'cpt' already exists in registry"
+    assert diagnose([report]).code is LogCode.GPU_LOST
+    found = diagnose([report, own])
+    assert found.code is None
+    assert own in found.cause
+
+
 def test_unknown_error_is_shown_and_not_blamed() -> None:
     """The first line that calls itself one."""
     found = diagnose(["all is well", "[ERROR] the flux is out of phase", "[ERROR] so is the rest"])
