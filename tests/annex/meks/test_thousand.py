@@ -33,6 +33,8 @@ _LOG = logging.getLogger(__name__)
 SIZES = (400, 400, 200)
 JOBS, REAL_JOBS = 200, 10
 _STEPS, _MIDDLE = 40, 20
+# On a busy machine the last of a job's pods starts more than a minute after the first.
+_LIVES = 100, 140
 _SECONDS = 1800
 _POLL_SECONDS = 5
 # How long a team may wait for what is its own: pods that give their place up have a grace.
@@ -84,26 +86,33 @@ def _filling(name: str, *, queued: bool) -> list[Wish]:
         for _ in range(size - sum(counts)):
             counts[chance.randrange(len(counts))] += 1
         for number, count in enumerate(counts):
-            team, kind = chance.choice(TEAMS), chance.choice(KINDS)
-            found.append(
-                Wish(f"{name}-{pool}-{number}", team, kind, pool, count, 3600, queued=queued)
-            )
+            who = f"{name}-{pool}-{number}", chance.choice(TEAMS), chance.choice(KINDS)
+            found.append(Wish(*who, pool, count, chance.randint(*_LIVES), queued=queued))
     return found
 
 
-def test_admission_adds_little_to_the_start_of_all(crowd):
+def test_admission_adds_little_to_the_time_of_all(crowd):
     """The same jobs, which have room for all, without queues and with them, told side by side."""
     for queued in (False, True):
         rendered = crowd.render(_filling(f"fill{'q' * queued}", queued=queued))
         begun = time.monotonic()
         crowd.apply(rendered)
-        wait_for("all pods", lambda: crowd.pods() == (sum(SIZES), 0), _SECONDS, pause=1)
-        seconds = time.monotonic() - begun
-        _LOG.info("%d jobs all run after %.1f s, queued: %s", JOBS, seconds, queued)
+        # Pods of a PyTorchJob may be gone before the last of all starts.
+        runs = lambda: crowd.pods() == (sum(SIZES), 0) or all(_ends(crowd).values())  # noqa: E731
+        wait_for("all pods", runs, _SECONDS, pause=1)
+        started = time.monotonic() - begun
+        wait_for("all ends", lambda: all(_ends(crowd).values()), _SECONDS, pause=1)
+        said = "%d jobs all ran after %.1f s and had ended after %.1f s, queued: %s"
+        _LOG.info(said, JOBS, started, time.monotonic() - begun, queued)
         crowd.delete(rendered)
     # Else Kueue places the ranks of a job in any order.
     log = (crowd.plane.folder / "kueue-controller.log").read_text()
     assert "failed to read rank information" not in log
+
+
+def _ends(crowd: Crowd) -> dict[str, str]:
+    """Return how the jobs ended."""
+    return {job.name: job.ended for team in TEAMS for job in live.everything(crowd.client, team)}
 
 
 class _Shares:
@@ -198,8 +207,7 @@ def _wishes(seed: int, count: int) -> list[Wish]:
             chance.choice(KINDS),
             chance.choices(range(len(SIZES)), SIZES)[0],
             chance.randint(2, most),
-            # On a busy machine the last of a job's pods starts more than a minute after the first.
-            chance.randint(100, 140),
+            chance.randint(*_LIVES),
             chance.choice((TRAINING_PRIORITY, VALIDATION_PRIORITY)),
         )
         for number in range(count)
@@ -229,7 +237,7 @@ def test_jobs_of_three_teams(crowd, tmp_path, seed, real):
         return not now.entries
 
     wait_for("the end of all jobs", done, _SECONDS, pause=_POLL_SECONDS)
-    ends = {job.name: job.ended for team in TEAMS for job in live.everything(crowd.client, team)}
+    ends = _ends(crowd)
     everything = rendered | (trained.jobs | trained.takers if trained else {})
     assert ends == dict.fromkeys(everything, "Succeeded")
     evicted = _evicted(crowd)
