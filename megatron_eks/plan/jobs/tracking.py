@@ -7,26 +7,16 @@ Megatron-LM core_v0.19, training/global_vars.py; Megatron-Bridge 0.6, training/c
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from megatron_eks.catalog.images import is_ours
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
-from megatron_eks.config.job import (
-    GpuJob,
-    Job,
-    MegatronRun,
-    Mlflow,
-    SecretKey,
-    TorchRun,
-    TorchrunJob,
-)
+from megatron_eks.config.job import Job, MegatronRun, Mlflow, SecretKey, TorchRun, TorchrunJob
 from megatron_eks.plan.cluster.egress import has_no_way_out
 
 KEY = "WANDB_API_KEY"
 _SECRET_KEY = "token"  # noqa: S105 -- the name of a key, as `meks secret set` writes it
 _FOLDER = "/tmp"  # noqa: S108 -- on the pod's own volume
 _PLACE: Path = ("runtime", "tracking")
-_OWN_IMAGE = "build an image of your own (images.own, base: {}) that installs it, and name that"
 
 
 def variables(job: Job) -> Mapping[str, str]:
@@ -35,10 +25,17 @@ def variables(job: Job) -> Mapping[str, str]:
     found: dict[str, str] = {}
     if tracking and tracking.wandb:
         names = {"WANDB_NAME": job.name, "WANDB_RUN_GROUP": job.name, "WANDB_DIR": _FOLDER}
+        # Without reports of its own errors to its makers; MLflow's below.
+        names["WANDB_ERROR_REPORTING"] = "false"
         found |= names | {"WANDB_PROJECT": tracking.wandb.project}
     if tracking and tracking.mlflow:
         found["MLFLOW_TRACKING_URI"] = _server(tracking.mlflow)
         found["MLFLOW_EXPERIMENT_NAME"] = tracking.mlflow.experiment
+        found["MLFLOW_DISABLE_TELEMETRY"] = "true"
+        if tracking.mlflow.uri:
+            # SageMaker's plugin (sagemaker_mlflow 0.5) takes an address for an ARN, of which MLflow
+            # warns at each request.
+            found["MLFLOW_LOGGING_LEVEL"] = "ERROR"
     return found
 
 
@@ -91,10 +88,6 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
         yield Finding(
             Code.TRACKING, _PLACE, "it names no tracker", "add wandb or mlflow, or remove it"
         )
-    if isinstance(job, TorchRun) and job.image == "fsdp":
-        for name in trackers(job):
-            found = f"the image fsdp has no package {name}"
-            yield Finding(Code.TRACKING, (*_PLACE, name), found, _OWN_IMAGE.format("fsdp"))
     if tracking.wandb:
         if KEY in job.runtime.secret_env:
             found = f"{KEY} stands in runtime.secret_env as well"
@@ -105,7 +98,7 @@ def check_tracking(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
             remedy = "set runtime.env: {WANDB_MODE: offline}, or WANDB_BASE_URL to a server inside"
             yield Finding(Code.TRACKING, (*_PLACE, "wandb"), found, remedy)
     if tracking.mlflow:
-        yield from _mlflow(job, tracking.mlflow, cluster)
+        yield from _mlflow(tracking.mlflow, cluster)
 
 
 def _server(mlflow: Mlflow) -> str:
@@ -113,15 +106,11 @@ def _server(mlflow: Mlflow) -> str:
     return mlflow.arn or mlflow.uri or ""
 
 
-def _mlflow(job: Job, mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Finding]:
+def _mlflow(mlflow: Mlflow, cluster: ClusterConfig) -> Iterator[Finding]:
     place: Path = (*_PLACE, "mlflow")
     if mlflow.arn is not None:
         if mlflow.uri is not None:
             yield Finding(Code.TRACKING, (*place, "uri"), "arn names a server too", "keep one")
-        if isinstance(job, GpuJob) and is_ours(job.image):
-            base = "megatron" if isinstance(job, MegatronRun) else "fsdp"
-            found = "SageMaker's MLflow needs the package sagemaker-mlflow, which no image here has"
-            yield Finding(Code.TRACKING, (*place, "arn"), found, _OWN_IMAGE.format(base))
         if has_no_way_out(cluster):
             found = "pods reach nothing but AWS's endpoints in the VPC, and this is none of them"
             remedy = "make an interface endpoint of SageMaker's MLflow, or use a NAT gateway"

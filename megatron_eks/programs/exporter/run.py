@@ -126,7 +126,7 @@ class Exporter:
         Of a failure the next start tells, which is not to wait for this one.
         """
         if self._sender is not None:
-            self._sender.close()
+            self._sender.close(well=well)
         self._is_finished = well
         asked = well and self._node == 0 and self._plan.port
         if asked and self._clock() - self._scraped_at < 2 * _LINGER_SECONDS:

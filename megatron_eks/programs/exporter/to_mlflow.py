@@ -15,17 +15,17 @@ class Sender(Thread):
 
     def __init__(self, job: str) -> None:
         super().__init__(daemon=True)
-        self._job, self.steps = job, SimpleQueue[Step | None]()
+        self._job, self.steps = job, SimpleQueue[Step | bool]()
         self.start()
 
     def run(self) -> None:
         """Send what comes, until the end."""
         trackers = Trackers(("mlflow",), self._job)
-        for step in iter(self.steps.get, None):
+        while not isinstance(step := self.steps.get(), bool):
             trackers.send({name: getattr(step, name) for name in ("step", "loss", *FIGURES)})
-        trackers.close()
+        trackers.close(well=step)
 
-    def close(self) -> None:
+    def close(self, *, well: bool) -> None:
         """End the run."""
-        self.steps.put(None)
+        self.steps.put(well)
         self.join(_LAST_SECONDS)

@@ -68,7 +68,7 @@ class Metrics:
         """Put everything on disk, as far as it takes it."""
         self._file.close()
         if self.trackers:
-            self.trackers.close()
+            self.trackers.close(well=sys.exception() is None)
 
 
 class LineFile:

@@ -40,21 +40,24 @@ class Trackers:
         for name, sender in [*self._senders.items()]:
             self._try(name, partial(sender.log, sent, step))
 
-    def close(self) -> None:
-        """Wait until all is sent."""
+    def close(self, *, well: bool) -> None:
+        """Wait until all is sent, and say how the run ended."""
         for name, sender in [*self._senders.items()]:
-            self._try(name, sender.end)
+            self._try(name, partial(sender.end, well))
 
     def _begin(self, name: str, job: str) -> None:
         package = importlib.import_module(name)
         if name == "wandb":
             run = package.init()
-            self._senders[name] = _Sender(lambda sent, step: run.log(sent, step=step), run.finish)
+            self._senders[name] = _Sender(
+                lambda sent, step: run.log(sent, step=step), lambda well: run.finish(int(not well))
+            )
         else:
             package.start_run(run_name=job)
             # Without waiting for the server, as W&B does it.
             log = partial(package.log_metrics, synchronous=False)
-            self._senders[name] = _Sender(log, package.end_run)
+            end = package.end_run
+            self._senders[name] = _Sender(log, lambda well: end("FINISHED" if well else "FAILED"))
 
     def _try(self, name: str, act: Callable[[], object]) -> None:
         try:
@@ -71,4 +74,4 @@ class _Sender:
     """One tracker's run."""
 
     log: Callable[[Mapping[str, float], int], object]
-    end: Callable[[], object]
+    end: Callable[[bool], object]

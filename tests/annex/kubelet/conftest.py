@@ -60,17 +60,6 @@ _OWN = replace(
     environment={**_REAL.environment, "PYTHONPATH": ""},
 )
 
-# TensorBoard is in our image, and not on this machine.
-_BOARD = replace(
-    _REAL,
-    repository="tensorboard",
-    mounts=[*_REAL.mounts, Mount(str(_PROGRAMS / "tensorboard"), "/opt/board", read_only=True)],
-    environment={
-        **_REAL.environment,
-        "PYTHONPATH": f"{_REAL.environment['PYTHONPATH']}:/opt/board",
-    },
-)
-
 # One with Python, and no torch.
 _BARE = Image("bare", [*interpreter(_PYTHON)], environment={"PATH": f"{_PYTHON.parent}:/usr/bin"})
 
@@ -211,7 +200,6 @@ def cluster(start_plane, emitted, plan, s3_server, tmp_path_factory) -> Cluster:
             _SMALL,
             _GANG,
             _OWN,
-            _BOARD,
             _BARE,
             *stand_in_images(),
         ],

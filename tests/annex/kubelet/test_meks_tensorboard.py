@@ -1,26 +1,24 @@
-"""`meks tensorboard` through the real exec, with a stand-in for TensorBoard itself."""
+"""`meks tensorboard` through the real exec."""
 
+import json
 import signal
 import socket
+import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 
-from tests.annex.kubelet import test_shared_pod as shared
-from tests.annex.kubelet.test_shared_pod import begin, meks, no_pod
+from megatron_eks.kubernetes.client import wait_for
+from tests.annex.kubelet.test_shared_pod import begin, cluster_file, meks, no_pod
+from tests.programs.test_event_files import record, scalar
 
-__all__ = ["begin", "meks"]
+__all__ = ["begin", "cluster_file", "meks"]
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
 # Of `shared.write_project`.
 JOB = "gpt-7b-of-meks"
-
-
-@pytest.fixture(scope="module")
-def cluster_file(project, tmp_path_factory):
-    """Return a cluster file whose image has a TensorBoard."""
-    return shared.write_project(tmp_path_factory.mktemp("board"), project, "tensorboard")
 
 
 def test_event_files_are_shown_until_ctrl_c(cluster, begin, meks):
@@ -31,16 +29,24 @@ def test_event_files_are_shown_until_ctrl_c(cluster, begin, meks):
     assert f"MEKS-0894 /shared/logs/{JOB}/tensorboard" in missing.stderr
     assert "no such folder - wait for the job's first steps" in missing.stderr
     folder.mkdir(parents=True)
-    (folder / "events.out.tfevents.1").write_text("a curve")
+    curve = b"".join(record(step, scalar("lm loss", 9 - step)) for step in (1, 2))
+    (folder / "events.out.tfevents.1").write_bytes(curve)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with begin("tensorboard", JOB, "--port", port) as process:
         said = iter(process.stderr.readline, "")
         line = next(each for each in said if "http://" in each)
         assert line.startswith(f"http://127.0.0.1:{port} shows /shared/logs/")
-        url = f"http://127.0.0.1:{port}/events.out.tfevents.1"
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            assert answer.read() == b"a curve"
+        url = f"http://127.0.0.1:{port}/data/plugin/scalars/scalars?run=.&tag=lm%20loss"
+
+        def points():
+            with (
+                suppress(urllib.error.HTTPError),
+                urllib.request.urlopen(url, timeout=60) as answer,
+            ):
+                return [(step, value) for _, step, value in json.load(answer)]
+
+        assert wait_for("the curve", points, 120) == [(1, 8), (2, 7)]
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     no_pod(cluster)

@@ -135,12 +135,14 @@ def next_one(self):
 batches.Batches.next = next_one
 sys.exit(main("train_ddp", "", copy, sys.argv[1:]))
 """
-# A program of a user's whose loss is lost, and that goes on.
+# A program of a user's whose loss is lost, and that goes on; it tells TensorBoard alone.
 LOST = """
-import sys, time
+import time
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter("/shared/lost/curves")
 for step in range(1, 10**6):
-    loss = "nan" if step > 30 else 1 / step
-    print(f"step {step}/1000000 | loss {loss} | 1.000 s", flush=True)
+    writer.add_scalar("train/loss", float("nan") if step > 30 else 1 / step, step)
+    writer.flush()
     time.sleep(1)
 """
 # Two alarms take a quarter of an hour, one of them after as long.
@@ -165,7 +167,7 @@ def test_on_a_bad_day_each_job_has_its_own_alarm(cluster, submit, port):
     fast = {"peak_seconds": 0.1, "step_seconds": 0.6}
     made = {
         "starved": submit(training(cluster, "starved", HUNGRY)),
-        "lost": submit(training(cluster, "lost", LOST)),
+        "lost": submit(training(cluster, "lost", LOST, event_files="/shared/lost")),
         "slowed": submit(training(cluster, "slowed", HUNGRY, step_seconds_high=1.2, **fast)),
         "full": submit(training(cluster, "full", HUNGRY, interval=5)),
         "healthy": submit(training(cluster, "healthy", HUNGRY, 50, step_seconds_high=30, **fast)),

@@ -1,1 +1,0 @@
-"""Stands in for TensorBoard, which this machine does not have."""
