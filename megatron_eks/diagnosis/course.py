@@ -34,6 +34,8 @@ _OTHER_JOB = re.compile(
     r"\b(job|run|task) [\"'\w./-]+ +(is |has |was )?(FAILED|[Ff]ailed|died|crashed|killed|ended)\b"
 )
 """A report of other jobs, where the program ends by an error of its own later."""
+_PASSED_OVER = re.compile(r"\b(is|are|was|were|been) (skipped|ignored)\b|\b[Ss]kipping\b")
+"""The program itself goes on without it."""
 _CONTAINER = re.compile(r"\s*(Reason: +OOMKilled|Exit Code: +137)")
 _OF_GPUS = re.compile(r"CUDA|NCCL|GPU|memory|[Kk]illed")
 _FINAL = re.compile(r"^\s*(Message|Reason): ")
@@ -122,6 +124,8 @@ class Course:
             return self._ended_after(sign)
         # One step is enough after what is a warning in its own words.
         mild = sign.tier is Tier.MILD
+        if mild and _PASSED_OVER.search(sign.line.text):
+            return True
         enough = 1 if mild else _SURVIVED
         later = sum(
             place > sign.place and (mild or self._is_later(step, sign.line))

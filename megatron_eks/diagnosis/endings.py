@@ -31,21 +31,24 @@ _CLOSES = re.compile(
     r"^(-+> ?|=+ |INFO:? )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation"
     r"|export|download|upload)"
     r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
-    r"|(all )?(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
+    r"|(all( the)? )?(ranks |workers |processes )?(are )?"
+    r"(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
     r"|done! now finalizing\.$"
     r"|(done|finished)( in [\d:.]+\.?$|\b.*\b0 (failed|errors)\b)"
     r"|([\w.-]+: )?(done|finished)[,:!] ((all|the) )?(results|saved|written|wrote)\b)"
-    r"|\bexit(ed)?( with)?( code:?)? 0$",
+    r"|\b(exit(ed)?( with)?( code:?)? |rc=)0$|\bdone in [\d.]+ ?s$",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(
     r"(?<!\b0 )(?<!no )\b(fail\w*|errors?|killed|abort\w*|crash\w*|cancel\w*|timed? ?out|not)\b"
-    r"(?!\s*[=:]\s*0\b)|exit(ed)?( with)?( code)? [1-9-]",
+    r"(?!\s*[=: ]\s*0\b)|exit(ed)?( with)?( code)? [1-9-]",
     re.IGNORECASE,
 )
 _SAVED = re.compile(
     r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"
 )
+# Whoever is done fails no more with a code of its own.
+_FAILED_AFTER = re.compile(r"failed \(exitcode: [1-9]")
 _STEP = re.compile(r"(?:iteration\s+|step )(\d+)/\s*(\d+)")
 
 
@@ -68,7 +71,9 @@ def place(ordered: Iterable[Line]) -> int:
     ended, last, before, at, state = -1, "", None, -1, False
     for at, line in enumerate(ordered):
         state = state or bool(_STATE.search(line.text))
-        if _ENDED.search(line.text):
+        if _FAILED_AFTER.search(line.text):
+            ended = -1
+        elif _ENDED.search(line.text):
             ended = at
         elif line.progress is not None:
             # Ranks that all tell their steps tell the last one at about the same time.

@@ -102,6 +102,8 @@ _SENTENCE = re.compile(r"\b([Ii]f|would|could|might|says?|said|like|such as|e\.g
 # One of a list of settings, or a word in quotation marks in a sentence of a program.
 _GIVEN = re.compile(
     r"[=:]\s?\[[^\[\]{}]*$|(?<!with)(?<!error)(?<=[a-z\d]) [\"'`]$"
+    # what a launcher quotes of another start
+    r"|^\S+:\s{2,}\| "
     # a comment in settings; a notice
     r"|^\s*[\w.-]+\s*[:=].*\s#\s|\b[Kk]nown (issue|problem|bug)s?\b"
     r"|^\s*(?!err|msg|mess|reas|std|det|cause|out|log)[a-z_][\w.]*\s*: [\"'][^\"']*$"
@@ -189,6 +191,7 @@ _HARMLESS = re.compile(
     r"|pip's dependency resolver|can only test a child process"
     r"|slurmstepd: error: (TMPDIR|Setting TMPDIR)|[Ss]tart(ing)? (training )?from scratch"
     r"|^(INFO|DEBUG):[\w.]+:|Rounding max batch size|as both blend and blend_per_split are None"
+    r"|\b[Oo]ptional\b.*\bnot (found|installed|available)\b|^(debconf|dpkg-\w+): "
     r"|run_config\.yaml not found(,| in PEFT)|[Ff]light recorder[: ]*(env|using|$)|[Tt]ry not to us"
     # kubernetes-sigs/aws-fsx-csi-driver#436: at every mount
     r"|process_param2_config\(\)|sequence parallelism must be used$"
@@ -222,7 +225,7 @@ _OUTLIVED = re.compile(
     r"\b([Rr]etrying|RETRYING|[Rr]etry (in|after|attempt|\d)|[Ww]ill (re)?try|[Tt]rying again"
     r"|^warning \S+: .* - |[Tt]raining goes on"
     r"|[Ff]all(s|ing)? ?back|[Aa]ttempt \d+|[Ii]gnor(ed|ing)|[Ss]kipp(ed|ing)"
-    r"|(?<!NCCL )(?<!CCOM )(DEBUG|INFO|WARN|WARNING)|non-fatal)\b"
+    r"|(?<!NCCL )(?<!CCOM )(DEBUG|INFO|WARN|WARNING(?!:megatron\.core\.rerun))|non-fatal)\b"
 )
 
 

@@ -116,7 +116,7 @@ def tally(raw: Iterable[str]) -> Tally:
 
 def _keep_course(kept: Tally, line: Line) -> bool:
     """Keep a line about how far the run came; say whether it is one."""
-    if _is(_ANSWERED, line.text, "uccess", "DONE", "omplete", "100%"):
+    if _is(_ANSWERED, line.text, "uccess", "DONE", "omplete", "estored", "100%"):
         kept.answered[line.rank] = line.number
     if endings.tells(shape(line.text)):
         kept.ends.setdefault(line.rank, deque(maxlen=_LAST)).append(line)
@@ -162,7 +162,7 @@ _SAVING = re.compile(
     r"|, in (_?save\w*|\w+_save)\b|\b(save_file|torch\.save)\("
 )
 _DONE = re.compile(r"[Ss]uccessfully (saved|loaded)")
-_ANSWERED = re.compile(r"\b([Ss]uccessful(ly)?|DONE|(?<!in)[Cc]ompleted?)\b|\b100%")
+_ANSWERED = re.compile(r"\b([Ss]uccessful(ly)?|DONE|(?<!in)[Cc]ompleted?|[Rr]estored)\b|\b100%")
 _LOADING = re.compile(
     r"\b[Ll]oading (\w+ ){0,3}(checkpoint|model|state|weights)|, in (_?load\w*|\w+_load)\b"
 )

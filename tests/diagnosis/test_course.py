@@ -151,6 +151,13 @@ def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
     assert diagnose(steps).code is LogCode.LOSS_NOT_FINITE
 
 
+def test_a_file_system_that_answers_again_is_no_trouble() -> None:
+    """A short break of Lustre heals by itself."""
+    lost = "Lustre: x-OST0001-osc: Connection to x-OST0001 (at 10.2.0.51@tcp) was lost"
+    assert diagnose([lost]).code is LogCode.FILE_SYSTEM_LOST
+    assert diagnose([lost, "Lustre: x-OST0001-osc: Connection restored to 10.2.0.51"]).code is None
+
+
 def test_what_is_reported_of_other_jobs_is_not_this_ones() -> None:
     """The program goes on to its own error."""
     report = "fleetwatch: job cpt-12  FAILED  node ip-10-0-4-4: NVRM: Xid 79"

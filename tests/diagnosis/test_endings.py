@@ -104,6 +104,16 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
         ["#9 61   error: subprocess-exited-with-error", "#20 naming to 1.dkr.example/x:3 done"],
         ["WARNING: line 4: JSONDecodeError: Expecting value -- skipping", "Done! Now finalizing."],
         ["unexpected keys: ['decoder.layers.0._extra_state']", "Conversion successful."],
+        [
+            "12 documents failed to parse (JSONDecodeError) and were skipped",
+            "errors 0  done in 271 s",
+        ],
+        ["epoch 0 step 400/400 loss 2.4", "all ranks done", "n:2:9 NCCL INFO Destroy COMPLETE"],
+        [
+            "Retrying after 'ReadTimeoutError(\"Read timed out\")'",
+            "verified 33 files",
+            "done, rc=0",
+        ],
         ["skipped 2 documents, failed 0", "Done! Wrote /shared/part-04_text_document.bin and .idx"],
         ["WARNING urllib3: Retrying (Retry(total=6)): Read timed out", "exit code: 0"],
         ["test_save.py XFAIL (RuntimeError: PytorchStreamReader failed)", "= 7 passed in 2.31s ="],
@@ -140,6 +150,8 @@ def test_a_part_that_is_done_is_no_good_end(lines: list[str]) -> None:
             "      Reason:       OOMKilled",
             "      Exit Code:    137",
         ],
+        ["launcher:   | torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB."],
+        ["optional model lid.176.bin not found, filter off"],
         ["[monitor] pod bert-1: container trainer terminated: OOMKilled (exit 137)"],
         [
             "libfabric:61:core:open():9<warn> Failed to open /sys/x: No such file or directory",
