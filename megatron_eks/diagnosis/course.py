@@ -131,7 +131,11 @@ class Course:
             place > sign.place and (mild or self._is_later(step, sign.line))
             for place, step in self._steps[-_SURVIVED:]
         )
-        outlived = later >= enough or self._ended_after(sign) or (mild and self._quiet(sign))
+        outlived = (
+            later >= enough
+            or self._ended_after(sign)
+            or ((mild or _is_said(sign)) and self._quiet(sign))
+        )
         if of_the_shell(sign.line.text):
             # What prepares a run is over when ranks talk to each other.
             outlived = outlived or self._last_of_ranks > sign.place
@@ -143,7 +147,8 @@ class Course:
     def _quiet(self, sign: Sign) -> bool:
         """Say whether its rank wrote on for a while, and no line shows anything worse since."""
         on = self.kept.heard[sign.line.rank] - sign.line.number
-        if self.kept.answered.get(sign.line.rank, 0) > sign.line.number:
+        mild = sign.tier is Tier.MILD
+        if mild and self.kept.answered.get(sign.line.rank, 0) > sign.line.number:
             return True
         later = (each for each in self.signs if each.place > sign.place)
         return (
@@ -218,6 +223,13 @@ class Course:
 
 def _pod(line: Line) -> str | None:
     return pods.pod(line.text) or line.pod
+
+
+def _is_said(sign: Sign) -> bool:
+    """Say whether it is a line of a program that may go on, and no exception."""
+    text = sign.line.text
+    ends = raised(text) or _FIRST_HAND.search(text) or _KERNEL.search(text)
+    return not (ends or sign.signature.start)
 
 
 def _reports(text: str) -> bool:

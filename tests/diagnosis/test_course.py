@@ -151,6 +151,14 @@ def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
     assert diagnose(steps).code is LogCode.LOSS_NOT_FINITE
 
 
+def test_what_a_program_says_and_goes_on_for_long_did_not_end_it() -> None:
+    """Of what nothing else tells either; an exception, or the end of the lines, is another thing."""
+    said, on = "error: subprocess-exited-with-error", [f"part {number}" for number in range(10)]
+    assert diagnose([said]).code is LogCode.MODULE_MISSING
+    assert diagnose([said, *on]).code is None
+    assert diagnose(["torch.OutOfMemoryError: CUDA out of memory.", *on]).code is not None
+
+
 def test_a_file_system_that_answers_again_is_no_trouble() -> None:
     """A short break of Lustre heals by itself."""
     lost = "Lustre: x-OST0001-osc: Connection to x-OST0001 (at 10.2.0.51@tcp) was lost"
