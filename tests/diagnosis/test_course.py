@@ -152,7 +152,7 @@ def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
 
 
 def test_what_a_program_says_and_goes_on_for_long_did_not_end_it() -> None:
-    """Of what nothing else tells either; an exception, or the end of the lines, is another thing."""
+    """An exception is another thing, and so is the end of the lines."""
     said, on = "error: subprocess-exited-with-error", [f"part {number}" for number in range(10)]
     assert diagnose([said]).code is LogCode.MODULE_MISSING
     assert diagnose([said, *on]).code is None
