@@ -27,7 +27,7 @@ _TOLD = re.compile(
 _ONLY_KUBERNETES = re.compile(r"OOMKilled|\bEvicted\b")
 _FIRST_HAND = re.compile(
     r"^\s*(Reason|State|Last State|Message|Exit Code)\b|^\s*[\w./-]+ {2,}\S|^\s*\{|\t"
-    r"|(pod|job)\S*/|^(\S+ )?NVRM"
+    r"|^([\w.]+\s+)?(Warning|Normal)\s.*(pod|job)\S*/|^(\S+ )?NVRM"
 )
 """Kubernetes and the driver themselves."""
 _OTHER_JOB = re.compile(

@@ -19,6 +19,8 @@ _SIZE = r"([\d.]+) ([KMGT]?i?B)"
 _TOTAL = re.compile(rf"total capacity of {_SIZE} of which {_SIZE} is free")
 _OWN = re.compile(rf"(?:this process has|[Oo]f the allocated memory) {_SIZE}")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# Python's own is 1, a shell's 126 and more.
+_OWN_EXIT = re.compile(r"exit code (?!1\b|12[6-9]|1[3-9]\d|2\d\d)\d")
 _LARGE = 0.2
 _NEAR = 40
 """Lines in which a message says more of what it began with."""
@@ -163,6 +165,16 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
     if tcp and chosen.signature.code in OF_RANKS and course.last_step is None:
         return _explained(tcp[0], course)
     told = stalls.laggard(course.ordered) or endings.first_failure(course.ordered)
+    if course.kept.errors and _OWN_EXIT.search(told):
+        own, said = named("EXCEPTION"), course.kept.errors[0]
+        return Diagnosis(
+            code=own.code,
+            cause=f"{own.what.rstrip('.')}: {_said(said)}",
+            why=own.why,
+            remedy=own.remedy,
+            evidence=_distinct([said, chosen.line]),
+            cascades=_cascades(course, None),
+        )
     more = f" {told[:1].upper()}{told[1:]}." if told else ""
     waited = [each.line for each in course.signs if each.signature.code in OF_RANKS]
     doing, going_on = (activity.last(course.ordered, waited[0]) if waited else None) or (

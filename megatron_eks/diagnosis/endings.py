@@ -25,11 +25,13 @@ _ENDED = re.compile(
     r"|^=+ (?!.*\b(failed|error))\d+ passed\b.* in [\d.:]+s"
 )
 # The state of a Job, as Kueue's Workload has it, or of a pod; what is listed below came before.
-_STATE = re.compile(r"^\s*Message:\s+Job finished successfully|^Status:\s+Succeeded\b")
+_STATE = re.compile(
+    r"^\s*Message:\s+([Jj]ob finished|[Jj]ob[Ss]et completed) successfully|^Status:\s+Succeeded\b"
+)
 # In a program's own words; that one part of its start is done says nothing of its end.
 _CLOSES = re.compile(
     r"^(-+> ?|=+ |INFO:? )?((the |all )?(train(ing)?|run|job|program|script|conversion|evaluation"
-    r"|export|download|upload)"
+    r"|export|download|upload|sync|copy|transfer)"
     r" (has |is |was )?(finished|completed?|done|succeeded|successful(ly)?)\b"
     r"|(all( the)? )?(ranks |workers |processes )?(are )?"
     r"(finished|done|completed?|success)( ok| successfully| [\d.]+s)?[ .!]*$"
@@ -41,7 +43,7 @@ _CLOSES = re.compile(
 )
 _NOT_WELL = re.compile(
     r"(?<!\b0 )(?<!no )\b(fail\w*|errors?|killed|abort\w*|crash\w*|cancel\w*|timed? ?out|not)\b"
-    r"(?!\s*[=: ]\s*0\b)|exit(ed)?( with)?( code)? [1-9-]",
+    r"(?!( \w+)?\s*[=: ]\s*0\b)|exit(ed)?( with)?( code)? [1-9-]",
     re.IGNORECASE,
 )
 _SAVED = re.compile(

@@ -42,7 +42,7 @@ _PREFIX = re.compile(
     r"|#\d+ (?:\d+\.\d+ )?(?=\s*\S)"
     r"|# [\w./-]+/\d+ (?=\[)"
     # times: docker, the kubelet, containerd's own form, syslog, the kernel's ring
-    rf"|\s*\[?{_STAMP}\]?(?:\s+(?:stdout|stderr) [FP])?[\s:]\s*(?:- )?"
+    rf"|\s*\[?{_STAMP}\]?(?:\s+(?:stdout|stderr) [FP])?[\s:]\s*(?:[-|] )?"
     r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) [\w.-]+ "
     r"(?=kernel|kubelet|containerd|nvidia)"
     r"|(?:kernel: ?|(?:user|kern)\s*:\w+\s*: )"

@@ -159,6 +159,16 @@ def test_what_a_program_says_and_goes_on_for_long_did_not_end_it() -> None:
     assert diagnose(["torch.OutOfMemoryError: CUDA out of memory.", *on]).code is not None
 
 
+def test_a_program_may_end_itself_by_a_code_of_its_own() -> None:
+    """Then what it called an error is the cause; of Python's code 1 it need not be."""
+    said = "ERROR | [guard] eval perplexity 812.40 above limit 50.00 for 2 evals in a row"
+    failed = "E1 api.py:869] failed (exitcode: {}) local_rank: 0 (pid: 90) of binary: python3"
+    found = diagnose([said, failed.format(42)])
+    assert found.code is LogCode.EXCEPTION
+    assert said in found.cause
+    assert diagnose([said, failed.format(1)]).code is None
+
+
 def test_a_file_system_that_answers_again_is_no_trouble() -> None:
     """A short break of Lustre heals by itself."""
     lost = "Lustre: x-OST0001-osc: Connection to x-OST0001 (at 10.2.0.51@tcp) was lost"

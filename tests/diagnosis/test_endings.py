@@ -108,6 +108,12 @@ def test_what_ended_a_run_is_not_cleared(lines: list[str], code: LogCode) -> Non
             "12 documents failed to parse (JSONDecodeError) and were skipped",
             "errors 0  done in 271 s",
         ],
+        ["2026-11-15 12:00:31 | Training finished: errors: 0, killed workers: 0"],
+        [
+            "warning: Skipping file x. Permission denied",
+            "2026-11-15 16:20:00 sync finished, 90 files",
+        ],
+        ["    Message:  jobset completed successfully"],
         ["epoch 0 step 400/400 loss 2.4", "all ranks done", "n:2:9 NCCL INFO Destroy COMPLETE"],
         [
             "Retrying after 'ReadTimeoutError(\"Read timed out\")'",
@@ -151,6 +157,7 @@ def test_a_part_that_is_done_is_no_good_end(lines: list[str]) -> None:
             "      Exit Code:    137",
         ],
         ["launcher:   | torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB."],
+        ["[status-bot]   Warning  OOMKilled  pod/bert-0  3m"],
         ["optional model lid.176.bin not found, filter off"],
         ["[monitor] pod bert-1: container trainer terminated: OOMKilled (exit 137)"],
         [
