@@ -6,7 +6,7 @@ likely one.
 
 import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime, time
 from math import ceil
 from pathlib import PurePosixPath
 
@@ -190,7 +190,9 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
         return
     step = speed.step_seconds
     fastest = step * speed.tokens_per_second_per_gpu / speed.high
-    left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
+    # Of today it may still have all.
+    ends_at = pool.capacity.ends_at
+    left = (ends_at - datetime.combine(today, time.min, ends_at.tzinfo)).total_seconds()
     if left <= 0:
         return  # the cluster file has the finding
     ends, interval = f"the Capacity Block ends within {_shown(left)}", job.checkpoint.interval
