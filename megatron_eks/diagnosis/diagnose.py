@@ -89,18 +89,13 @@ def _said_better(chosen: Sign, signs: Sequence[Sign]) -> Sign:
         if abs(each.line.number - chosen.line.number) <= _NEAR
         and chosen.line.rank in (each.line.rank, None)
         and not each.signature.vague
-        and (signature.vague or (each.signature.code is signature.code and _is_form(each)))
+        and (
+            signature.vague
+            or (each.signature.code is signature.code and "." in each.signature.name)
+        )
     ]
-    better = [
-        each
-        for each in close
-        if each.tier == chosen.tier and _of_others(each) <= _of_others(chosen)
-    ]
-    return next(iter(better), chosen)
-
-
-def _is_form(sign: Sign) -> bool:
-    return "." in sign.signature.name
+    better = (e for e in close if e.tier == chosen.tier and _of_others(e) <= _of_others(chosen))
+    return next(better, chosen)
 
 
 def _of_others(sign: Sign) -> bool:
@@ -166,21 +161,13 @@ def _not_here(chosen: Sign, course: Course) -> Diagnosis:
         return _explained(tcp[0], course)
     told = stalls.laggard(course.ordered) or endings.first_failure(course.ordered)
     if course.kept.errors and _OWN_EXIT.search(told):
-        own, said = named("EXCEPTION"), course.kept.errors[0]
-        return Diagnosis(
-            code=own.code,
-            cause=f"{own.what.rstrip('.')}: {_said(said)}",
-            why=own.why,
-            remedy=own.remedy,
-            evidence=_distinct([said, chosen.line]),
-            cascades=_cascades(course, None),
-        )
+        said = course.kept.errors[0]
+        found = _deduced("EXCEPTION", _said(said), course)
+        return replace(found, evidence=_distinct([said, chosen.line]))
     more = f" {told[:1].upper()}{told[1:]}." if told else ""
     waited = [each.line for each in course.signs if each.signature.code in OF_RANKS]
-    doing, going_on = (activity.last(course.ordered, waited[0]) if waited else None) or (
-        None,
-        False,
-    )
+    last = activity.last(course.ordered, waited[0]) if waited else None
+    doing, going_on = last or (None, False)
     if doing and going_on and doing.form:
         return _deduced(doing.form, "", course)
     if doing:
