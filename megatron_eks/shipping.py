@@ -213,7 +213,9 @@ def unpack(job: AnyJob, shipped: Shipped, folder: Path) -> dict[str, Json]:
     if archive is None or not isinstance(job, TorchrunJob):
         return {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
+        # Python before 3.11.4 knows no filter; the archive was made above.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(folder)  # noqa: S202 -- as above
     own = job.program.model_dump(mode="json", exclude_none=True)
     if (script := script_within(job)) is not None:
         own["script"] = f"{folder.name}/{script}"

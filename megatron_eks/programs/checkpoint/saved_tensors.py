@@ -23,6 +23,8 @@ _COMMON = "common_state"
 _CHUNK_BYTES = 2**20
 _CHECKPOINT = "torch.distributed.checkpoint"
 _NAMES: dict[str, set[str]] = {
+    # Python 3.11 names a member of an enumeration by it.
+    "builtins": {"getattr"},
     "collections": {"OrderedDict"},
     "pathlib": {"PosixPath"},
     "megatron.core.dist_checkpointing.strategies.torch": {"MCoreMetadata"},
