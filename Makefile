@@ -177,7 +177,8 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	@# python-etcd has no wheel.
 	$(UV_SYNC) --no-binary python-etcd --python .venv-programs/bin/python requirements-programs.txt
 	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
-		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; fi
+		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; \
+	else echo "No Python 3.12 is here: Megatron core is not installed, and the tests that need it fail."; fi
 	cp megatron_eks/demo/quick_start.pth .venv-programs/lib/python3.*/site-packages/
 	@# In an image PYTHONPATH names the package's folder.
 	cd .venv-programs/lib/python3.*/site-packages && echo "$(CURDIR)" >checkout.pth
