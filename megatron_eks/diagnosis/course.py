@@ -188,11 +188,10 @@ class Course:
     def _is_of_another(self, sign: Sign) -> bool:
         """Say whether a program tells of some pod's or node's end, and may end by itself later."""
         text = sign.line.text
-        # A container that was killed raises nothing: its next start did, or another container.
-        of_container = bool(_CONTAINER.match(text))
-        first_hand = bool(_FIRST_HAND.search(text))
         if _reports(text):
             return True
+        # A container that was killed raises nothing: its next start did, or another container.
+        of_container, first_hand = _CONTAINER.match(text), _FIRST_HAND.search(text)
         if not _TOLD.search(text) or (first_hand and not of_container):
             return False
         if not first_hand and _ONLY_KUBERNETES.search(text) and sign.tier <= Tier.GENERIC:

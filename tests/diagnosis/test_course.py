@@ -151,41 +151,6 @@ def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
     assert diagnose(steps).code is LogCode.LOSS_NOT_FINITE
 
 
-def test_what_a_program_says_and_goes_on_for_long_did_not_end_it() -> None:
-    """An exception is another thing, and so is the end of the lines."""
-    said, on = "error: subprocess-exited-with-error", [f"part {number}" for number in range(10)]
-    assert diagnose([said]).code is LogCode.MODULE_MISSING
-    assert diagnose([said, *on]).code is None
-    assert diagnose(["torch.OutOfMemoryError: CUDA out of memory.", *on]).code is not None
-
-
-def test_a_program_may_end_itself_by_a_code_of_its_own() -> None:
-    """Then what it called an error is the cause; of Python's code 1 it need not be."""
-    said = "ERROR | [guard] eval perplexity 812.40 above limit 50.00 for 2 evals in a row"
-    failed = "E1 api.py:869] failed (exitcode: {}) local_rank: 0 (pid: 90) of binary: python3"
-    found = diagnose([said, failed.format(42)])
-    assert found.code is LogCode.EXCEPTION
-    assert said in found.cause
-    assert diagnose([said, failed.format(1)]).code is None
-
-
-def test_a_file_system_that_answers_again_is_no_trouble() -> None:
-    """A short break of Lustre heals by itself."""
-    lost = "Lustre: x-OST0001-osc: Connection to x-OST0001 (at 10.2.0.51@tcp) was lost"
-    assert diagnose([lost]).code is LogCode.FILE_SYSTEM_LOST
-    assert diagnose([lost, "Lustre: x-OST0001-osc: Connection restored to 10.2.0.51"]).code is None
-
-
-def test_what_is_reported_of_other_jobs_is_not_this_ones() -> None:
-    """The program goes on to its own error."""
-    report = "fleetwatch: job cpt-12  FAILED  node ip-10-0-4-4: NVRM: Xid 79"
-    own = "submit: ERROR run 'cpt' already exists in registry"
-    assert diagnose([report]).code is LogCode.GPU_LOST
-    found = diagnose([report, own])
-    assert found.code is None
-    assert own in found.cause
-
-
 def test_unknown_error_is_shown_and_not_blamed() -> None:
     """The first line that calls itself one."""
     found = diagnose(["all is well", "[ERROR] the flux is out of phase", "[ERROR] so is the rest"])

@@ -2,16 +2,15 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from contextlib import suppress
 
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.localcloud.kubernetes.processes import free_port
 from megatron_eks.programs.exporter.plan import VARIABLE, Plan
 from tests.programs.run_program import command
 from tests.programs.test_exporter import MEGATRON
@@ -82,8 +81,7 @@ class Mlflow:
 def mlflow(programs_python, tmp_path_factory):
     """Start a server, which is ended afterwards."""
     folder = tmp_path_factory.mktemp("mlflow")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     words = ["server", "--workers=1", f"--port={port}", f"--artifacts-destination={folder}"]
     words += [f"--backend-store-uri=sqlite:///{folder}/runs.db"]
     with (folder / "log").open("wb") as log:
@@ -135,6 +133,7 @@ def test_figures_of_logged_steps_are_sent(run, mlflow, monkeypatch, request):
     began, *sent, ended = python_says(run.python, READ_WANDB, file)
     assert (began, ended) == ({"began": [EXPERIMENT, "fsdp-tiny"]}, {"ended": 0})
     assert [each["step"] for each in sent] == [2, 4]
+    assert "mfu" not in sent[-1]
     assert sent[-1]["loss"] == pytest.approx(run.losses()[-1])
 
 

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -10,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.localcloud.kubernetes.processes import free_port
 from tests.annex.kubelet.test_shared_pod import begin, cluster_file, meks, no_pod
 from tests.programs.test_event_files import record, scalar
 
@@ -31,8 +31,7 @@ def test_event_files_are_shown_until_ctrl_c(cluster, begin, meks):
     folder.mkdir(parents=True)
     curve = b"".join(record(step, scalar("lm loss", 9 - step)) for step in (1, 2))
     (folder / "events.out.tfevents.1").write_bytes(curve)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with begin("tensorboard", JOB, "--port", port) as process:
         said = iter(process.stderr.readline, "")
         line = next(each for each in said if "http://" in each)
