@@ -143,8 +143,21 @@ def test_a_tracker_that_fails_ends_no_training(run, monkeypatch):
     done = run.alone("--track=wandb")
     assert done.returncode == 0, done.stderr
     (line,) = (each for each in done.stderr.splitlines() if "runtime.tracking" in each)
-    assert line.startswith("warning runtime.tracking: wandb: ")
+    assert line == (
+        "warning runtime.tracking: wandb: No API key configured. Use `wandb login` to log in."
+        " - training goes on without it"
+    )
     assert len(run.losses()) == 4
+    assert not [*run.root.glob("wandb/*run-*")]
+
+
+def test_a_run_that_failed_is_told_so(run, mlflow, monkeypatch, request):
+    """Whoever looks at the tracker alone sees that it did not come to its end."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow.address)
+    run.config["training"] |= {"learning_rate": 1e30, "min_learning_rate": 1e29, "warmup_iters": 0}
+    assert run.alone("--track=mlflow").returncode
+    ((_, status, _),) = mlflow.runs(request.node.name)
+    assert status == "FAILED"
 
 
 @pytest.mark.parametrize("code", [0, 3])
