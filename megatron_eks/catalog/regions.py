@@ -21,16 +21,6 @@ ZONE_LETTERS = {
 }
 """Letters that zones have in an account, of the regions with GPUs; an account may have fewer."""
 
-ZONES_WITHOUT_EKS: dict[str, str] = {"us-east-1e": "use1-az3"}
-"""Zones that EKS takes no subnet of, by their names in nearly all accounts, with their ids.
-
-Source: EKS User Guide, "View Amazon EKS networking requirements for VPC and subnets" (the ids);
-eksctl issues 817 and 3816 (the name).
-"""
-
-OFFERED_IN = {family: frozenset(regions.split()) for family, regions in entries(_TABLE["offered"])}
-"""Regions whose price list has a family on demand; blocks and reservations may be elsewhere."""
-
 EKS_REGISTRY = "602401143452"
 """The account in whose registry of a region EKS keeps its own images; some regions have others."""
 EKS_REGISTRIES = dict(entries(_TABLE["registries"]))

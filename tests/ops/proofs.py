@@ -171,7 +171,6 @@ PROOFS: dict[str, Callable[[Any], set[str]]] = {
     "MEKS-0323": lambda _: variable("NCCL_TIMEOUT: '1800'"),
     "MEKS-0324": lambda _: job_file("keep_last: 3", "keep_last: 30"),
     "MEKS-0337": lambda _: job_file("\ntoken_secret: hugging-face", "", name="fetch-llama-3-1-8b"),
-    "MEKS-0377": lambda _: job_file("num_workers: 8", "num_workers: 64"),
     "MEKS-0388": lambda _: job_file(
         "pipeline: 1\ntraining:\n  micro_batch_size: 1\n  global_batch_size: 512",
         "pipeline: 4\ntraining:\n  micro_batch_size: 1\n  global_batch_size: 5",

@@ -26,7 +26,9 @@ _MOST_RANGES = 40
 def check_access(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps people out, or lets everybody in."""
     access = config.access
-    yield from _boundary(config)
+    if config.permissions_boundary_arn is not None:
+        place = ("permissions_boundary_arn",)
+        yield from check_partition(place, config.permissions_boundary_arn, config.region)
     whose = "the role that administers the cluster"
     yield from check_roles(("access", "admin_role_arns"), access.admin_role_arns, whose)
     for index, cidr in enumerate(access.public_cidrs):
@@ -104,21 +106,3 @@ def _role(path: Path, arn: str) -> Iterator[Finding]:
         remedy = f"use ...:role/{_SSO_PATH}[REGION/]{name}, as `aws iam get-role` prints it"
     if found:
         yield Finding(Code.ROLE, path, found, remedy)
-
-
-def admin_accounts(config: ClusterConfig) -> set[str]:
-    """Return the accounts of the administrators: what is deployed is deployed to one of them."""
-    return {role.split(":")[4] for role in config.access.admin_role_arns}
-
-
-def _boundary(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a boundary of another partition, or neither of AWS's policies nor of the account."""
-    arn, path = config.permissions_boundary_arn, ("permissions_boundary_arn",)
-    if arn is None:
-        return
-    account = arn.split(":")[4]
-    if account not in {"aws", *admin_accounts(config)}:
-        found = f"a policy of account {account}, and the administrators are of another"
-        remedy = "use a policy of the account that you deploy to"
-        yield warning(Code.ANOTHER_ACCOUNT, path, found, remedy)
-    yield from check_partition(path, arn, config.region)

@@ -23,7 +23,6 @@ _BLOCK_WARNING_DAYS = 3
 # EC2 User Guide, "Find and purchase Capacity Blocks" and "How Capacity Blocks work".
 _FARTHEST_END_DAYS = 182 + 8 * 7
 _BLOCK_END = (11, 30)
-_MOST_INSTANCES = 64
 
 
 def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
@@ -37,12 +36,6 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
         if isinstance(capacity, CapacityBlock):
             yield from _window((*path, "capacity", "ends_at"), capacity, today)
             yield from _block_type((*path, "capacity", "type"), pool.instance_type)
-            if pool.max_nodes > _MOST_INSTANCES:
-                found = (
-                    f"{pool.max_nodes} nodes, and a Capacity Block has at most {_MOST_INSTANCES}"
-                )
-                remedy = "use a pool for each block"
-                yield warning(Code.CAPACITY_BLOCK_TYPE, (*path, "max_nodes"), found, remedy)
         if isinstance(capacity, Reservation | CapacityBlock):
             yield from _placement((*path, "placement_group"), pool)
             # A group may hold reservations of several types and zones.

@@ -41,7 +41,6 @@ from megatron_eks.plan.cluster.pools import (
     plan_pool,
     plan_system_nodes,
 )
-from megatron_eks.plan.cluster.prices import check_prices
 from megatron_eks.plan.cluster.queues import QueuePlan, check_scaling, plan_queues
 from megatron_eks.plan.cluster.releases import check_ami_releases, check_version
 from megatron_eks.plan.cluster.storage import StoragePlan, check_key, check_mount_path, plan_storage
@@ -280,4 +279,3 @@ def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     yield from check_teams(config)
     yield from check_observability(config)
     yield from check_tags(config)
-    yield from check_prices(config)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from megatron_eks.config.cluster import ClusterConfig, Proxy
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, warning
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.plan.cluster.network import makes_vpc, service_cidrs, vpc_cidrs
 
 CA_DIRECTORY = "/etc/megatron-eks/ca"
@@ -186,10 +186,6 @@ def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
         remedy = "write the registry before it: ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror"
         yield Finding(Code.BAD_FORMAT, ("images", "mirror"), found, remedy)
     nat = network.nat_gateways != 0 or config.existing_cluster is not None
-    if elsewhere and (nat or network.proxy is not None):
-        found = f"{mirror} is not in {config.region}: every pull crosses regions, and is billed"
-        remedy = f"copy the images to ECR in {config.region}"
-        yield warning(Code.ANOTHER_REGION, ("images", "mirror"), found, remedy)
     if nat:
         return
     if makes_vpc(config):

@@ -11,7 +11,6 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.images import GithubSource
-from megatron_eks.plan.cluster.access import admin_accounts
 from megatron_eks.plan.cluster.builds import OWN_ARGUMENTS, ImagePlan
 from megatron_eks.plan.cluster.zones import check_partition
 
@@ -77,10 +76,6 @@ _FORMS = {
     ),
 }
 
-_NO_EFA = re.compile(
-    r"(docker\.io/)?(pytorch/pytorch|(nvcr\.io/)?nvidia/cuda|(library/)?(python|ubuntu))([:@].*)?"
-)
-
 # The Dockerfile compares what it gets by the one with the other.
 _PAIRS = (
     ("EFA_INSTALLER_VERSION", "EFA_INSTALLER_SHA256"),
@@ -106,30 +101,12 @@ def check_images(config: ClusterConfig) -> Iterator[Finding]:
             elif (form := _FORMS.get(name)) and not form[0].fullmatch(value):
                 found = f"the build compares it with {form[1]}, and this is none"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, f"write {form[2]}")
-    yield from _without_efa(config)
     given, pinned = config.images.megatron.build_args, BUILD_ARGUMENTS["megatron"]
     for name, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
         if given.get(name, pinned[name]) != pinned[name] and other not in given:
             found = f"the build compares it with {other}, which is that of {pinned[name]}"
             path = ("images", "megatron", "build_args", name)
             yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
-
-
-def _without_efa(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a base of the fsdp image that has no EFA; its Dockerfile installs none.
-
-    EKS User Guide, "Run machine learning training on Amazon EKS with EFA": the image has libfabric
-    and aws-ofi-nccl.
-    """
-    base = config.images.fsdp.build_args.get("BASE_IMAGE", "")
-    if _NO_EFA.fullmatch(base):
-        found = (
-            f"{base} has neither libfabric nor NCCL's plugin for EFA: the build's gate refuses it"
-        )
-        remedy = "use an AWS Deep Learning Container, or an image of yours with EFA's installer run"
-        path: Path = ("images", "fsdp", "build_args", "BASE_IMAGE")
-        # A fork's Dockerfile may install it.
-        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
 
 
 def check_arguments(
@@ -152,10 +129,6 @@ _REFERENCE = re.compile(
 )
 # NGC catalogue: tags with -igpu are for Jetson; AWS Deep Learning Containers and others say arm64.
 _ARM = re.compile(r"-igpu\b|\bl4t\b|(?<![a-z])(arm64|aarch64)(?![a-z])")
-# Docker Official Images of operating systems and languages: PyTorch is in none of them.
-_WITHOUT_TORCH = re.compile(
-    r"(docker\.io/)?(library/)?(alpine|amazonlinux|debian|python|rockylinux|ubuntu)"
-)
 
 
 def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
@@ -175,11 +148,6 @@ def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Findin
     if _ARM.search(name):
         found = f"{image} is made for ARM processors, and all nodes and builds here have x86-64"
         yield Finding(Code.BUILD_ARGUMENT, path, found, "use the tag of the same image for x86-64")
-    elif "megatron" in path and _WITHOUT_TORCH.fullmatch(name.partition(":")[0]):
-        found = f"{image} has no PyTorch, and the Dockerfile installs none"
-        remedy = "use an image such as nvcr.io/nvidia/nemo:26.08.01"
-        # A fork's Dockerfile may install it.
-        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
     yield from _too_old(path, image, config)
 
 
@@ -210,7 +178,7 @@ _NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
 
 def check_source(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what GitHub or CodeBuild have nothing for."""
-    source, path, region = config.images.source, ("images", "source"), config.region
+    source, path = config.images.source, ("images", "source")
     if not isinstance(source, GithubSource):
         return
     if source.repository.endswith(".git"):
@@ -222,14 +190,4 @@ def check_source(config: ClusterConfig) -> Iterator[Finding]:
         name = source.branch.removeprefix("refs/heads/")
         remedy = "use the name that `git branch` prints" if name == source.branch else f"use {name}"
         yield Finding(Code.IMAGE_SOURCE, (*path, "branch"), found, remedy)
-    place = (*path, "connection_arn")
-    yield from check_partition(place, source.connection_arn, region)
-    theirs, account = source.connection_arn.split(":")[3:5]
-    if account not in admin_accounts(config):
-        found = f"a connection of account {account}, and the administrators are of another"
-        remedy = "use one of the account that you deploy to"
-        yield warning(Code.ANOTHER_ACCOUNT, place, found, remedy)
-    if theirs != region:
-        found = f"a connection of {theirs}, and CodeBuild runs in {region}"
-        remedy = f"make one in {region}"
-        yield warning(Code.ANOTHER_REGION, place, found, remedy)
+    yield from check_partition((*path, "connection_arn"), source.connection_arn, config.region)

@@ -122,9 +122,6 @@ _EFA_STEP_TIMES_THROUGHPUT = 4_800_000
 
 _LUSTRE: Path = ("storage", "lustre")
 
-# FSx for Lustre User Guide, "Service quotas": of SSD storage, by region; it can be raised.
-_USUAL_QUOTA_GIB = 100_800
-
 
 def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with the file systems."""
@@ -165,10 +162,6 @@ def _capacity(lustre: Lustre) -> Iterator[Finding]:
         near = _LUSTRE_SMALLEST_GIB if size < _LUSTRE_SMALLEST_GIB else above
         remedy = f"use {near}; FSx has 1200, 2400 and multiples of 2400"
         yield Finding(Code.LUSTRE_CAPACITY, path, f"{size} GiB is no size of a file system", remedy)
-    if lustre.capacity_gib > _USUAL_QUOTA_GIB:
-        found = f"{lustre.capacity_gib} GiB, and an account may have {_USUAL_QUOTA_GIB} by default"
-        remedy = "mind the unit, which is GiB; or raise the quota of FSx first"
-        yield warning(Code.LUSTRE_CAPACITY, (*_LUSTRE, "capacity_gib"), found, remedy)
 
 
 def size_for(lustre: Lustre, gib: int) -> int:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, ip_network
 from megatron_eks.catalog.regions import INTERFACE_ENDPOINTS, OTHER_ENDPOINTS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Path, choices
 
 # The VPC CNI keeps this many addresses on a node, and this many spare (its WARM_IP_TARGET and
 # MINIMUM_IP_TARGET); the add-on is configured with the same two numbers.
@@ -163,9 +163,6 @@ _SERVICE_RANGES = (*reversed(EKS_SERVICE_RANGES), "192.168.0.0/16")
 
 _USUAL_PREFIX = 16
 
-# Docker's bridge, which Cloud9 and SageMaker notebooks keep (EKS User Guide, "View Amazon EKS
-# networking requirements for VPC and subnets").
-_DOCKER_NETWORK = IPv4Network("172.17.0.0/16")
 _SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
 
 
@@ -210,10 +207,6 @@ def check_network(config: ClusterConfig) -> Iterator[Finding]:
     if problem:
         yield problem
         return
-    if known and vpc.overlaps(_DOCKER_NETWORK):
-        found = f"{vpc} overlaps {_DOCKER_NETWORK}, where Docker has its bridge"
-        remedy = "use another range, or people cannot reach nodes from Cloud9 and SageMaker"
-        yield warning(Code.CIDR_OVERLAP, ("network", "vpc_cidr"), found, remedy)
     inside = any(service.subnet_of(private) for private in PRIVATE_NETWORKS)
     if service.prefixlen not in _SERVICE_PREFIXES or not inside:
         found = f"EKS does not accept {service} for Services"

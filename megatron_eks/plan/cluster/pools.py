@@ -13,8 +13,7 @@ from megatron_eks.catalog.instances import (
     InstanceType,
 )
 from megatron_eks.catalog.interfaces import NetworkInterface, max_pods, network_interfaces
-from megatron_eks.catalog.regions import OFFERED_IN, PARTITIONS
-from megatron_eks.config.cluster import ClusterConfig, GpuPool, OnDemand, Spot, SystemNodes
+from megatron_eks.config.cluster import ClusterConfig, GpuPool, SystemNodes
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.cluster.capacity import CapacityPlan, in_placement_group, plan_capacity
@@ -151,10 +150,12 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
             yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
         else:
             yield from _unknown_facts(("gpu_pools", index, "instance_type"), pool)
-            if config.existing_cluster is None:
-                yield from _offer(("gpu_pools", index, "instance_type"), pool, config.region)
         managed = config.existing_cluster is None
         yield from _labels(("gpu_pools", index, "labels"), pool.labels, managed=managed)
+    used = {config.system_nodes.instance_type, *(pool.instance_type for pool in config.gpu_pools)}
+    for name in (each for each in config.prices.instance_hour if each not in used):
+        path, found = ("prices", "instance_hour", name), f"no pool has nodes of type {name!r}"
+        yield Finding(Code.NO_MEANING, path, found, choices(name, used))
 
 
 def _no_system_type(path: Path, name: str) -> Finding:
@@ -204,19 +205,6 @@ def _unknown_facts(path: Path, pool: GpuPool) -> Iterator[Finding]:
         found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
         remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
         yield warning(Code.UNKNOWN_FACT, path, found, remedy)
-
-
-def _offer(path: Path, pool: GpuPool, region: str) -> Iterator[Finding]:
-    """Name a type that the region has no price for; who reserved some knows where they are."""
-    regions = OFFERED_IN.get(pool.instance_type.split(".")[0], PARTITIONS.keys())
-    if (
-        region in PARTITIONS
-        and region not in regions
-        and isinstance(pool.capacity, OnDemand | Spot)
-    ):
-        found = f"{region} had no {pool.instance_type} on its price list when that was last read"
-        remedy = f"use one of {', '.join(sorted(regions))}; EC2's offerings have the last word"
-        yield warning(Code.NOT_OFFERED, path, found, remedy)
 
 
 def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Finding]:

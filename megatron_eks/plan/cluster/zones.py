@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT_EKS
+from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.plan.cluster.network import check_listed_once
 
 _EKS_ZONES = 2
@@ -38,17 +38,6 @@ def _places(config: ClusterConfig) -> Iterator[Finding]:
             found = f"{zone!r} is not in region {config.region!r}"
             remedy = f"use zones such as {config.region}a"
             yield Finding(Code.ZONE_NOT_IN_REGION, path, found, remedy)
-        elif zone[-1] not in ZONE_LETTERS.get(config.region, zone[-1]):
-            found = f"{config.region} had no zone of this letter when its zones were last read"
-            remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
-            yield warning(Code.UNKNOWN_ZONE, path, found, remedy)
-        elif zone in ZONES_WITHOUT_EKS and config.existing_cluster is None:
-            found = (
-                f"{zone} is {ZONES_WITHOUT_EKS[zone]} in nearly all accounts, where EKS takes no "
-                "subnet of a cluster"
-            )
-            remedy = "use another zone; `aws ec2 describe-availability-zones` prints their ids"
-            yield warning(Code.ZONE_WITHOUT_EKS, path, found, remedy)
 
 
 def check_zones(config: ClusterConfig) -> Iterator[Finding]:

@@ -61,7 +61,6 @@ def grace_seconds(checkpoint_bytes: int, lustre: LustrePlan) -> int:
 
 _DAY_SECONDS = 24 * 3600
 _HOUR_SECONDS = 3600
-_LINE_SECONDS = 2 * 3600
 _YEAR_SECONDS = 365 * _DAY_SECONDS
 # EC2 User Guide, "Spot Instance interruption notices": two minutes.
 _NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
@@ -86,20 +85,8 @@ def check_saving(
     yield from check_spot(job, pool, cluster, job.checkpoint.interval * step, seconds)
     # Steps of FSDP and DDP are short, and their ranks wait for most of a save.
     if isinstance(job, MegatronRun):
-        yield from _lines(job, step)
         yield from _restarts(job, pool, count * step)
         yield from _waiting(job, seconds)
-
-
-def _lines(job: MegatronRun, step: float) -> Iterator[Finding]:
-    """Yield lines of a log that come hours apart."""
-    interval = job.training.log_interval
-    if interval * step > _LINE_SECONDS and interval <= job.training.train_iters:
-        found = f"{interval} iterations take about {_shown(interval * step)}"
-        often = max(1, int(interval * _LINE_SECONDS / (interval * step)))
-        remedy = f"use at most {often}" if interval > 1 else "use more nodes"
-        remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
-        yield warning(Code.SLOW_TO_FAIL, ("training", "log_interval"), found, remedy)
 
 
 def _waiting(job: MegatronRun, seconds: float) -> Iterator[Finding]:

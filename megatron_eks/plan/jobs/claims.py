@@ -102,11 +102,6 @@ def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator
         found = f"the checkpoints of {', '.join(alone)} are deleted with the Storage stack"
         remedy = "leave it at true, or set checkpoint.s3_uri"
         yield warning(Code.DATA_NOT_KEPT, ("storage", "retain"), found, remedy)
-    runtimes = [job.runtime for job in jobs]
-    needed = any(runtime.host_network or runtime.ipc_lock for runtime in runtimes)
-    if cluster.platform.pod_security == "privileged" and runtimes and not needed:
-        found = "no job takes the host's network, and EFA needs nothing of the host"
-        yield warning(Code.NEEDLESS_RIGHTS, ("platform", "pod_security"), found, "use restricted")
 
 
 def _services(job: AnyJob) -> Iterator[str]:

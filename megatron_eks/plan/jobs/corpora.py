@@ -14,7 +14,6 @@ from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, MegatronRun, TorchRun
 from megatron_eks.plan.jobs.models import check_model, model_shape
 from megatron_eks.plan.jobs.paths import check_tokenizer
-from megatron_eks.plan.jobs.training import steps
 
 
 def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
@@ -97,30 +96,18 @@ def prepared(preparation: DataPrepJob) -> list[str]:
     return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
 
 
-# Source: Muennighoff et al. 2023, "Scaling Data-Constrained Language Models" (arXiv 2305.16264):
-# up to 4 epochs are nearly as good as new data, and beyond some 16 little is learned from more.
-_MOST_EPOCHS = 16
 _SHARES = 3
-# Llama 3 405B had 16 million, DeepSeek V3 63 (Grattafiori et al. 2024, section 3.4; DeepSeek-AI
-# 2024, section 4.2).
-_MOST_BATCH_TOKENS = 128 << 20
-_PERCENTS = 20
 
 
 def check_amount(job: MegatronRun) -> Iterator[Finding]:
-    """Yield a corpus that is read over and over, or leaves a part without a sequence."""
+    """Yield shares of a corpus in another order, or without a sequence in one of them."""
     corpus, split, training = job.data.corpus_tokens, job.data.shares, job.training
-    yield from _batch(training.global_batch_size, training.sequence_length)
     if len(split) == _SHARES and 0 < split[0] < sum(split) / 2:
         found = f"{split[0] / sum(split):.0%} of the data are for training"
         remedy = "the first share is training's: [98, 2, 0]; all of them in the same unit"
         yield warning(Code.DATA_SPLIT, ("data", "split"), found, remedy)
-    yield from _blend(job)
     if corpus is None or len(split) != _SHARES or split[0] <= 0:
         return
-    share = split[0] / sum(split)
-    step = training.global_batch_size * training.sequence_length
-    yield from check_epochs(job, step, int(corpus * share))
     left = int(corpus * split[1] / sum(split))
     if split[1] > 0 and training.eval_iters and left <= training.sequence_length:
         found = (
@@ -129,39 +116,3 @@ def check_amount(job: MegatronRun) -> Iterator[Finding]:
         )
         remedy = "give the second share more, or set training.eval_iters: 0"
         yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy)
-
-
-def _batch(sequences: int, length: int) -> Iterator[Finding]:
-    """Yield a batch of more tokens than any published run had: most often it counts tokens."""
-    if sequences * length > _MOST_BATCH_TOKENS:
-        found = f"{sequences} sequences of {length} tokens are {sequences * length} for one step"
-        remedy = "count sequences, and not tokens: 4 to 16 million tokens are common"
-        yield warning(Code.TAKES_YEARS, ("training", "global_batch_size"), found, remedy)
-
-
-def _blend(job: MegatronRun) -> Iterator[Finding]:
-    """Yield weights of a blend of which some are fractions, and others percents."""
-    weights = [blend.weight for blend in job.data.blend or ()]
-    for index, weight in enumerate(weights):
-        if weight < 1 and max(weights) >= _PERCENTS:
-            found = f"{weight:g} beside {max(weights):g}: its corpus would hardly be read"
-            remedy = "write all weights as fractions, or all as percents"
-            yield warning(Code.DATA_SOURCE, ("data", "blend", index, "weight"), found, remedy)
-
-
-def check_epochs(job: MegatronRun | TorchRun, step: int, corpus: int) -> Iterator[Finding]:
-    """Yield a run that reads its corpus so often that nothing new is in it."""
-    key, count = steps(job)
-    tokens = step * count
-    if tokens > _MOST_EPOCHS * corpus:
-        most = _MOST_EPOCHS * corpus // step
-        found = (
-            f"the run reads {tokens} tokens, {tokens / max(corpus, 1):.0f} times the {corpus} "
-            "that the corpus has for training"
-        )
-        fewer = f"use training.{key}: {most} at most, or" if most else "use"
-        remedy = (
-            f"{fewer} more data: after about {_MOST_EPOCHS} epochs a model learns nothing more "
-            "from them"
-        )
-        yield warning(Code.REPEATED_DATA, ("data", "corpus_tokens"), found, remedy)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from megatron_eks.catalog.models import PRESETS
 from megatron_eks.catalog.pins import POD_UID
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -29,11 +28,10 @@ from megatron_eks.plan.cluster.lustre import size_for
 from megatron_eks.plan.cluster.storage import SHARED_DIRECTORIES
 from megatron_eks.plan.cluster.teams import TEAMS
 from megatron_eks.plan.jobs.corpora import prepared
-from megatron_eks.plan.jobs.models import check_model, model_shape, preset_of
+from megatron_eks.plan.jobs.models import check_model, model_shape
 from megatron_eks.plan.jobs.paths import data_prefixes
 from megatron_eks.plan.jobs.training import checkpoint_bytes
 from megatron_eks.predict.memory import GIB
-from megatron_eks.predict.parameters import parameters
 
 _CLOSE = 0.9
 
@@ -128,10 +126,6 @@ def _parts(path: str) -> tuple[str, tuple[str, ...]]:
     return re.sub(r"[^a-z0-9/]", "", path.lower()), tuple(re.findall(r"\d+", path))
 
 
-# bf16, as nearly all models are published.
-_WEIGHT_BYTES_PER_PARAMETER = 2
-
-
 def check_together(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig | None
 ) -> Iterator[tuple[str, Finding]]:
@@ -146,36 +140,24 @@ def check_together(
 def _room_for_all(
     jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield, with its file, the job whose checkpoints fill what the others leave."""
+    """Yield, with its file, the last job where checkpoints of all do not fit, and each one's do."""
     lustre = cluster.storage.lustre
-    for what, trains in (("checkpoints", True), ("weights", False)):
-        filled, taken = None, dict[str, int]()
-        for file, path, place, needed in _rooms(jobs, lustre.mount_path, trains=trains):
-            before = sum(taken.values())
-            taken[place] = max(needed, taken.get(place, 0))
-            after = sum(taken.values())
-            if before <= lustre.capacity_gib * GIB < after and needed <= lustre.capacity_gib * GIB:
-                size = f"{after / GIB:.0f} GiB of {lustre.capacity_gib}"
-                filled = file, path, f"the {what} of {len(taken)} jobs take {size}"
-        if filled:
-            file, path, found = filled
-            whole = size_for(lustre, -(-sum(taken.values()) // GIB))
-            remedy = (
-                "keep fewer, delete those of finished runs, or set "
-                f"storage.lustre.capacity_gib: {whole}"
-            )
-            yield file, warning(Code.CHECKPOINTS_TOGETHER, path, found, remedy)
-
-
-def _rooms(
-    jobs: Sequence[tuple[AnyJob, str]], mount_path: str, *, trains: bool
-) -> Iterator[tuple[str, Path, str, int]]:
-    """Yield what jobs that train, or those that do not, leave on Lustre; EFS grows by itself."""
+    room, sizes, last = lustre.capacity_gib * GIB, dict[tuple[str | None, str], int](), ""
     for job, file in jobs:
-        for path, place, needed in _room(job):
-            if isinstance(job, TrainingJob) is trains and place.startswith(f"{mount_path}/"):
-                # Each team has a folder of its own.
-                yield file, path, f"{job.team or ''}{place}", needed
+        if not isinstance(job, TrainingJob) or has_errors(check_model(job.model)):
+            continue
+        place = job.team, job.checkpoint.directory
+        if place[1].startswith(f"{lustre.mount_path}/"):  # EFS grows by itself
+            needed = job.checkpoint.keep_last * checkpoint_bytes(job, model_shape(job.model))
+            sizes[place], last = max(needed, sizes.get(place, 0)), file
+    taken = sum(sizes.values())
+    if taken > room >= max(sizes.values()):
+        size = f"{taken / GIB:.0f} GiB of {lustre.capacity_gib}"
+        found = f"the checkpoints of {len(sizes)} jobs take {size}"
+        remedy = "keep fewer, delete those of finished runs, or set "
+        remedy += f"storage.lustre.capacity_gib: {size_for(lustre, -(-taken // GIB))}"
+        path = ("checkpoint", "keep_last")
+        yield last, warning(Code.CHECKPOINTS_TOGETHER, path, found, remedy)
 
 
 def _owner(
@@ -209,17 +191,6 @@ def _others(
             if place.startswith(top):
                 found = f"{place} is below {top}, where pods of team {job.team} may not go"
                 yield file, Finding(Code.JOB_TEAM, path, found, "use a path of the team's own")
-
-
-def _room(job: AnyJob) -> Iterator[tuple[Path, str, int]]:
-    """Yield what a job leaves on the file system: for which key, where, and how many bytes."""
-    preset = job.model if isinstance(job, ConvertCheckpointJob) else preset_of(job)
-    if isinstance(job, TrainingJob) and not has_errors(check_model(job.model)):
-        size = job.checkpoint.keep_last * checkpoint_bytes(job, model_shape(job.model))
-        yield ("checkpoint", "keep_last"), job.checkpoint.directory, size
-    elif preset in PRESETS:
-        size = parameters(PRESETS[preset]) * _WEIGHT_BYTES_PER_PARAMETER
-        yield from ((path, place, size) for path, place in outputs(job))
 
 
 def outputs(job: AnyJob) -> Iterator[tuple[Path, str]]:

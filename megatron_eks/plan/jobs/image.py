@@ -34,10 +34,6 @@ def check_image(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
             found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
             remedy = f"copy the image to an ECR repository in {cluster.region}"
             yield Finding(Code.NO_WAY_OUT, ("image",), found, remedy)
-    elif ".dkr.ecr." in job.image and f".dkr.ecr.{cluster.region}." not in job.image:
-        found = f"an image outside of {cluster.region}: every node pulls gigabytes across regions"
-        remedy = f"copy it to an ECR repository in {cluster.region}"
-        yield warning(Code.ANOTHER_REGION, ("image",), found, remedy)
     if is_digest(job.image):
         found = f"an image of yours, in which this project's programs are started as user {POD_UID}"
         remedy = "see that it holds what docs/images.md names under 'An image of yours'"

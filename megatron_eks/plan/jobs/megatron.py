@@ -37,10 +37,9 @@ from megatron_eks.plan.jobs.pods import (
 )
 from megatron_eks.plan.jobs.precision import check_precision
 from megatron_eks.plan.jobs.resources import gpu_pool, gpus_per_node
-from megatron_eks.plan.jobs.runtime import check_gpus, check_tensor_parallelism, check_workers
-from megatron_eks.plan.jobs.schedule import check_rate, check_schedule
+from megatron_eks.plan.jobs.runtime import check_gpus, check_tensor_parallelism
+from megatron_eks.plan.jobs.schedule import check_schedule
 from megatron_eks.predict.layout import Layout
-from megatron_eks.predict.parameters import parameters
 
 
 def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
@@ -125,7 +124,7 @@ def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from check_amount(job)
     yield from check_tracker(job)
     yield from check_checkpoint_paths(job)
-    yield from check_data_paths(job, cluster.storage.lustre.mount_path)
+    yield from check_data_paths(job)
     places: list[tuple[Path, str | None]] = [
         *data_prefixes(job),
         (("data", "tokenizer"), job.data.tokenizer),
@@ -143,7 +142,6 @@ def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Itera
     """Check what depends on model and GPU together."""
     instance = INSTANCES[pool.instance_type]
     yield from check_tensor_parallelism(instance, job.parallelism.tensor)
-    yield from check_workers(instance, job.data.num_workers)
     yield from check_values(job)
     model = model_shape(job.model)
     layout_findings = list(check_layout(job, model, instance))
@@ -155,7 +153,6 @@ def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Itera
             yield from check_saving(job, model, pool, cluster)
             yield from check_expert_placement(job, model, instance)
     yield from check_precision(job, model, instance)
-    yield from check_rate(job, parameters(model))
     yield from check_positions(job.model, job.training.sequence_length)
 
 

@@ -53,9 +53,6 @@ def model_shape(model: str | ModelSpec) -> ModelShape:
     return ModelShape(**changes)
 
 
-# Epsilons are 1e-8 to 1e-5, widths of random weights 0.006 to 0.02.
-_LIMITS = {"norm_epsilon": 1e-3, "init_method_std": 0.2}
-
 # Of no meaning with multi_latent_attention, and without it.
 _OF_GROUPS = ("num_query_groups", "kv_channels")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
@@ -148,11 +145,6 @@ def check_values(job: TrainingJob) -> Iterator[Finding]:
     yield from check_meaning(model)
     if isinstance(model, str):
         return
-    for name, limit in _LIMITS.items():
-        value = getattr(model, name)
-        if value is not None and value > limit:
-            found = f"{value:g}, and published models have {limit:g} at most"
-            yield warning(Code.MODEL_VALUE, ("model", name), found, "mind the exponent")
     base = PRESETS.get(model.preset or "")
     if base is None or not trained:
         return

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import NcclTestJob
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment
@@ -21,8 +21,6 @@ _BITS = 8
 _HOPPER = 9
 # From here on the catalogue's marks hold: `InstanceType.allreduce_min_busbw_gb_s`.
 _MARK_BYTES = 1 << 30
-_BANDWIDTH_BYTES = 64 << 20
-_LOW_SHARE = 0.2
 
 
 def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -44,12 +42,7 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     if job_gpus(job, instance) == 1:
         found = "one GPU has no other to reduce with, and nothing is measured"
         yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
-    elif job.nodes == 1 and job.pass_busbw_gb_s is None:
-        found = "one node measures NVLink alone, without EFA and without a mark"
-        remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
-        yield warning(Code.UNKNOWN_FACT, ("nodes",), found, remedy)
     yield from _too_small(job, instance)
-    yield from _says_little(job, instance)
     yield from _reachable(job, instance)
     room = capacity_bytes(instance)
     if job.max_bytes > room:
@@ -65,23 +58,6 @@ def _too_small(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
         found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"
         remedy = f"use at least {_MARK_BYTES}, or give pass_busbw_gb_s"
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
-
-
-def _says_little(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
-    """Yield a mark of one's own that tells nothing of the network."""
-    mark, usual = job.pass_busbw_gb_s, instance.allreduce_min_busbw_gb_s
-    if mark is None or not usual or job.nodes == 1:
-        return
-    path: Path
-    if job.max_bytes < _BANDWIDTH_BYTES and mark >= usual * _LOW_SHARE:
-        found = f"messages of {job.max_bytes} bytes are a matter of latency: none makes {mark:g}"
-        remedy = f"use at least {_BANDWIDTH_BYTES}, such as the default, to measure bandwidth"
-        yield warning(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
-    elif job.max_bytes >= _BANDWIDTH_BYTES and mark < usual * _LOW_SHARE:
-        found = f"{mark:g} GB/s, and {instance.name} reaches {usual:g}: it passes without EFA too"
-        path = ("pass_busbw_gb_s",)
-        remedy = "leave it out, or use a mark near that"
-        yield warning(Code.MESSAGE_SIZES, path, found, remedy)
 
 
 def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:

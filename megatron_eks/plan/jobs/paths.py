@@ -32,8 +32,8 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None and not odd
 
 
-def check_data_paths(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
-    """Yield data and tokenizers of another form, and directories with two uses."""
+def check_data_paths(job: MegatronRun) -> Iterator[Finding]:
+    """Yield data and tokenizers of another form."""
     data = job.data
     for path, prefix in data_prefixes(job):
         if prefix.endswith((".bin", ".idx")):
@@ -44,8 +44,6 @@ def check_data_paths(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
             remedy = "prepare it by a job of kind data_prep, and name the prefix that it writes"
             yield Finding(Code.DATA_SOURCE, path, found, remedy)
     yield from check_tokenizer(("data", "tokenizer"), data.tokenizer)
-    yield from _repeated(job)
-    yield from _two_uses(job, mount_path)
 
 
 def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
@@ -73,30 +71,6 @@ def data_prefixes(job: MegatronRun | TorchRun) -> Iterator[tuple[Path, str]]:
         yield ("data", "prefix"), job.data.prefix
     for index, blend in enumerate(job.data.blend or ()):
         yield ("data", "blend", index, "prefix"), blend.prefix
-
-
-def _repeated(job: MegatronRun) -> Iterator[Finding]:
-    prefixes = [blend.prefix for blend in job.data.blend or ()]
-    for index, prefix in enumerate(prefixes):
-        if prefix in prefixes[:index]:
-            found = f"{prefix} stands above: its weights add up"
-            remedy = "name it once, with the sum of its weights"
-            yield warning(Code.DATA_SOURCE, ("data", "blend", index, "prefix"), found, remedy)
-
-
-def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
-    """Warn of checkpoints where something else is kept."""
-    directory = job.checkpoint.directory
-    uses = {
-        job.data.tokenizer: "the tokenizer",
-        job.data.cache_dir: "the cache of the data",
-        f"{mount_path}/logs/{job.name}": "the logs of this job",
-    }
-    uses |= {str(PurePosixPath(prefix).parent): "data" for _, prefix in data_prefixes(job)}
-    if directory in uses:
-        found = f"{directory} is the directory of {uses[directory]} too"
-        remedy = "give checkpoints a directory of their own"
-        yield warning(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
 
 
 _TABLE = sections("hugging_face.txt")

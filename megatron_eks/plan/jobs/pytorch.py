@@ -16,7 +16,6 @@ from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs import environment, tracking
 from megatron_eks.plan.jobs.checkpoints import check_checkpoint_paths, check_disk, check_saving
-from megatron_eks.plan.jobs.corpora import check_epochs
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.jobs.memory import check_host, smaller, verdict
@@ -44,16 +43,14 @@ from megatron_eks.plan.jobs.pods import (
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.resources import gpu_instance, gpu_pool, gpus_per_node, job_gpus
-from megatron_eks.plan.jobs.runtime import check_gpus, check_workers, no_meaning
-from megatron_eks.plan.jobs.schedule import check_optimizer, check_rate
+from megatron_eks.plan.jobs.resources import gpu_pool
+from megatron_eks.plan.jobs.runtime import check_gpus, no_meaning
+from megatron_eks.plan.jobs.schedule import check_optimizer
 from megatron_eks.plan.jobs.training import (
     at_fewest_nodes,
     checkpoint_bytes,
     job_memory,
-    step_tokens,
 )
-from megatron_eks.predict.parameters import parameters
 
 
 def plan(job: FsdpJob | DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
@@ -89,11 +86,6 @@ _BY_SCRIPT = frozenset(_TABLE["by_script"].split())
 def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of FSDP."""
     yield from _check(job, cluster)
-    instance = gpu_instance(job, cluster)
-    alone = instance is not None and gpus_per_node(job, instance) == 1
-    if job.training.sharding == "hybrid" and alone and job.nodes > 1:
-        found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
-        yield warning(Code.NO_MEANING, ("training", "sharding"), found, "use full")
 
 
 def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -118,9 +110,7 @@ def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     if pool is not None and not has_errors(model_findings):
         yield from check_values(job)
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
-        yield from check_workers(instance, job.data.num_workers)
         yield from _model(job, model, instance)
-        yield from check_rate(job, parameters(model))
         smallest = at_fewest_nodes(job)
         remedy = partial(smaller, smallest, model, pool)
         memory = job_memory(smallest, model, instance)
@@ -131,9 +121,6 @@ def _check(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
             copies = 1 if job.training.sharding == "hybrid" else smallest.nodes
             yield from check_host(job, instance, checkpoint_bytes(job, model) // copies)
         yield from check_saving(job, model, pool, cluster)
-        if job.data.corpus_tokens is not None:
-            step = step_tokens(job, job_gpus(job, instance))
-            yield from check_epochs(job, step, job.data.corpus_tokens)
 
 
 def _training(job: TorchRun) -> Iterator[Finding]:
@@ -146,7 +133,6 @@ def _training(job: TorchRun) -> Iterator[Finding]:
     intervals = (
         ("checkpoint", "interval", "checkpoint"),
         ("training", "validation_interval", "one"),
-        ("training", "log_interval", "one"),
     )
     for block, name, what in intervals:
         part = getattr(job, block)
@@ -154,13 +140,6 @@ def _training(job: TorchRun) -> Iterator[Finding]:
             found = f"the run ends after {training.max_steps} steps, before the first {what}"
             remedy = f"use at most {training.max_steps}"
             yield warning(Code.SCHEDULE, (block, name), found, remedy)
-    elastic = job.runtime.elastic
-    if elastic is not None and elastic.min_nodes < elastic.max_nodes:
-        share = f"{elastic.min_nodes}/{elastic.max_nodes}"
-        found = f"a step on {elastic.min_nodes} nodes learns from {share} of the tokens of one on "
-        found += f"{elastic.max_nodes}, at the same rate, and max_steps counts both alike"
-        remedy = "choose the rate for the fewest; kind: megatron keeps its global batch"
-        yield warning(Code.OPTIMIZER, ("runtime", "elastic"), found, remedy)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")

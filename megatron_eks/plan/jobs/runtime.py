@@ -27,11 +27,6 @@ from megatron_eks.plan.jobs.tracking import check_tracking
 from megatron_eks.plan.jobs.variables import check_variables
 
 _DNS_LABEL_LENGTH = 63
-# Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
-# people write seconds, as torch does, where minutes are asked for.
-_LONG_TIMEOUT_MINUTES = 120
-# A program that ends at once does so every time.
-_MANY_RESTARTS = 50
 
 
 def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -50,7 +45,6 @@ def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         yield from check_capacity(pool, job.runtime.gang_restarts)
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
-    yield from _patience(job)
     yield from check_queue(job, cluster)
 
 
@@ -72,18 +66,6 @@ def _workload(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
         found = f"a {kind.kind} has a fixed number of ranks, and restarts all of them"
         remedy = "remove it, or set runtime.workload: pytorchjob"
         yield Finding(Code.WORKLOAD, ("runtime", "rendezvous"), found, remedy)
-
-
-def _patience(job: GpuJob) -> Iterator[Finding]:
-    """Yield settings by which nodes are paid for hours after a run has come to its end."""
-    minutes, restarts = job.runtime.distributed_timeout_minutes, job.runtime.gang_restarts
-    if minutes > _LONG_TIMEOUT_MINUTES:
-        found = f"a collective that hangs is noticed after {minutes / 60:.0f} hours: it is minutes"
-        remedy = "use 10, or up to 60 where indexing the data takes long"
-        yield warning(Code.SLOW_TO_FAIL, ("runtime", "distributed_timeout_minutes"), found, remedy)
-    if restarts > _MANY_RESTARTS:
-        found = f"a mistake that ends every start would be tried {restarts} times on paid nodes"
-        yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
 
 
 def _size(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Iterator[Finding]:
@@ -138,16 +120,10 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
 
 def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     instance = INSTANCES[pool.instance_type]
-    gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
     limit_gib = job_memory_mib(job, instance) // MIB_PER_GIB
     if (job.runtime.shm_gib or 0) > limit_gib // 2:
         found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
         yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
-    elif job.runtime.shm_gib is not None and job.runtime.shm_gib < gpus:
-        # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
-        found = f"{job.runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
-        remedy = f"use at least {gpus}, or leave it out"
-        yield warning(Code.SHM, ("runtime", "shm_gib"), found, remedy)
 
 
 def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -193,15 +169,6 @@ def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Fi
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
         remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
         yield warning(Code.TENSOR_PARALLEL_OVER_PCIE, ("parallelism", "tensor"), found, remedy)
-
-
-def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:
-    """Yield more processes that load data than the cores of a GPU's share can run."""
-    share = instance.vcpus // instance.gpus
-    if workers > share:
-        found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
-        remedy = f"use at most {share}; indexed data need 2 to 8"
-        yield warning(Code.DATA_WORKERS, ("data", "num_workers"), found, remedy)
 
 
 # What only ranks of a training run make use of.

@@ -25,8 +25,8 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.tables import by_name
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
-from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronJob, MegatronRun
+from megatron_eks.config.errors import TOKEN, Finding, Level, Path
+from megatron_eks.config.job import FsdpJob, Job, MegatronJob, MegatronRun
 from megatron_eks.plan.jobs.environment import PLANNED, beside_plan, misplaced, unfilled
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -114,8 +114,6 @@ def check_variables(
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
-    if isinstance(job, GpuJob) and instance is not None:
-        yield from _threads(job, instance)
 
 
 def _as_attention(job: Job, name: str, value: str) -> Policy | None:
@@ -149,20 +147,6 @@ def _secret_variables(job: Job) -> Iterator[Finding]:
         else:
             continue
         yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
-
-
-def _threads(job: GpuJob, instance: InstanceType) -> Iterator[Finding]:
-    """Yield more OpenMP threads of all ranks than the node runs at once."""
-    ranks = job.gpus_per_node or instance.gpus
-    for name in _THREADS:
-        value = job.runtime.env.get(name, "")
-        if value.isdecimal() and int(value) * ranks > instance.vcpus:
-            found = (
-                f"{name}: {value} for each of {ranks} ranks, and a {instance.name} has "
-                f"{instance.vcpus} vCPUs"
-            )
-            remedy = f"use at most {max(1, instance.vcpus // ranks)}"
-            yield warning(Code.ENVIRONMENT_ADVISED_AGAINST, ("runtime", "env", name), found, remedy)
 
 
 def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Context:

@@ -1,12 +1,11 @@
 """The weights that jobs pass on to each other: their form, model and place."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -25,7 +24,6 @@ from megatron_eks.plan.jobs.models import (
     model_shape,
     preset_name,
     preset_of,
-    preset_of_name,
 )
 from megatron_eks.plan.jobs.paths import check_ending, data_prefixes
 
@@ -39,14 +37,6 @@ _TENSORS = (
 
 def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what a job reads where another one leaves something else."""
-    proved = list(_proved(job, others))
-    yield from proved
-    if not any(finding.code is Code.WEIGHTS for finding in proved):
-        yield from check_names(job, preset_of(job))
-
-
-def _proved(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
-    """Yield what other jobs of the cluster show."""
     yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
@@ -61,56 +51,6 @@ def _proved(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
                 yield from check_ending(path, prefix)
         yield from check_vocabulary(job, others)
         yield from _base(job, others)
-
-
-# A name proves nothing, so it warns; what other jobs show goes before it.
-_NAMED = re.compile(rf"(?<![a-z0-9.])({'|'.join(map(re.escape, PRESETS))})(?![a-z0-9.])")
-
-# Sizes of weights, which a vocabulary is not: it is padded, and grows by rows.
-_SIZES = (
-    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
-    *("kv_channels", "num_experts", "moe_ffn_hidden_size"),
-)
-
-
-def check_names(job: AnyJob, fetched: str | None) -> Iterator[Finding]:
-    """Yield a folder with the name of another model; `fetched` is the preset that is fetched."""
-    yield from _resized(job)
-    for path, place, model in _places(job, fetched):
-        # Its own name beside another one: weights that went from one to the other.
-        names = set(_NAMED.findall(place.rpartition("/")[2].lower()))
-        if model in PRESETS and len(names) == 1 and model not in names:
-            found = f"{place} has the name of {names.pop()}, and the model is {model}"
-            remedy = "name the weights of this model, or the model of these weights"
-            yield warning(Code.WEIGHTS, path, found, remedy)
-            return
-
-
-def _resized(job: AnyJob) -> Iterator[Finding]:
-    """Yield sizes of a model that weights with its preset's own name do not have."""
-    if not isinstance(job, TrainingJob) or not isinstance(job.model, ModelSpec):
-        return
-    preset = preset_of_name(job.checkpoint.pretrained or "")
-    if preset is None or preset != job.model.preset:
-        return
-    for name in _SIZES:
-        mine, theirs = getattr(job.model, name), getattr(PRESETS[preset], name)
-        if mine is not None and mine != theirs:
-            found = f"{mine}, and weights of {preset} have {theirs}: they do not fit"
-            remedy = "remove it, or name weights of this size"
-            yield warning(Code.MODEL_VALUE, ("model", name), found, remedy)
-
-
-def _places(job: AnyJob, fetched: str | None) -> Iterator[tuple[Path, str, str | None]]:
-    """Yield where a job reads or writes weights, and of which model."""
-    if isinstance(job, ConvertCheckpointJob):
-        yield ("source",), job.source, job.model
-        yield ("target",), job.target, job.model
-    elif isinstance(job, FetchJob):
-        yield ("directory",), job.directory, fetched
-    elif isinstance(job, TrainingJob) and job.checkpoint.pretrained is not None:
-        model = preset_name(job.model)
-        yield ("checkpoint", "pretrained"), job.checkpoint.pretrained, model
 
 
 _HUGGING_FACE, _MEGATRON, _PYTORCH = "Hugging Face's", "Megatron's", "PyTorch's"

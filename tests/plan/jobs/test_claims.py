@@ -140,15 +140,6 @@ def test_who_sees_the_folders_of_other_teams_may_not_save_there(tmp_path, team):
     assert [line.split()[1] for line in said] == ["MEKS-0637"] * (team == "nlp")
 
 
-def test_rights_that_no_job_needs(tmp_path):
-    """The namespace may be restricted, unless a job takes the host's network."""
-    cluster = f"{CLUSTER}platform: {{pod_security: privileged}}\n"
-    (line,) = findings(tmp_path, job(RUN), cluster=cluster)
-    assert line.startswith("warning MEKS-0283 cluster.yaml")
-    host = job(RUN, runtime={"host_network": True})
-    assert not any("MEKS-0283" in line for line in findings(tmp_path, host, cluster=cluster))
-
-
 @pytest.mark.parametrize(("interval", "warned"), [(500, False), (200_000, True)])
 def test_spot_nodes_and_how_often_is_saved(tmp_path, interval, warned):
     """Two minutes' notice suffice for a small model that saves every few minutes."""
