@@ -35,6 +35,7 @@ NOT_CHECKED = (
         "refused"
     ),
     "drift, stack policies, stack sets, hooks, nested stacks, macros and custom resources",
+    "whether a failed deployment is to stay as it is: it is always rolled back",
     "propagation of a stack's own tags to its resources",
 )
 """One sentence each; printed by `meks local limits` and copied in docs/local-aws.md."""

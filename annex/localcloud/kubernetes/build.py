@@ -121,8 +121,7 @@ def programs(
     What a build of other versions left, and nobody has used for a month, goes with the next build.
     """
     folder, found = cache_folder(environment) / "kubernetes", places(environment)
-    leave = {*_given(environment), *without}
-    wanted = {each: found[each.name] for each in _PROGRAMS if each.name not in leave}
+    wanted = {each: found[each.name] for each in _PROGRAMS if each.name not in without}
     for file in wanted.values():
         cache.hold(file.parent)
     if not all(file.exists() for file in wanted.values()):
@@ -136,17 +135,7 @@ def programs(
 def places(environment: Mapping[str, str]) -> dict[str, Path]:
     """Return where each program is, or will be once it is built."""
     folder = cache_folder(environment) / "kubernetes"
-    built = {each.name: folder / _key(each.module) / each.name for each in _PROGRAMS}
-    return {**built, **_given(environment)}
-
-
-def _given(environment: Mapping[str, str]) -> dict[str, Path]:
-    """Return what `setup-envtest` installed: etcd, kube-apiserver and kubectl."""
-    assets = environment.get("KUBEBUILDER_ASSETS")
-    if not assets:
-        return {}
-    files = {each.name: Path(assets, each.name) for each in _PROGRAMS}
-    return {name: file for name, file in files.items() if file.exists()}
+    return {each.name: folder / _key(each.module) / each.name for each in _PROGRAMS}
 
 
 def _key(module: str) -> str:

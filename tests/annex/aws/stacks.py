@@ -15,21 +15,27 @@ class Stacks:
 
     def create(self, name: str, resources: Json, **sections: Json) -> str:
         """Create a stack and return the status that it ended in."""
-        self.client.create_stack(
-            StackName=name,
-            TemplateBody=json.dumps({"Resources": resources, **sections}),
-            Capabilities=["CAPABILITY_NAMED_IAM"],
-        )
-        return self.status(name)
+        return self._carry_out("CREATE", name, resources, sections)
 
     def update(self, name: str, resources: Json, **sections: Json) -> str:
         """Update a stack and return the status that it ended in."""
-        self.client.update_stack(
+        return self._carry_out("UPDATE", name, resources, sections)
+
+    def _carry_out(self, kind: str, name: str, resources: Json, sections: Json) -> str:
+        self._announce(kind, name, "make", resources, sections)
+        self.client.execute_change_set(StackName=name, ChangeSetName="make")
+        return self.status(name)
+
+    def _announce(
+        self, kind: str, name: str, change_set: str, resources: Json, sections: Json
+    ) -> None:
+        self.client.create_change_set(
             StackName=name,
+            ChangeSetName=change_set,
+            ChangeSetType=kind,
             TemplateBody=json.dumps({"Resources": resources, **sections}),
             Capabilities=["CAPABILITY_NAMED_IAM"],
         )
-        return self.status(name)
 
     def delete(self, name: str) -> str:
         """Delete a stack and return the status that it ended in."""
@@ -62,13 +68,7 @@ class Stacks:
 
     def changes(self, name: str, resources: Json, **sections: Json) -> list[Json]:
         """Return what a change set says that a template would do."""
-        self.client.create_change_set(
-            StackName=name,
-            ChangeSetName="look",
-            ChangeSetType="UPDATE",
-            TemplateBody=json.dumps({"Resources": resources, **sections}),
-            Capabilities=["CAPABILITY_NAMED_IAM"],
-        )
+        self._announce("UPDATE", name, "look", resources, sections)
         found = self.client.describe_change_set(StackName=name, ChangeSetName="look")
         self.client.delete_change_set(StackName=name, ChangeSetName="look")
         return [each["ResourceChange"] for each in found["Changes"]]

@@ -1,9 +1,6 @@
-"""What services refuse of things that do not go together, and that nothing is left of it."""
-
-import json
+"""What services refuse, and that nothing is left of it; secrets that stay with them."""
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.annex.aws.stacks import Stacks
 
@@ -28,138 +25,47 @@ def trusting(service):
 
 NETWORK = {
     "Vpc": of("EC2::VPC", CidrBlock="10.0.0.0/16", EnableDnsHostnames=True),
-    "Other": of("EC2::VPC", CidrBlock="10.1.0.0/16", EnableDnsHostnames=True),
     "A": of(
         "EC2::Subnet", VpcId=ref("Vpc"), CidrBlock="10.0.0.0/24", AvailabilityZone=f"{REGION}a"
     ),
     "B": of(
         "EC2::Subnet", VpcId=ref("Vpc"), CidrBlock="10.0.1.0/24", AvailabilityZone=f"{REGION}b"
     ),
-    "Group": of("EC2::SecurityGroup", GroupDescription="a", VpcId=ref("Vpc")),
-    "ForeignGroup": of("EC2::SecurityGroup", GroupDescription="b", VpcId=ref("Other")),
-    "Gateway": of("EC2::InternetGateway"),
-    "Routes": of("EC2::RouteTable", VpcId=ref("Vpc")),
 }
-ATTACHED = of("EC2::VPCGatewayAttachment", VpcId=ref("Vpc"), InternetGatewayId=ref("Gateway"))
-OUT = of(
-    "EC2::Route",
-    RouteTableId=ref("Routes"),
-    DestinationCidrBlock="0.0.0.0/0",
-    GatewayId=ref("Gateway"),
-)
-ADDRESS = of("EC2::EIP", Domain="vpc")
 
 
-def cluster(**network):
-    """Return a cluster and its role."""
-    access = {"PublicAccessCidrs": ["8.8.8.8/32"], "SubnetIds": [ref("A"), ref("B")]}
-    policy = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
-    return {
-        "ClusterRole": of(
-            "IAM::Role",
-            AssumeRolePolicyDocument=trusting("eks.amazonaws.com"),
-            ManagedPolicyArns=[policy],
-        ),
-        "Cluster": of(
-            "EKS::Cluster",
-            Name="services",
-            Version="1.35",
-            RoleArn=ref("ClusterRole", "Arn"),
-            ResourcesVpcConfig=access | network,
-        ),
-    }
-
-
-def nodes(**properties):
-    """Return a node group with its cluster and role."""
-    policies = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryReadOnly")
-    return cluster() | {
-        "NodeRole": of(
-            "IAM::Role",
-            AssumeRolePolicyDocument=trusting("ec2.amazonaws.com"),
-            ManagedPolicyArns=[f"arn:aws:iam::aws:policy/{each}" for each in policies],
-        ),
-        "Nodes": of(
-            "EKS::Nodegroup",
-            ClusterName=ref("Cluster"),
-            NodeRole=ref("NodeRole", "Arn"),
-            InstanceTypes=["g5.12xlarge"],
-            AmiType="AL2023_x86_64_NVIDIA",
-            **properties,
-        ),
-    }
+SIZES = {"MinSize": 0, "DesiredSize": 1, "MaxSize": 2}
+CLUSTER = {
+    "ClusterRole": of(
+        "IAM::Role",
+        AssumeRolePolicyDocument=trusting("eks.amazonaws.com"),
+        ManagedPolicyArns=["arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"],
+    ),
+    "Cluster": of(
+        "EKS::Cluster",
+        Name="services",
+        Version="1.35",
+        RoleArn=ref("ClusterRole", "Arn"),
+        ResourcesVpcConfig={"SubnetIds": [ref("A"), ref("B")]},
+    ),
+}
 
 
 # What is wrong: more resources, the one that is refused, and what is said of it.
 MISTAKES = {
-    "a second gateway": (
-        {
-            "Attached": ATTACHED,
-            "Second": of("EC2::InternetGateway"),
-            "Wrong": {
-                **of(
-                    "EC2::VPCGatewayAttachment",
-                    VpcId=ref("Vpc"),
-                    InternetGatewayId=ref("Second"),
-                ),
-                "DependsOn": "Attached",
-            },
-        },
-        "Wrong",
-        "already has an internet gateway attached",
-    ),
-    "a gateway of nobody": ({"Wrong": OUT}, "Wrong", "belong to different networks"),
-    "an address for two gateways": (
-        {
-            "Attached": ATTACHED,
-            "Wide": {**OUT, "DependsOn": "Attached"},
-            "Joined": of(
-                "EC2::SubnetRouteTableAssociation", SubnetId=ref("A"), RouteTableId=ref("Routes")
-            ),
-            "Address": ADDRESS,
-            "First": of(
-                "EC2::NatGateway", SubnetId=ref("A"), AllocationId=ref("Address", "AllocationId")
-            ),
-            "Wrong": {
-                **of(
-                    "EC2::NatGateway",
-                    SubnetId=ref("A"),
-                    AllocationId=ref("Address", "AllocationId"),
-                ),
-                "DependsOn": "First",
-            },
-        },
-        "Wrong",
-        "is already associated",
-    ),
-    "groups of two networks": (
-        {
-            "Wrong": of(
-                "EC2::SecurityGroupIngress",
-                GroupId=ref("Group", "GroupId"),
-                IpProtocol="-1",
-                SourceSecurityGroupId=ref("ForeignGroup", "GroupId"),
-            )
-        },
-        "Wrong",
-        "belong to different networks",
-    ),
-    "an endpoint of another region": (
-        {
-            "Wrong": of(
-                "EC2::VPCEndpoint",
-                VpcId=ref("Vpc"),
-                VpcEndpointType="Gateway",
-                ServiceName="com.amazonaws.us-west-2.s3",
-                RouteTableIds=[ref("Routes")],
-            )
-        },
-        "Wrong",
-        "'com.amazonaws.us-west-2.s3' does not exist",
-    ),
-    "nodes in no subnet": (nodes(Subnets=[]), "Nodes", "a node group needs at least one subnet"),
     "nodes in a subnet that is not there": (
-        nodes(Subnets=["subnet-0123456789abcdef0"]),
+        CLUSTER
+        | {
+            "Nodes": of(
+                "EKS::Nodegroup",
+                ClusterName=ref("Cluster"),
+                NodeRole=ref("ClusterRole", "Arn"),
+                InstanceTypes=["g5.12xlarge"],
+                AmiType="AL2023_x86_64_NVIDIA",
+                ScalingConfig=SIZES,
+                Subnets=["subnet-0123456789abcdef0"],
+            )
+        },
         "Nodes",
         "does not exist",
     ),
@@ -187,52 +93,6 @@ def test_a_mistake_is_refused_and_nothing_is_left(aws, name):
     reasons = stacks.reasons(stack, "CREATE_FAILED")
     assert said in reasons.get(wrong, ""), reasons
     assert status == "ROLLBACK_COMPLETE", stacks.reasons(stack, "DELETE_FAILED")
-
-
-def test_sizes_that_are_not_given_are_chosen(aws):
-    """A node group with one of the three sizes is made, and goes with its stack."""
-    stacks = Stacks(aws.client("cloudformation", REGION))
-    group = nodes(Subnets=[ref("A")], ScalingConfig={"MaxSize": 3})
-    assert stacks.create("sizes", NETWORK | group) == "CREATE_COMPLETE"
-    eks = aws.client("eks", REGION)
-    (name,) = eks.list_nodegroups(clusterName="services")["nodegroups"]
-    found = eks.describe_nodegroup(clusterName="services", nodegroupName=name)["nodegroup"]
-    assert found["scalingConfig"] == {"minSize": 1, "desiredSize": 1, "maxSize": 3}
-    assert stacks.delete("sizes") == "DELETE_COMPLETE"
-
-
-def project(**more):
-    """Return a project without a source, whose steps are its own."""
-    steps = json.dumps({"version": "0.2", "phases": {"build": {"commands": ["true"]}}})
-    return {
-        "name": "steps",
-        "source": {"type": "NO_SOURCE", "buildspec": steps},
-        "artifacts": {"type": "NO_ARTIFACTS"},
-        "environment": {
-            "type": "LINUX_CONTAINER",
-            "image": "aws/codebuild/standard:7.0",
-            "computeType": "BUILD_GENERAL1_SMALL",
-        },
-        "serviceRole": "arn:aws:iam::000000000000:role/r",
-        **more,
-    }
-
-
-def test_a_project_without_a_source_has_its_steps_alone(aws):
-    """Nobody asks it for a place, and its build succeeds."""
-    codebuild = aws.client("codebuild", REGION)
-    codebuild.create_project(**project())
-    (found,) = codebuild.batch_get_projects(names=["steps"])["projects"]
-    assert "location" not in found["source"]
-    assert codebuild.start_build(projectName="steps")["build"]["buildStatus"] == "SUCCEEDED"
-
-
-def test_a_part_of_a_network_is_none(aws):
-    """CodeBuild takes a VPC with subnets and groups."""
-    with pytest.raises(ClientError, match="subnets and securityGroupIds must be specified"):
-        aws.client("codebuild", REGION).create_project(
-            **project(name="part", vpcConfig={"vpcId": "vpc-0123456789abcdef0"})
-        )
 
 
 def test_a_subscription_whose_address_is_a_secret(aws):

@@ -6,7 +6,6 @@ from megatron_eks.localcloud.kubernetes.kubelet.environment import (
     ConfigError,
     command,
     expand,
-    resource_field,
     variables,
 )
 
@@ -47,7 +46,7 @@ def test_a_variable_sees_those_before_it_and_wins_over_those_from_elsewhere():
             {"name": "P_B", "value": "own"},
         ],
     }
-    found = variables(container, {}, {}, lambda *_: {"A": "a", "B": "b"})
+    found = variables(container, {}, lambda *_: {"A": "a", "B": "b"})
     assert found == {"P_A": "a", "P_B": "own", "FIRST": "a-$(SECOND)", "SECOND": "a-$(SECOND)"}
 
 
@@ -57,6 +56,7 @@ def test_a_variable_sees_those_before_it_and_wins_over_those_from_elsewhere():
         ({"secretKeyRef": {"name": "s", "key": "k"}}, 'secret "s" not found'),
         ({"configMapKeyRef": {"name": "c", "key": "k"}}, "couldn't find key k in ConfigMap n/c"),
         ({"fieldRef": {"fieldPath": "status.phase"}}, "unsupported fieldPath: status.phase"),
+        ({"resourceFieldRef": {"resource": "limits.cpu"}}, "no process plays resourceFieldRef"),
     ],
 )
 def test_a_missing_value_is_named(reference, message):
@@ -64,22 +64,4 @@ def test_a_missing_value_is_named(reference, message):
     pod = {"metadata": {"namespace": "n"}, "spec": {}, "status": {}}
     container = {"env": [{"name": "X", "valueFrom": reference}]}
     with pytest.raises(ConfigError, match=message):
-        variables(container, pod, {}, lambda kind, _: {} if kind == "ConfigMap" else None)
-
-
-@pytest.mark.parametrize(
-    ("resource", "divisor", "value"),
-    [
-        ("limits.cpu", None, "2"),
-        ("limits.cpu", "1m", "1500"),
-        ("requests.memory", "1Mi", "2048"),
-        ("limits.memory", "1Gi", "4"),
-        ("limits.memory", "1k", "4294968"),
-        ("requests.cpu", None, "0"),
-    ],
-)
-def test_a_resource_in_units_of_its_divisor(resource, divisor, value):
-    """Rounded up; a limit that is not set is what the node has."""
-    container = {"resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "2Gi"}}}
-    reference = {"resource": resource, "divisor": divisor}
-    assert resource_field({}, container, reference, {"memory": "4Gi"}) == value
+        variables(container, pod, lambda kind, _: {} if kind == "ConfigMap" else None)

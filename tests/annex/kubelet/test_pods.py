@@ -27,12 +27,11 @@ def _terminated(pod: Object) -> Object:
 
 @pytest.mark.usefixtures("configuration")
 def test_every_form_of_environment(cluster, run_pod, ended):
-    """Values from fields, resources, ConfigMaps and Secrets, and $(NAME) in them and in args."""
+    """Values from fields, ConfigMaps and Secrets, and $(NAME) in them and in args."""
     env = [
         {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['x']"}}},
-        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
         {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "given", "key": "word"}}},
         {
             "name": "NONE",
@@ -41,18 +40,17 @@ def test_every_form_of_environment(cluster, run_pod, ended):
         {"name": "BOTH", "value": "$(WORD)-$(colour)-$(UNKNOWN)-$$(WORD)"},
     ]
     pod = run_pod(
-        'echo "$NAME|$CPUS|$BOTH|${NONE-unset}|$1|$LABEL|$ADDRESS"; grep "$ADDRESS" /etc/hosts',
+        'echo "$NAME|$BOTH|${NONE-unset}|$1|$LABEL|$ADDRESS"; grep "$ADDRESS" /etc/hosts',
         container={
             "args": ["sh", "$(colour)"],
             "env": env,
             "envFrom": [{"configMapRef": {"name": "given"}}],
-            "resources": {"limits": {"cpu": "1500m"}},
         },
     )
     pod = ended(pod)
     name, address = pod["metadata"]["name"], pod["status"]["podIP"]
     assert cluster.logs(pod, "main").splitlines() == [
-        f"{name}|2|sesame-blue-$(UNKNOWN)-$(WORD)|unset|blue||{address}",
+        f"{name}|sesame-blue-$(UNKNOWN)-$(WORD)|unset|blue||{address}",
         f"{address}\t{name}",
     ]
 
@@ -105,46 +103,15 @@ def test_every_kind_of_volume(cluster, run_pod, ended):
 
 
 def test_init_containers_run_one_after_the_other(cluster, run_pod, ended):
-    """What one leaves in a volume, the next one finds; a sidecar runs beside the last."""
+    """What one leaves in a volume, the next one finds."""
     volume = {"name": "work", "emptyDir": {}}
     mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}], "image": "busybox"}
     inits = [
         {"name": "first", "command": ["sh", "-c", "echo 1 >> /work/order"], **mount},
-        {
-            "name": "beside",
-            "command": ["sh", "-c", "echo 2 >> /work/order; exec sleep 1000"],
-            "restartPolicy": "Always",
-            "startupProbe": {"exec": {"command": ["grep", "2", "/work/order"]}, "periodSeconds": 1},
-            **mount,
-        },
-        {"name": "last", "command": ["sh", "-c", "echo 3 >> /work/order"], **mount},
+        {"name": "last", "command": ["sh", "-c", "echo 2 >> /work/order"], **mount},
     ]
-    pod = ended(
-        run_pod(
-            "cat /work/order",
-            container=mount,
-            initContainers=inits,
-            volumes=[volume],
-            terminationGracePeriodSeconds=1,
-        )
-    )
-    assert cluster.logs(pod, "main").split() == ["1", "2", "3"]
-
-
-def test_a_startup_probe_ends_with_its_success(cluster, run_pod, ended):
-    """It asks until it succeeds, and never again."""
-    mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}], "image": "busybox"}
-    asks = "echo asked >> /work/asked; test $(wc -l < /work/asked) -ge 2"
-    waits = "until test -e /work/asked && test $(wc -l < /work/asked) -ge 2; do sleep 0.2; done"
-    probe = {"exec": {"command": ["sh", "-c", asks]}, "periodSeconds": 1}
-    pod = ended(
-        run_pod(
-            f"{waits}; sleep 3; cat /work/asked",
-            container={**mount, "startupProbe": probe},
-            volumes=[{"name": "work", "emptyDir": {}}],
-        )
-    )
-    assert cluster.logs(pod, "main").split() == ["asked"] * 2
+    pod = ended(run_pod("cat /work/order", container=mount, initContainers=inits, volumes=[volume]))
+    assert cluster.logs(pod, "main").split() == ["1", "2"]
 
 
 def test_a_failed_init_container_fails_the_pod(run_pod, ended):
@@ -209,14 +176,3 @@ def test_restarts_come_later_and_later(run_pod, state, ended):
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 1
     assert ended(pod)["status"]["containerStatuses"][0]["restartCount"] == 2
-
-
-def test_a_pod_over_its_deadline_fails(run_pod, ended):
-    """With `activeDeadlineSeconds`, whatever its restart policy."""
-    pod = run_pod(
-        "exec sleep 1000",
-        restartPolicy="Always",
-        activeDeadlineSeconds=1,
-        terminationGracePeriodSeconds=1,
-    )
-    assert ended(pod, "Failed")["status"]["reason"] == "DeadlineExceeded"

@@ -125,18 +125,6 @@ def test_an_old_go_is_passed_over(machine, tmp_path, monkeypatch):
     assert set(build.programs({**environment, "PATH": "/usr/bin:/bin"}, lambda _: None)) == NAMES
 
 
-def test_what_setup_envtest_installed_is_used(machine, tmp_path):
-    """KUBEBUILDER_ASSETS holds etcd and kube-apiserver; the others are built."""
-    assets = tmp_path / "assets"
-    assets.mkdir()
-    for name in ("etcd", "kube-apiserver", "kubectl"):
-        (assets / name).touch()
-    found = build.programs({**machine(), "KUBEBUILDER_ASSETS": str(assets)}, lambda _: None)
-    assert set(found) == NAMES
-    assert found["etcd"] == assets / "etcd"
-    assert found["kwok"].parent != assets
-
-
 def test_one_version_of_the_operator_is_tested_and_run():
     """Tests that read upstream's code read the release that is built here."""
     other = (ROOT / "tests" / "upstream" / "go.mod").read_text()

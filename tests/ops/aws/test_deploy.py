@@ -10,6 +10,7 @@ from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.cluster import build, deploy
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import load_project
+from tests.annex.aws import stacks as small
 from tests.annex.aws.running import fail_next
 from tests.ops.aws.fakes import TODAY, console, project_in, said, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
@@ -110,9 +111,7 @@ def test_a_stack_that_was_switched_off_is_told_until_it_is_gone(place):
     name, client = "techpulse-Observability", place.aws.client("cloudformation")
     topic = {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": "off"}}
     told = {key: {"Value": "https://x"} for key in ("AlarmTopicArn", "PrometheusUrl")}
-    body = json.dumps({"Resources": {"Topic": topic}, "Outputs": told})
-    client.create_stack(StackName=name, TemplateBody=body)
-    client.get_waiter("stack_create_complete").wait(StackName=name)
+    small.Stacks(client).create(name, {"Topic": topic}, Outputs=told)
     assert place.deploy("Cluster", yes=False) == 0
     expected = f"{name} is still there, and observability is off: 30 USD a month"
     assert f"outputs.json:1 observability.enabled: {expected}" in said(place.console)

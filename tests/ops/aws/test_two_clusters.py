@@ -8,6 +8,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops import checks
 from megatron_eks.ops.cluster import deploy, preflight, retained
 from tests.annex.aws.running import local_aws
+from tests.annex.aws.stacks import Stacks
 from tests.ops.aws.fakes import console, project_in, said, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, ROLE, QuickCdk
 
@@ -95,16 +96,9 @@ def test_two_clusters_of_one_folder_are_refused_before_anything_is_made(cluster,
 
 def test_the_name_of_a_cluster_that_another_tool_made_is_told(cluster, aws):
     """Its EKS cluster and its logs belong to a stack that is not ours."""
-    body = {
-        "Resources": {
-            "Logs": {
-                "Type": "AWS::Logs::LogGroup",
-                "Properties": {"LogGroupName": "/aws/eks/clu-e/cluster"},
-            }
-        }
-    }
-    aws.client("cloudformation").create_stack(
-        StackName="eksctl-clu-e-cluster", TemplateBody=json.dumps(body)
+    logs = {"LogGroupName": "/aws/eks/clu-e/cluster"}
+    Stacks(aws.client("cloudformation")).create(
+        "eksctl-clu-e-cluster", {"Logs": {"Type": "AWS::Logs::LogGroup", "Properties": logs}}
     )
     with pytest.raises(ConfigError, match=r"MEKS-0769 .*:5 name: LogGroup /aws/eks/clu-e/cluster"):
         made(cluster("clu-e", "images: {prefix: e-}\n"))

@@ -54,11 +54,7 @@ class CloudFormationApi(BaseResponse):
 
     def execute_change_set(self) -> EmptyResult:
         """ExecuteChangeSet; it ends when the stack has reached its end."""
-        self._region.execute_change_set(
-            self._get("ChangeSetName"),
-            self._get("StackName"),
-            rollback=not self._get("DisableRollback"),
-        )
+        self._region.execute_change_set(self._get("ChangeSetName"), self._get("StackName"))
         return EmptyResult()
 
     def delete_change_set(self) -> EmptyResult:
@@ -71,23 +67,6 @@ class CloudFormationApi(BaseResponse):
         stack = self._region.find(self._get("StackName"))
         summaries = [each.summary(stack) for each in self._region.change_sets(stack)]
         return ActionResult({"Summaries": summaries})
-
-    def create_stack(self) -> ActionResult:
-        """CreateStack."""
-        stack = self._region.create(
-            self._get("StackName"),
-            self._request(),
-            protected=bool(self._get("EnableTerminationProtection", False)),  # noqa: FBT003 -- a default
-            rollback=not self._get("DisableRollback"),
-        )
-        return ActionResult({"StackId": stack.id})
-
-    def update_stack(self) -> ActionResult:
-        """UpdateStack."""
-        stack = self._region.update(
-            self._get("StackName"), self._request(), rollback=not self._get("DisableRollback")
-        )
-        return ActionResult({"StackId": stack.id})
 
     def continue_update_rollback(self) -> EmptyResult:
         """ContinueUpdateRollback, without ResourcesToSkip."""
@@ -157,22 +136,6 @@ class CloudFormationApi(BaseResponse):
         return ActionResult(
             {"TemplateBody": target.body, "StagesAvailable": ["Original", "Processed"]}
         )
-
-    def list_exports(self) -> ActionResult:
-        """ListExports."""
-        found = [
-            {"ExportingStackId": stack.id, "Name": name, "Value": value}
-            for name, (value, stack) in self._region.exports().items()
-        ]
-        return ActionResult({"Exports": found})
-
-    def list_imports(self) -> ActionResult:
-        """ListImports."""
-        name = self._get("ExportName")
-        users = self._region.users(name)
-        if not users:
-            raise ValidationError(f"Export '{name}' is not imported by any stack.")
-        return ActionResult({"Imports": users})
 
     def update_termination_protection(self) -> ActionResult:
         """UpdateTerminationProtection."""

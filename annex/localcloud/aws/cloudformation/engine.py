@@ -24,9 +24,7 @@ class Operation:
         self._stack, self._resolver, self._tools = stack, resolver, tools
         self._work = Work(stack, resolver, tools)
 
-    def deploy(
-        self, target: Target, verb: str, imports: Mapping[str, str], *, rollback: bool = True
-    ) -> bool:
+    def deploy(self, target: Target, verb: str, imports: Mapping[str, str]) -> bool:
         """Carry out a creation, update or import; return False if it failed."""
         stack = self._stack
         stack.say(f"{verb}_IN_PROGRESS", "User Initiated")
@@ -35,10 +33,7 @@ class Operation:
         except Exception as error:  # noqa: BLE001 -- no stack may stay in progress for ever
             if not isinstance(error, ResourceError | UnknownValueError | ServiceException):
                 _LOG.exception("%s of %s failed", verb, stack.name)
-            if rollback:
-                self._roll_back(verb, str(error))
-            else:
-                stack.say(f"{verb}_FAILED", str(error))
+            self._roll_back(verb, str(error))
             return False
         before = stack.target
         stack.target, stack.outputs, stack.imports = target, outputs, self._resolver.imported
@@ -92,10 +87,6 @@ class Operation:
     def _bring(self, name: str, body: Object, imported: str | None) -> None:
         kind = body["Type"]
         before = self._stack.resources.get(name)
-        if before is not None and before.status == "CREATE_FAILED":
-            # Left by an operation that did not roll back.
-            self._work.remove(before, keep=False)
-            before = None
         verb = "CREATE" if before is None else "UPDATE"
         physical_id = before.physical_id if before else ""
         try:

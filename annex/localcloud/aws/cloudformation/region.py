@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from megatron_eks.localcloud.aws.clients import Clients
@@ -12,6 +11,7 @@ from megatron_eks.localcloud.aws.cloudformation.errors import (
     AlreadyExistsError,
     ChangeSetNotFoundError,
     InvalidChangeSetStatusError,
+    ResourceError,
     ValidationError,
 )
 from megatron_eks.localcloud.aws.cloudformation.failures import Failures
@@ -100,7 +100,10 @@ class Region:
                 others = [each for each in self.living() if each is not stack]
                 wanted = resolver.wanted()
                 imports = existing_resources(stack, wanted, others, self._tools(stack))
-            found = changes(stack, resolver, imports)
+            try:
+                found = changes(stack, resolver, imports)
+            except ResourceError as error:
+                raise ValidationError(str(error)) from error
             change_set = ChangeSet(
                 name,
                 stack_arn(self._name, name, "changeSet"),
@@ -124,16 +127,14 @@ class Region:
             self.change_sets(stack).append(change_set)
             return stack, change_set
 
-    def execute_change_set(self, name: str, stack_name: str | None, *, rollback: bool) -> None:
+    def execute_change_set(self, name: str, stack_name: str | None) -> None:
         """Carry out a change set. The stack tells how it ended."""
         with self._lock:
             stack, change_set = self.find_change_set(name, stack_name)
             if change_set.execution != "AVAILABLE":
                 found = f"cannot be executed in its current status of [{change_set.status}]"
                 raise InvalidChangeSetStatusError(f"ChangeSet [{change_set.id}] {found}")
-            done = self._deploy(
-                stack, change_set.target, change_set.kind, change_set.imports, rollback=rollback
-            )
+            done = self._deploy(stack, change_set)
             change_set.execution = "EXECUTE_COMPLETE" if done else "EXECUTE_FAILED"
             # AWS drops the others, which compare with a stack that is no more.
             self._change_sets[stack.id] = [change_set]
@@ -145,28 +146,6 @@ class Region:
         except ChangeSetNotFoundError:
             return
         self.change_sets(stack).remove(change_set)
-
-    def create(self, name: str, request: Request, *, protected: bool, rollback: bool) -> Stack:
-        """Create a stack without a change set."""
-        with self._lock:
-            if any(each.name == name for each in self.living()):
-                raise AlreadyExistsError(f"Stack [{name}] already exists")
-            stack = Stack(name, self._name, protected=protected)
-            target, _ = self._read(stack, request)
-            self.stacks.append(stack)
-            self._deploy(stack, target, "CREATE", {}, rollback=rollback)
-            return stack
-
-    def update(self, name: str, request: Request, *, rollback: bool) -> Stack:
-        """Update a stack without a change set."""
-        with self._lock:
-            stack = self.find(name)
-            self._check_ready(stack)
-            target, resolver = self._read(stack, request)
-            if not changes(stack, resolver, {}) and not self._outputs_change(stack, target):
-                raise ValidationError("No updates are to be performed.")
-            self._deploy(stack, target, "UPDATE", {}, rollback=rollback)
-            return stack
 
     def continue_rollback(self, name: str) -> None:
         """Try again what the rollback of an update could not undo."""
@@ -192,14 +171,12 @@ class Region:
             if Operation(stack, resolver, self._tools(stack)).delete():
                 stack.deleted = datetime.now(tz=UTC)
 
-    def _deploy(
-        self, stack: Stack, target: Target, kind: str, imports: Mapping[str, str], *, rollback: bool
-    ) -> bool:
-        if kind != "CREATE":
+    def _deploy(self, stack: Stack, change_set: ChangeSet) -> bool:
+        if change_set.kind != "CREATE":
             stack.updated = datetime.now(tz=UTC)
-        resolver = self._resolver(stack, target)
+        resolver = self._resolver(stack, change_set.target)
         operation = Operation(stack, resolver, self._tools(stack))
-        return operation.deploy(target, kind, imports, rollback=rollback)
+        return operation.deploy(change_set.target, change_set.kind, change_set.imports)
 
     def _check_ready(self, stack: Stack) -> None:
         if stack.status.endswith(_BUSY) or stack.status in _DEAD:

@@ -82,18 +82,11 @@ class AccessEntry(Handler):
     identity = ("PrincipalArn", "ClusterName")
     updates = ("UpdateAccessEntry",)
     deletes = ("DeleteAccessEntry", "principalArn", "clusterName")
-    describes = ("DescribeAccessEntry", "principalArn", "clusterName")
-    answers: ClassVar = {"AccessEntryArn": "accessEntry.accessEntryArn"}
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Give it its policies."""
-        del physical_id
-        eks = context.clients("eks")
+        """Give it its policies; none is ever taken back."""
+        del physical_id, old
         entry = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
-        wanted = [each["PolicyArn"] for each in new.get("AccessPolicies", [])]
-        for each in old.get("AccessPolicies", []):
-            if each["PolicyArn"] not in wanted:
-                eks.disassociate_access_policy(**entry, policyArn=each["PolicyArn"])
         for each in new.get("AccessPolicies", []):
             call(context, "eks", "AssociateAccessPolicy", each, **entry)
 

@@ -48,8 +48,6 @@ class DataRepositoryAssociation(Handler):
     creates = ("CreateDataRepositoryAssociation", "Association.AssociationId")
     # The files stay.
     deletes = ("DeleteDataRepositoryAssociation", "AssociationId")
-    describes = ("DescribeDataRepositoryAssociations", "AssociationIds")
-    answers: ClassVar = {"AssociationId": "", "ResourceARN": "Associations.0.ResourceARN"}
     updates = ("UpdateDataRepositoryAssociation", "AssociationId")
 
 

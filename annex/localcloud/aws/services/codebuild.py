@@ -16,7 +16,6 @@ from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
 
 _DONE, _FAILED = "SUCCEEDED", "FAILED"
 _NEWER_MACHINE = "BUILD_GENERAL1_XLARGE"
-_WITHOUT_LOCATION = ("CODEPIPELINE", "NO_SOURCE")
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
@@ -26,28 +25,29 @@ class CodeBuildApi(CodeBuildResponse):
     regions: ClassVar[Regions]
     """Set once, when the server starts."""
 
-    _KEPT: ClassVar = ("description", "source", "artifacts", "environment", "serviceRole")
-    _MORE: ClassVar = ("encryptionKey", "timeoutInMinutes", "logsConfig", "cache", "sourceVersion")
+    _KEPT: ClassVar = (
+        *("artifacts", "cache", "description", "encryptionKey", "environment", "logsConfig"),
+        *("serviceRole", "source", "sourceVersion", "timeoutInMinutes"),
+    )
 
     def create_project(self) -> ActionResult:
         """CreateProject."""
-        given = parameters(self)
-        _check_network(given.get("vpcConfig") or {})
         super().create_project()
-        return self._changed(given)
+        return self.update_project()
 
     def _get_param(self, param_name: str, if_none: Value = None) -> Value:
-        """Give moto a place of every source, which some lack, and a machine that it knows."""
+        """Give moto a machine that it knows."""
         value = super()._get_param(param_name, if_none)
-        if param_name == "source" and value and value.get("type") in _WITHOUT_LOCATION:
-            return {"location": value["type"], **value}
         if param_name == "environment" and value and value.get("computeType") == _NEWER_MACHINE:
             return {**value, "computeType": "BUILD_GENERAL1_LARGE"}
         return value
 
     def update_project(self) -> ActionResult:
         """UpdateProject."""
-        return self._changed(parameters(self))
+        given = parameters(self)
+        project = self._project(given["name"])
+        project.update({name: given[name] for name in self._KEPT if name in given})
+        return ActionResult({"project": project})
 
     def create_webhook(self) -> ActionResult:
         """CreateWebhook; nobody calls it here."""
@@ -163,13 +163,6 @@ class CodeBuildApi(CodeBuildResponse):
     def _client(self, service: str) -> Value:
         return self.regions.clients(self.region)(service)
 
-    def _changed(self, given: Object) -> ActionResult:
-        project = self._project(given["name"])
-        for name in (*self._KEPT, *self._MORE):
-            if name in given:
-                project[name] = given[name]
-        return ActionResult({"project": project})
-
     def _project(self, name: str) -> Object:
         projects = self.codebuild_backend.codebuild_projects
         if name not in projects:
@@ -183,14 +176,3 @@ def _phase(name: str, failure: str | None = None) -> Object:
         return {"phaseType": name, "phaseStatus": _DONE, "durationInSeconds": 0, "contexts": []}
     contexts = [{"statusCode": "LOCAL_AWS", "message": failure}]
     return {"phaseType": name, "phaseStatus": _FAILED, "durationInSeconds": 0, "contexts": contexts}
-
-
-def _check_network(given: Object) -> None:
-    """Refuse a part of a network; CodeBuild takes all three, or none."""
-    wanted = ("vpcId", "subnets", "securityGroupIds")
-    missing = [each for each in wanted if not given.get(each)]
-    if missing and len(missing) < len(wanted):
-        raise ServiceError(
-            "InvalidInputException",
-            f"Invalid vpc config: {' and '.join(missing)} must be specified",
-        )

@@ -45,10 +45,6 @@ class Access(Clusters):
         kept(cluster, "entries")[principal] = entry
         return ActionResult({"accessEntry": entry})
 
-    def describe_access_entry(self) -> ActionResult:
-        """DescribeAccessEntry."""
-        return ActionResult({"accessEntry": self._entry(parameters(self))})
-
     def list_access_entries(self) -> ActionResult:
         """ListAccessEntries."""
         cluster = self.cluster(parameters(self)["clusterName"])
@@ -91,12 +87,6 @@ class Access(Clusters):
                 "associatedAccessPolicy": policy,
             }
         )
-
-    def disassociate_access_policy(self) -> EmptyResult:
-        """DisassociateAccessPolicy."""
-        given = parameters(self)
-        self._policies(given).pop(given["policyArn"], None)
-        return EmptyResult()
 
     def create_pod_identity_association(self) -> ActionResult:
         """CreatePodIdentityAssociation: one role for a service account."""

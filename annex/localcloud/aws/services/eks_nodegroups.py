@@ -2,7 +2,7 @@
 
 from botocore.exceptions import ClientError
 from moto.core.responses import ActionResult
-from moto.eks.models import Cluster, Nodegroup
+from moto.eks.models import Nodegroup
 
 from megatron_eks.localcloud.aws.services import nodes
 from megatron_eks.localcloud.aws.services.eks_clusters import Clusters
@@ -21,16 +21,14 @@ class Nodegroups(Clusters):
         """CreateNodegroup, with the nodes that it wants."""
         given = parameters(self)
         cluster = self.cluster(given["clusterName"])
-        given["scalingConfig"] = _all_sizes(given.get("scalingConfig", {}))
         _check_sizes(given["scalingConfig"])
-        self._check_subnets(given["subnets"], cluster)
         template = given.get("launchTemplate")
         if template:
             given["launchTemplate"] = template = self._template(template)
         group = self.eks_backend.create_nodegroup(
             cluster_name=given["clusterName"],
             nodegroup_name=given["nodegroupName"],
-            scaling_config=given.get("scalingConfig"),
+            scaling_config=given["scalingConfig"],
             disk_size=given.get("diskSize"),
             subnets=given["subnets"],
             instance_types=given.get("instanceTypes"),
@@ -118,26 +116,15 @@ class Nodegroups(Clusters):
     def _group(self, given: Object) -> Nodegroup:
         return self.eks_backend.describe_nodegroup(given["clusterName"], given["nodegroupName"])
 
-    def _check_subnets(self, subnets: list[str], cluster: Cluster) -> None:
-        if not subnets:
-            raise InvalidParameterError("Subnets: a node group needs at least one subnet")
-        network = cluster.resources_vpc_config["vpcId"]
-        found = self.client("ec2").describe_subnets(SubnetIds=subnets)["Subnets"]
-        foreign = [each["SubnetId"] for each in found if each["VpcId"] != network]
-        if foreign:
-            raise InvalidParameterError(
-                f"Subnets {', '.join(foreign)} are not in the cluster's VPC {network}"
-            )
-
     def _template(self, wanted: Object) -> Object:
         """Return a launch template with id, name and a version that exists."""
-        by = {"LaunchTemplateId": wanted["id"]} if "id" in wanted else {}
-        if "name" in wanted:
-            by = {"LaunchTemplateName": wanted["name"]}
-        versions = [wanted["version"]] if "version" in wanted else ["$Default"]
-        found = self.client("ec2").describe_launch_template_versions(**by, Versions=versions)
+        found = self.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=wanted["id"], Versions=[wanted["version"]]
+        )
         if not found["LaunchTemplateVersions"]:
-            raise InvalidParameterError(f"Launch template version {versions[0]} does not exist")
+            raise InvalidParameterError(
+                f"Launch template version {wanted['version']} does not exist"
+            )
         version = found["LaunchTemplateVersions"][0]
         return {
             "id": version["LaunchTemplateId"],
@@ -146,21 +133,13 @@ class Nodegroups(Clusters):
         }
 
 
-def _all_sizes(given: Object) -> Object:
-    """Return the three sizes; what is not given follows from what is."""
-    low = given.get("minSize", min(1, given.get("desiredSize", 1)))
-    wanted = given.get("desiredSize", low)
-    high = max(2, wanted)
-    return {"minSize": low, "maxSize": high, "desiredSize": wanted, **given}
-
-
 def _check_sizes(sizes: Object) -> None:
-    low, wanted, high = (sizes.get(name) for name in ("minSize", "desiredSize", "maxSize"))
-    if low is not None and wanted is not None and low > wanted:
+    low, wanted, high = (sizes[name] for name in ("minSize", "desiredSize", "maxSize"))
+    if low > wanted:
         raise InvalidParameterError(
             f"Minimum capacity {low} can't be greater than desired size {wanted}"
         )
-    if wanted is not None and high is not None and wanted > high:
+    if wanted > high:
         raise InvalidParameterError(
             f"desired capacity {wanted} can't be greater than max size {high}"
         )

@@ -100,16 +100,6 @@ class FsxApi(FSxResponse):
         self._associations()[number] = association
         return ActionResult({"Association": association})
 
-    def describe_data_repository_associations(self) -> ActionResult:
-        """DescribeDataRepositoryAssociations, of one file system or all."""
-        given = parameters(self)
-        wanted = given.get("AssociationIds") or list(self._associations())
-        found = [self._association(each) for each in wanted]
-        for each in given.get("Filters", []):
-            if each["Name"] == "file-system-id":
-                found = [one for one in found if one["FileSystemId"] in each["Values"]]
-        return ActionResult({"Associations": found})
-
     def update_data_repository_association(self) -> ActionResult:
         """UpdateDataRepositoryAssociation."""
         given = parameters(self)

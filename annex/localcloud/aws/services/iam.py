@@ -25,7 +25,7 @@ _ANYBODY = ("user", "moto")
 
 _AWS = "arn:aws:iam::aws:policy"
 # IAM User Guide, "IAM and AWS STS quotas": characters, white space does not count.
-_LARGEST_IN_ROLE, _LARGEST_MANAGED = 10_240, 6_144
+_LARGEST_IN_ROLE = 10_240
 
 
 class IamApi(IamResponse):
@@ -51,20 +51,12 @@ class IamApi(IamResponse):
         given = parameters(self)
         role = self.backend.get_role(given["RoleName"])
         documents = {**role.policies, given["PolicyName"]: given["PolicyDocument"]}
-        if sum(map(_size, documents.values())) > _LARGEST_IN_ROLE:
+        if sum(len("".join(each.split())) for each in documents.values()) > _LARGEST_IN_ROLE:
             raise ServiceError(
                 "LimitExceeded",
                 f"Maximum policy size of {_LARGEST_IN_ROLE} bytes exceeded for role {role.name}",
             )
         return super().put_role_policy()
-
-    def create_policy(self) -> ActionResult:
-        """CreatePolicy."""
-        if _size(parameters(self)["PolicyDocument"]) > _LARGEST_MANAGED:
-            raise ServiceError(
-                "LimitExceeded", f"Cannot exceed quota for PolicySize: {_LARGEST_MANAGED}"
-            )
-        return super().create_policy()
 
     def simulate_principal_policy(self) -> ActionResult:
         """SimulatePrincipalPolicy, by policies alone: conditions have no say."""
@@ -95,10 +87,6 @@ class IamApi(IamResponse):
             elif policy.name in _ALL:
                 found.append(IAMPolicy(json.dumps({"Statement": [_EVERYTHING]})))
         return found
-
-
-def _size(document: str) -> int:
-    return len("".join(document.split()))
 
 
 def _is_known(path: str, name: str) -> bool:

@@ -72,7 +72,6 @@ class Context:
         )
         self.folder = Path(settings.folder)
         self.shared = Path(settings.shared)
-        self.allocatable: Mapping[str, str] = settings.node["status"]["allocatable"]
         self.images = tuple(map(Image.read, settings.images))
         # The one that has been free for longest comes next: others may still know its last pod.
         self._free = deque(range(_FIRST, _LAST + 1))

@@ -38,9 +38,6 @@ class Creation:
         if subdomain := spec.get("subdomain"):
             name = f"{name}.{subdomain}.{metadata['namespace']}.svc.{DOMAIN}\t{name}"
         lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost", f"{address}\t{name}"]
-        lines += [
-            "\t".join([each["ip"], *each["hostnames"]]) for each in spec.get("hostAliases", ())
-        ]
         (self._folder / "hosts").write_text("\n".join([*lines, ""]))
         service = f"svc.{DOMAIN}"
         search = f"{metadata['namespace']}.{service} {service} {DOMAIN}"
@@ -52,7 +49,7 @@ class Creation:
         """Return one container; raise UnknownImageError or ConfigError."""
         image = images.find(spec["image"], self._context.images)
         data = self._data(pod["metadata"]["namespace"])
-        own = environment.variables(spec, pod, self._context.allocatable, data)
+        own = environment.variables(spec, pod, data)
         variables = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOSTNAME": host_name(pod),

@@ -1,10 +1,9 @@
-"""One container of a pod through its runs: start, probes, end, back-off and restart."""
+"""One container of a pod through its runs: start, end, back-off and restart."""
 
 import http.client
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import ApiError, Object
@@ -13,7 +12,6 @@ from megatron_eks.localcloud.kubernetes.kubelet.context import Context
 from megatron_eks.localcloud.kubernetes.kubelet.creation import Creation
 from megatron_eks.localcloud.kubernetes.kubelet.environment import ConfigError
 from megatron_eks.localcloud.kubernetes.kubelet.images import UnknownImageError
-from megatron_eks.localcloud.kubernetes.kubelet.probing import Prober, located
 from megatron_eks.localcloud.kubernetes.kubelet.running import ContainerProcess
 from megatron_eks.localcloud.kubernetes.kubelet.status import ContainerStatus, timestamp, waiting
 
@@ -25,18 +23,9 @@ _FORGOTTEN_FACTOR = 2
 
 _MESSAGE_BYTES = 4096
 _FALLBACK_BYTES, _FALLBACK_LINES = 2048, 80
-_LOST_CODE = 137
 
 Tell = Callable[[Callable[[], None]], None]
 """Has something done in the pod's own thread, to which everything here belongs."""
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What probes of one run look at."""
-
-    process: ContainerProcess
-    sandbox: int
 
 
 class Managed:
@@ -51,54 +40,21 @@ class Managed:
             reason = "PodInitializing"
         self.status = ContainerStatus(spec, is_init, waiting(reason), {})
         self._policy = _policy(pod, self.status)
-        self._process: ContainerProcess | None = None
-        self._probers: list[Prober] = []
-        self._kill_at = _NEVER
-        self._start_at = _NEVER
+        self.process: ContainerProcess | None = None
+        """The run that goes on."""
+        self.due = _NEVER
+        """When it is to be started again."""
         self._delay = 0.0
         self._began = 0.0
         self._has_run = False
         self._asked = False
         self._ending = False
-        self._restore()
-
-    def _restore(self) -> None:
-        """Take over what was reported before the node started again: nothing runs any more."""
-        field = "initContainerStatuses" if self.status.is_init else "containerStatuses"
-        for each in self._pod["status"].get(field, ()):
-            if each["name"] == self.status.name and each["state"].keys() & {
-                "running",
-                "terminated",
-            }:
-                self._has_run = True
-                self.status.restarts = each["restartCount"]
-                self.status.last = each["lastState"]
-                self.status.state = each["state"]
-                if "running" in each["state"]:
-                    message = "The container could not be located when the pod was terminated"
-                    ended = _terminated(_LOST_CODE, "ContainerStatusUnknown", message)
-                    self.status.state = {"terminated": ended}
-
-    @property
-    def due(self) -> float:
-        """When something is to be done, if nothing happens before."""
-        return self._kill_at if self._process else self._start_at
-
-    @property
-    def process(self) -> ContainerProcess | None:
-        """The run that goes on."""
-        return self._process
-
-    @property
-    def is_running(self) -> bool:
-        """Say whether there are processes."""
-        return self._process is not None
 
     @property
     def is_final(self) -> bool:
         """Say whether it has ended and will not run again."""
         code = self.status.exit_code
-        if self.is_running or code is None:
+        if self.process or code is None:
             return False
         return self._ending or not self._restarts_after(code)
 
@@ -108,12 +64,7 @@ class Managed:
     def start_if_due(self, creation: Creation, pod: Object) -> None:
         """Start it unless it runs, has ended for good, or must wait."""
         now = time.monotonic()
-        if self._process:
-            if now >= self._kill_at:
-                # Its probe has failed, and the time to end is over.
-                self.kill()
-            return
-        if self.is_final or (self._asked and now < self._start_at):
+        if self.process or self.is_final or (self._asked and now < self.due):
             return
         self._pod, self._asked = pod, True
         try:
@@ -121,15 +72,15 @@ class Managed:
         except UnknownImageError as error:
             first = self.status.state.get("waiting", {}).get("reason") != "ErrImagePull"
             self.status.state = waiting("ErrImagePull" if first else "ImagePullBackOff", str(error))
-            self._start_at = now + _CONFIG_RETRY_SECONDS if first else _NEVER
+            self.due = now + _CONFIG_RETRY_SECONDS if first else _NEVER
             events.warn(self._context, pod, "Failed", f"Failed to pull image: {error}")
         except ConfigError as error:
             self.status.state = waiting("CreateContainerConfigError", str(error))
-            self._start_at = now + _CONFIG_RETRY_SECONDS
+            self.due = now + _CONFIG_RETRY_SECONDS
             events.warn(self._context, pod, "Failed", f"Error: {error}")
         except (ApiError, http.client.HTTPException, OSError) as error:
             self.status.state = waiting("CreateContainerError", str(error))
-            self._start_at = now + _CONFIG_RETRY_SECONDS
+            self.due = now + _CONFIG_RETRY_SECONDS
 
     def _start(self, creation: Creation, pod: Object) -> None:
         spec = creation.container(self.status.spec, pod)
@@ -144,82 +95,28 @@ class Managed:
         process = ContainerProcess(
             spec, log, lambda ended: self._tell(lambda: self._ended(ended, log, said))
         )
-        self._process = process
+        self.process = process
         status.state = {"running": {"startedAt": timestamp()}}
         self._began = time.monotonic()
-        self._start_at = self._kill_at = _NEVER
+        self.due = _NEVER
         events.note(self._context, pod, "Started", f"Container started: {status.name}")
-        run = _Run(process, creation.sandbox)
-        if "startupProbe" in status.spec:
-            self._probe("startupProbe", run)
-        else:
-            self._started(run)
-
-    def _probe(self, kind: str, run: _Run) -> None:
-        address = self._pod["status"]["podIP"]
-        probe = located(self.status.spec[kind], self.status.spec, address)
-
-        def tell(good: bool, message: str) -> None:  # noqa: FBT001 -- the verdict itself
-            self._tell(lambda: self._judge(kind, run, good, message))
-
-        self._probers.append(Prober(probe, run.sandbox, run.process, tell))
-
-    def _judge(self, kind: str, run: _Run, good: bool, message: str) -> None:  # noqa: FBT001 -- a verdict
-        if run.process is not self._process:
-            return
-        if not good:
-            text = f"{kind.removesuffix('Probe').capitalize()} probe failed: {message}"
-            events.warn(self._context, self._pod, "Unhealthy", text)
-        if kind == "readinessProbe":
-            self.status.ready = good
-        elif not good:
-            self._end_run(run.process)
-        elif not self.status.started:
-            self._started(run)
-
-    def _started(self, run: _Run) -> None:
-        # A startup probe that has succeeded is not made again.
-        self._stop_probes()
-        self.status.started = True
-        self.status.ready = "readinessProbe" not in self.status.spec
-        for kind in ("readinessProbe", "livenessProbe"):
-            if kind in self.status.spec:
-                self._probe(kind, run)
-
-    def _end_run(self, process: ContainerProcess) -> None:
-        """End a run whose probe has failed; the restart policy decides what follows."""
-        grace = self._pod["spec"].get("terminationGracePeriodSeconds", 30)
-        self._kill_at = time.monotonic() + float(grace)
-        process.signal(signal.SIGTERM)
+        status.started = status.ready = True
 
     def terminate(self) -> None:
         """Ask it to end, and never start it again."""
         self._ending = True
-        if self._process:
-            events.note(
-                self._context, self._pod, "Killing", f"Stopping container {self.status.name}"
-            )
-            self._process.signal(signal.SIGTERM)
+        if self.process:
+            message = f"Stopping container {self.status.name}"
+            events.note(self._context, self._pod, "Killing", message)
+            self.process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill its processes."""
-        self._kill_at = _NEVER
-        if self._process:
-            self._process.kill()
-
-    def abandon(self) -> None:
-        """Kill its processes, of which nobody wants to hear any more."""
-        self._stop_probes()
-        self.kill()
-
-    def _stop_probes(self) -> None:
-        for each in self._probers:
-            each.stop()
-        self._probers.clear()
+        if self.process:
+            self.process.kill()
 
     def _ended(self, process: ContainerProcess, log: Path, said: Path) -> None:
-        self._process = None
-        self._stop_probes()
+        self.process = None
         status, code = self.status, process.code
         reason = "Completed" if code == 0 else "Error"
         message = self._last_words(log, said, code)
@@ -229,7 +126,7 @@ class Managed:
         ended["startedAt"] = status.state["running"]["startedAt"]
         status.state = {"terminated": ended}
         status.started = False
-        status.ready = status.is_init and not status.is_sidecar and code == 0
+        status.ready = status.is_init and code == 0
         if not self._ending and self._restarts_after(code):
             self._back_off()
 
@@ -238,7 +135,7 @@ class Managed:
         now = time.monotonic()
         if now - self._began > first * _LONGEST_FACTOR * _FORGOTTEN_FACTOR:
             self._delay = 0.0
-        self._start_at = now + self._delay
+        self.due = now + self._delay
         if self._delay:
             status, metadata = self.status, self._pod["metadata"]
             message = (
@@ -265,8 +162,6 @@ class Managed:
 
 def _policy(pod: Object, container: ContainerStatus) -> str:
     """Return when a container is restarted: init containers never after a success."""
-    if container.is_sidecar:
-        return "Always"
     policy: str = pod["spec"]["restartPolicy"]
     return "OnFailure" if container.is_init and policy == "Always" else policy
 

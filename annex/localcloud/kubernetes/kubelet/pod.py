@@ -7,8 +7,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.localcloud.kubernetes.kubelet import events, status
@@ -26,15 +24,6 @@ from megatron_eks.localcloud.kubernetes.kubelet.volumes import VolumeError, Volu
 
 _RETRY_SECONDS = 1.0
 _SERVER_ERRORS = (ApiError, http.client.HTTPException, OSError)
-
-
-@dataclass(frozen=True)
-class _End:
-    """Why a pod's containers are being stopped, and when they are killed."""
-
-    deadline: float
-    override: Object
-    """What the status says besides, where the pod did not end by itself."""
 
 
 class PodWorker(threading.Thread):
@@ -59,12 +48,15 @@ class PodWorker(threading.Thread):
             ),
             *(Managed(context, pod, each, tell, is_init=False) for each in spec["containers"]),
         ]
-        self._began = pod["status"].get("startTime") or status.timestamp()
+        self._began = status.timestamp()
         self._sandbox: SandboxProcess | None = None
         self._address = ""
+        self._addresses: Object = {}
+        """Those of pod and host, as its status has them."""
         self._creation: Creation | None = None
         self._retry_at = 0.0
-        self._end: _End | None = None
+        self._kill_at: float | None = None
+        """When the containers, which are being stopped, are killed."""
         self._gone = False
         self._reported: Object = {}
         self.start()
@@ -91,7 +83,7 @@ class PodWorker(threading.Thread):
             self._report_end()
         finally:
             for each in self._managed:
-                each.abandon()
+                each.kill()
             if self._sandbox:
                 self._sandbox.end()
             if self._address:
@@ -101,22 +93,22 @@ class PodWorker(threading.Thread):
             self._context.client.close_own()
 
     def _take(self, pod: Object) -> None:
-        own = {
-            key: self._pod["status"].get(key) for key in ("podIP", "podIPs", "hostIP", "hostIPs")
-        }
+        pod["status"] |= self._addresses
         self._pod = pod
-        self._pod["status"] |= {key: value for key, value in own.items() if value}
 
     def _vanish(self) -> None:
         self._gone = True
-        self._stop(0, {})
+        self._stop(0)
 
     def _step(self) -> bool:
         """Do what is due; return whether the pod has come to its end."""
-        self._look_for_an_end()
-        if not self._end and (creation := self._creation or self._prepare()):
+        metadata = self._pod["metadata"]
+        if metadata.get("deletionTimestamp"):
+            # A second deletion may leave less time than the first.
+            self._stop(metadata.get("deletionGracePeriodSeconds", 0))
+        if self._kill_at is None and (creation := self._creation or self._prepare()):
             self._run_containers(creation)
-        return self._end is not None and self._finish_stopping(self._end)
+        return self._kill_at is not None and self._finish_stopping(self._kill_at)
 
     def _run_containers(self, creation: Creation) -> None:
         for each in self._managed:
@@ -126,56 +118,31 @@ class PodWorker(threading.Thread):
         for each in mains:
             each.start_if_due(creation, self._pod)
         if all(each.is_final for each in mains):
-            self._stop(self._grace, {})
+            self._stop(0)
 
     def _pass(self, init: Managed, creation: Creation) -> bool:
         """Say whether the containers after an init container may start; start it if not."""
         init.start_if_due(creation, self._pod)
-        if init.status.is_sidecar:
-            return init.status.started
         if init.is_final and init.status.exit_code != 0:
-            self._stop(0, {})
+            self._stop(0)
         return init.is_final and init.status.exit_code == 0
 
-    @property
-    def _grace(self) -> float:
-        return float(self._pod["spec"].get("terminationGracePeriodSeconds", 30))
-
-    def _look_for_an_end(self) -> None:
-        metadata = self._pod["metadata"]
-        if metadata.get("deletionTimestamp") and not self._end:
-            self._stop(metadata.get("deletionGracePeriodSeconds", 0), {})
-        elif metadata.get("deletionTimestamp") and self._end:
-            # A second deletion may leave less time than the first.
-            left = time.monotonic() + metadata.get("deletionGracePeriodSeconds", 0)
-            self._end = _End(min(self._end.deadline, left), self._end.override)
-        elif not self._end and self._over_deadline() <= 0:
-            message = "Pod was active on the node longer than the specified deadline"
-            self._stop(
-                self._grace, {"phase": "Failed", "reason": "DeadlineExceeded", "message": message}
-            )
-
-    def _over_deadline(self) -> float:
-        """Return the seconds until `activeDeadlineSeconds` are over."""
-        limit = self._pod["spec"].get("activeDeadlineSeconds")
-        if limit is None:
-            return float("inf")
-        began = datetime.fromisoformat(self._began)
-        return float(limit) - (datetime.now(tz=UTC) - began).total_seconds()
-
-    def _stop(self, grace: float, override: Object) -> None:
-        if self._end:
+    def _stop(self, grace: float) -> None:
+        deadline = time.monotonic() + grace
+        if self._kill_at is not None:
+            self._kill_at = min(self._kill_at, deadline)
             return
-        self._end = _End(time.monotonic() + grace, override)
+        self._kill_at = deadline
         for each in self._managed:
             each.terminate()
 
-    def _finish_stopping(self, end: _End) -> bool:
-        if any(each.is_running for each in self._managed) and time.monotonic() >= end.deadline:
-            for each in self._managed:
+    def _finish_stopping(self, deadline: float) -> bool:
+        running = [each for each in self._managed if each.process]
+        if running and time.monotonic() >= deadline:
+            for each in running:
                 each.kill()
-            self._end = replace(end, deadline=float("inf"))
-        return not any(each.is_running for each in self._managed)
+            self._kill_at = float("inf")
+        return not running
 
     def _prepare(self) -> Creation | None:
         """Make volumes and namespaces; what does not work is tried again later."""
@@ -197,12 +164,10 @@ class PodWorker(threading.Thread):
             self._address = str(context.take_address())
         address = self._address or NODE_ADDRESS
         known = {"podIP": address, "hostIP": NODE_ADDRESS}
-        pod["status"] |= {**known, **{f"{key}s": [{"ip": each}] for key, each in known.items()}}
+        self._addresses = known | {f"{key}s": [{"ip": each}] for key, each in known.items()}
+        pod["status"] |= self._addresses
         self._folder.mkdir(parents=True, exist_ok=True)
-        maker = VolumeMaker(
-            context.client, pod, self._folder / "volumes", context.shared, context.allocatable
-        )
-        volumes = maker.make()
+        volumes = VolumeMaker(context.client, pod, self._folder / "volumes", context.shared).make()
         if self._sandbox:
             self._sandbox.end()
         self._sandbox = SandboxProcess(
@@ -222,12 +187,12 @@ class PodWorker(threading.Thread):
     def _receive(self) -> None:
         """Wait for news or for the next thing that is due, and take in all that came."""
         now = time.monotonic()
-        if self._end:
-            due = [self._end.deadline - now]
+        if self._kill_at is not None:
+            due = [self._kill_at - now]
         elif self._creation:
-            due = [self._over_deadline(), *(each.due - now for each in self._managed)]
+            due = [each.due - now for each in self._managed]
         else:
-            due = [self._over_deadline(), self._retry_at - now]
+            due = [self._retry_at - now]
         if self._reported == {}:
             due.append(_RETRY_SECONDS)
         seconds = min(due)
@@ -246,10 +211,7 @@ class PodWorker(threading.Thread):
             return
         metadata = self._pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        body: Object = {"metadata": {"uid": metadata["uid"]}, "status": dict(now)}
-        if "podIPs" in now:
-            # Else a node that starts again would add to the address of the pod's first life.
-            body["status"]["podIPs"] = [{"$patch": "replace"}, *now["podIPs"]]
+        body: Object = {"metadata": {"uid": metadata["uid"]}, "status": now}
         kind = "application/strategic-merge-patch+json"
         try:
             self._context.client.request("PATCH", path, body, content_type=kind)
@@ -262,8 +224,7 @@ class PodWorker(threading.Thread):
 
     def _status(self, *, ended: bool) -> Object:
         containers = [each.status for each in self._managed]
-        override = self._end.override if self._end else {}
-        phase = override.get("phase") or status.phase(containers, self._policy, ended=ended)
+        phase = status.phase(containers, self._policy, ended=ended)
         known = self._reported.get("conditions", self._pod["status"].get("conditions", []))
         found: Object = {
             "phase": phase,
@@ -272,13 +233,11 @@ class PodWorker(threading.Thread):
                 containers, phase, known, sandboxed=self._creation is not None
             ),
             "containerStatuses": [each.render() for each in containers if not each.is_init],
-            **override,
         }
         if any(each.is_init for each in containers):
             found["initContainerStatuses"] = [each.render() for each in containers if each.is_init]
         if self._creation:
-            fields = ("podIP", "podIPs", "hostIP", "hostIPs")
-            found |= {key: self._pod["status"][key] for key in fields}
+            found |= self._addresses
         return found
 
     def _report_end(self) -> None:

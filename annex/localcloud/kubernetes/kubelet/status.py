@@ -25,11 +25,6 @@ class ContainerStatus:
         return str(self.spec["name"])
 
     @property
-    def is_sidecar(self) -> bool:
-        """Say whether it is an init container that runs beside the others."""
-        return self.is_init and self.spec.get("restartPolicy") == "Always"
-
-    @property
     def exit_code(self) -> int | None:
         """How its last run ended; None before that, and while it runs."""
         ended = self.state.get("terminated")
@@ -64,7 +59,7 @@ def timestamp() -> str:
 def phase(containers: Iterable[ContainerStatus], policy: str, *, ended: bool) -> str:
     """Return a pod's phase; `ended` says that no container will run any more."""
     mains = [each for each in containers if not each.is_init]
-    inits = [each for each in containers if each.is_init and not each.is_sidecar]
+    inits = [each for each in containers if each.is_init]
     codes = [each.exit_code for each in mains]
     if ended or (policy != "Always" and all(_is_final(each, policy) for each in mains)):
         return "Succeeded" if all(code == 0 for code in codes) else "Failed"
@@ -89,27 +84,26 @@ def conditions(
     ended = pod_phase in {"Succeeded", "Failed"}
     unready = [each.name for each in everything if not each.ready and not each.is_init]
     initialised = pod_phase != "Pending" or all(each.ready for each in everything if each.is_init)
-    reason: Object = {}
+    reason = message = None
     if ended:
-        reason = {"reason": "PodCompleted" if pod_phase == "Succeeded" else "PodFailed"}
+        reason = "PodCompleted" if pod_phase == "Succeeded" else "PodFailed"
     elif unready:
-        names = " ".join(unready)
-        message = f"containers with unready status: [{names}]"
-        reason = {"reason": "ContainersNotReady", "message": message}
+        reason = "ContainersNotReady"
+        message = f"containers with unready status: [{' '.join(unready)}]"
     ready = not ended and not unready and pod_phase == "Running"
-    verdicts: dict[str, tuple[bool, Object]] = {
-        "PodReadyToStartContainers": (sandboxed, {}),
-        "Initialized": (initialised, {}),
-        "ContainersReady": (ready, reason),
-        "Ready": (ready, reason),
+    verdicts = {
+        "PodReadyToStartContainers": sandboxed,
+        "Initialized": initialised,
+        "ContainersReady": ready,
+        "Ready": ready,
     }
     before = {each["type"]: each for each in known}
     found = []
-    for kind, (verdict, why) in verdicts.items():
-        status = str(verdict)
-        old = before.get(kind, {})
+    for kind, verdict in verdicts.items():
+        status, old = str(verdict), before.get(kind, {})
         since = old.get("lastTransitionTime") if old.get("status") == status else None
         found.append({"type": kind, "status": status, "lastTransitionTime": since or timestamp()})
-        # A merge keeps what is not named.
-        found[-1] |= {"reason": why.get("reason"), "message": why.get("message")}
+        if kind.endswith("Ready"):
+            # A merge keeps what is not named.
+            found[-1] |= {"reason": reason, "message": message}
     return found

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.localcloud.kubernetes.kubelet.environment import (
-    ConfigError,
-    pod_field,
-    resource_field,
-    size,
-)
+from megatron_eks.kubernetes.quantity import quantity
+from megatron_eks.localcloud.kubernetes.kubelet.environment import ConfigError, pod_field
 
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
@@ -36,16 +32,8 @@ class Volumes:
 class VolumeMaker:
     """Makes the volumes of one pod once, when it starts: later changes do not reach its files."""
 
-    def __init__(
-        self,
-        client: Client,
-        pod: Object,
-        folder: Path,
-        shared: Path,
-        allocatable: Mapping[str, str],
-    ) -> None:
-        self._client, self._pod, self._folder = client, pod, folder
-        self._shared, self._allocatable = shared, allocatable
+    def __init__(self, client: Client, pod: Object, folder: Path, shared: Path) -> None:
+        self._client, self._pod, self._folder, self._shared = client, pod, folder, shared
         self._namespace: str = pod["metadata"]["namespace"]
 
     def make(self) -> Volumes:
@@ -62,8 +50,8 @@ class VolumeMaker:
                 raise VolumeError(message) from error
             empty = each.get("emptyDir") or {}
             if empty.get("medium") == "Memory":
-                limit = empty.get("sizeLimit")
-                volumes.memory[str(place)] = str(int(size(limit))) if limit else _MEMORY_SIZE
+                limit = quantity(empty.get("sizeLimit", "0"))
+                volumes.memory[str(place)] = str(int(limit)) if limit else _MEMORY_SIZE
         return volumes
 
     def _fill(self, volume: Object, place: Path) -> Path:
@@ -74,12 +62,9 @@ class VolumeMaker:
             case "hostPath":
                 # Private and empty: no device or socket of this machine is a pod's business.
                 pass
-            case "configMap" | "secret" as kind:
+            case "configMap" | "secret" | "downwardAPI" as kind:
                 source = volume[kind]
                 self._project({kind: source}, place, source.get("defaultMode", _FILE_MODE))
-            case "downwardAPI":
-                source = volume["downwardAPI"]
-                self._project({"downwardAPI": source}, place, source.get("defaultMode", _FILE_MODE))
             case "projected":
                 mode = volume["projected"].get("defaultMode", _FILE_MODE)
                 for source in volume["projected"].get("sources") or ():
@@ -97,7 +82,7 @@ class VolumeMaker:
                 self._write_keys(kind, source, place, mode)
             case "downwardAPI":
                 for item in source.get("items", ()):
-                    _write(place, item["path"], self._downward(item), item.get("mode", mode))
+                    _write(place, item["path"], _downward(self._pod, item), item.get("mode", mode))
             case "serviceAccountToken":
                 _write(place, source["path"], self._token(source), mode)
             case _:
@@ -119,11 +104,6 @@ class VolumeMaker:
                 _write(place, item["path"], values[item["key"]], item.get("mode", mode))
             elif not source.get("optional"):
                 raise ConfigError(f"references non-existent {kind.lower()} key: {item['key']}")
-
-    def _downward(self, item: Object) -> bytes:
-        if "fieldRef" in item:
-            return pod_field(self._pod, item["fieldRef"]["fieldPath"]).encode()
-        return resource_field(self._pod, {}, item["resourceFieldRef"], self._allocatable).encode()
 
     def _token(self, source: Object) -> bytes:
         metadata, account = self._pod["metadata"], self._pod["spec"]["serviceAccountName"]
@@ -165,6 +145,12 @@ def _storage(shared: Path, volume: Object) -> Path:
             f"{attributes['mountname'].partition('/')[2]} on the file system"
         )
     return place
+
+
+def _downward(pod: Object, item: Object) -> bytes:
+    if "fieldRef" not in item:
+        raise ConfigError("no process plays resourceFieldRef on this machine")
+    return pod_field(pod, item["fieldRef"]["fieldPath"]).encode()
 
 
 def contents(found: Object) -> dict[str, bytes]:
