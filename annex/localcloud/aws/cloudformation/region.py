@@ -17,8 +17,7 @@ from megatron_eks.localcloud.aws.cloudformation.errors import (
 from megatron_eks.localcloud.aws.cloudformation.failures import Failures
 from megatron_eks.localcloud.aws.cloudformation.intrinsics import Resolver
 from megatron_eks.localcloud.aws.cloudformation.parameters import parameter_values, raw_parameters
-from megatron_eks.localcloud.aws.cloudformation.requests import Request
-from megatron_eks.localcloud.aws.cloudformation.stacks import Stack, Target, stack_arn
+from megatron_eks.localcloud.aws.cloudformation.stacks import Request, Stack, Target, stack_arn
 from megatron_eks.localcloud.aws.cloudformation.taking_over import existing as existing_resources
 from megatron_eks.localcloud.aws.cloudformation.template import parse
 from megatron_eks.localcloud.aws.cloudformation.work import Tools

@@ -30,6 +30,19 @@ class Resource:
 
 
 @dataclass(frozen=True)
+class Request:
+    """What CreateChangeSet is given."""
+
+    body: str | None
+    """None for the template that the stack has."""
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str] | None
+    capabilities: tuple[str, ...]
+    role: str | None
+    import_existing: bool = False
+
+
+@dataclass(frozen=True)
 class Target:
     """What a stack is asked to become."""
 

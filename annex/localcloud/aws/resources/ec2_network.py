@@ -30,16 +30,10 @@ class GatewayAttachment(Handler):
     """An Internet gateway in a VPC."""
 
     kind = "AWS::EC2::VPCGatewayAttachment"
-
-    def create(self, context: Context, properties: Object) -> str:
-        """Attach."""
-        context.clients("ec2").attach_internet_gateway(**properties)
-        return f"IGW|{properties['VpcId']}"
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Detach."""
-        del physical_id
-        context.clients("ec2").detach_internet_gateway(**properties)
+    service = "ec2"
+    creates = ("AttachInternetGateway", "")
+    identity = ("InternetGatewayId", "VpcId")
+    deletes = ("DetachInternetGateway", "InternetGatewayId", "VpcId")
 
 
 class Route(Handler):

@@ -6,6 +6,7 @@ Most of them have the same names, but for the case of their first letters.
 """
 
 import json
+import re
 import secrets
 import string
 from collections.abc import Callable, Mapping
@@ -84,6 +85,8 @@ class Handler:
     """What the operation that makes it takes, and none of `updates` does."""
     separator = "|"
     """Of the parts of a physical id, where the operations take several arguments."""
+    arn = False
+    """Whether the physical id is an ARN of which the operations take the last part."""
     answers: ClassVar[Mapping[str, str]] = {}
     """Attributes, and where the describing operation has them, or of what they are made; empty for
     the physical id."""
@@ -146,6 +149,7 @@ class Handler:
         del properties
         found = self._ask(context, self.describes, physical_id) if self.describes else None
         words = {"region": context.region, "account": ACCOUNT, "id": physical_id, "none": ""}
+        words["last"] = last(physical_id)
         values = {
             name: path.format(**words)
             if "{" in path
@@ -162,12 +166,19 @@ class Handler:
         name, *arguments = operation
         client = context.clients(self.service)
         members = client.meta.service_model.operation_model(name).input_shape.members
-        parts = physical_id.split(self.separator) if len(arguments) > 1 else [physical_id]
+        parts = [last(physical_id)] if self.arn else [physical_id]
+        if len(arguments) > 1:
+            parts = physical_id.split(self.separator)
         given = {
             argument: [part] if members[argument].type_name == "list" else part
             for argument, part in zip(arguments, parts, strict=True)
         }
         return getattr(client, xform_name(name))(**given)
+
+
+def last(arn: str) -> str:
+    """Return what an ARN ends with, behind type and account."""
+    return re.split("[:/]", arn)[-1]
 
 
 def untagged(properties: Object) -> Object:

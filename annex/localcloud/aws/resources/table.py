@@ -16,22 +16,12 @@ from megatron_eks.localcloud.aws.resources import (
 )
 from megatron_eks.localcloud.aws.resources.handler import Handler
 
+_MODULES = (
+    *(buckets, builds, ec2_groups, ec2_network, ec2_nodes, eks),
+    *(files, iam, keys_and_logs, nodegroup, watching),
+)
 _HANDLERS: dict[str, Handler] = {
-    handler.kind: handler
-    for module in (
-        buckets,
-        builds,
-        ec2_groups,
-        ec2_network,
-        ec2_nodes,
-        eks,
-        files,
-        iam,
-        keys_and_logs,
-        nodegroup,
-        watching,
-    )
-    for handler in module.HANDLERS
+    handler.kind: handler for module in _MODULES for handler in module.HANDLERS
 }
 
 

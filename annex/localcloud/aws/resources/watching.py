@@ -1,10 +1,21 @@
 """Metrics, alarms, topics, rules on events, and budgets."""
 
-from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
-from megatron_eks.localcloud.aws.resources.handler import Context, Handler, call, untagged
+from megatron_eks.localcloud.aws.resources.handler import (
+    Context,
+    Handler,
+    Setting,
+    call,
+    last,
+    untagged,
+)
 from megatron_eks.localcloud.aws.values import ACCOUNT, Object, Value
+
+
+def _attribute(name: str, value: Value) -> Object:
+    return {"AttributeName": name, "AttributeValue": value}
 
 
 class Topic(Handler):
@@ -18,19 +29,11 @@ class Topic(Handler):
     renamed: ClassVar = {"TopicName": "Name"}
     tagged = ("ResourceArn", "")
     deletes = ("DeleteTopic", "TopicArn")
-    answers: ClassVar = {"TopicArn": ""}
-
-    def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Set the key."""
-        if new.get("KmsMasterKeyId") != old.get("KmsMasterKeyId"):
-            _attribute(context, physical_id, "KmsMasterKeyId", new.get("KmsMasterKeyId", ""))
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN and the name."""
-        found = super().attributes(context, physical_id, properties)
-        return {**found, "TopicName": physical_id.rsplit(":", 1)[-1]}
+    answers: ClassVar = {"TopicArn": "", "TopicName": "{last}"}
+    owner = "TopicArn"
+    settings: ClassVar = {
+        "KmsMasterKeyId": Setting("SetTopicAttributes", form=partial(_attribute, "KmsMasterKeyId"))
+    }
 
 
 class TopicPolicy(Handler):
@@ -40,8 +43,9 @@ class TopicPolicy(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Set the policy of all topics."""
+        policy = _attribute("Policy", properties["PolicyDocument"])
         for topic in properties["Topics"]:
-            _attribute(context, topic, "Policy", properties["PolicyDocument"])
+            call(context, "sns", "SetTopicAttributes", policy, TopicArn=topic)
         return str(properties["Topics"][0])
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
@@ -102,13 +106,7 @@ class Alarm(Handler):
     made_up = 255
     updates = ("PutMetricAlarm", "AlarmName")
     deletes = ("DeleteAlarms", "AlarmNames")
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN."""
-        del properties
-        return {"Arn": f"arn:aws:cloudwatch:{context.region}:{ACCOUNT}:alarm:{physical_id}"}
+    answers: ClassVar = {"Arn": "arn:aws:cloudwatch:{region}:{account}:alarm:{id}"}
 
 
 class Budget(Handler):
@@ -138,7 +136,15 @@ class Workspace(Handler):
     kind = "AWS::APS::Workspace"
     service = "amp"
     creates = ("CreateWorkspace", "arn")
+    arn = True
     tagged = ("resourceArn", "")
+    deletes = ("DeleteWorkspace", "workspaceId")
+    describes = ("DescribeWorkspace", "workspaceId")
+    answers: ClassVar = {
+        "Arn": "",
+        "WorkspaceId": "workspace.workspaceId",
+        "PrometheusEndpoint": "workspace.prometheusEndpoint",
+    }
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Set how long it keeps metrics, where its logs go, and whom it tells."""
@@ -153,25 +159,7 @@ class Workspace(Handler):
             if value is not None and value != old.get(name):
                 # One of them is a text.
                 given = value if isinstance(value, dict) else {"Data": value.encode()}
-                call(context, "amp", operation, given, workspaceId=_last(physical_id))
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the workspace with its metrics."""
-        del properties
-        context.clients("amp").delete_workspace(workspaceId=_last(physical_id))
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return where it is reached."""
-        del properties
-        found = context.clients("amp").describe_workspace(workspaceId=_last(physical_id))
-        workspace = found["workspace"]
-        return {
-            "Arn": physical_id,
-            "WorkspaceId": workspace["workspaceId"],
-            "PrometheusEndpoint": workspace["prometheusEndpoint"],
-        }
+                call(context, "amp", operation, given, workspaceId=last(physical_id))
 
 
 class RuleGroups(Handler):
@@ -193,12 +181,12 @@ class RuleGroups(Handler):
         """Remove the rules."""
         del physical_id
         context.clients("amp").delete_rule_groups_namespace(
-            workspaceId=_last(properties["Workspace"]), name=properties["Name"]
+            workspaceId=last(properties["Workspace"]), name=properties["Name"]
         )
 
     @staticmethod
     def _write(context: Context, operation: str, properties: Object) -> Object:
-        workspace = _last(properties["Workspace"])
+        workspace = last(properties["Workspace"])
         given = {**untagged(properties), "Data": properties["Data"].encode()}
         return call(context, "amp", operation, given, workspaceId=workspace)
 
@@ -209,26 +197,8 @@ class Scraper(Handler):
     kind = "AWS::APS::Scraper"
     service = "amp"
     creates = ("CreateScraper", "arn")
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the scraper."""
-        del properties
-        context.clients("amp").delete_scraper(scraperId=_last(physical_id))
-
-
-def _attribute(context: Context, topic: str, name: str, value: Value) -> None:
-    call(
-        context,
-        "sns",
-        "SetTopicAttributes",
-        {"AttributeValue": value},
-        TopicArn=topic,
-        AttributeName=name,
-    )
-
-
-def _last(arn: str) -> str:
-    return arn.rsplit("/", 1)[-1]
+    arn = True
+    deletes = ("DeleteScraper", "scraperId")
 
 
 HANDLERS: tuple[Handler, ...] = (
