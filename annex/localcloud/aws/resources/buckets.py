@@ -45,7 +45,6 @@ class Bucket(Handler):
     describes = ("HeadBucket", "Bucket")
     answers: ClassVar = {
         "Arn": "arn:aws:s3:::{id}",
-        "DomainName": "{id}.s3.amazonaws.com",
         "RegionalDomainName": "{id}.s3.{region}.amazonaws.com",
     }
     owner = "Bucket"

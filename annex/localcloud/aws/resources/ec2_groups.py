@@ -35,8 +35,7 @@ class SecurityGroup(Handler):
     made_up = 255
     renamed: ClassVar = {"GroupDescription": "Description"}
     deletes = ("DeleteSecurityGroup", "GroupId")
-    describes = ("DescribeSecurityGroups", "GroupIds")
-    answers: ClassVar = {"GroupId": "", "Id": "", "VpcId": "SecurityGroups.0.VpcId"}
+    answers: ClassVar = {"GroupId": ""}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group and its rules."""
@@ -66,8 +65,6 @@ class SecurityGroup(Handler):
 
 class Rule(Handler):
     """One rule, as a resource of its own."""
-
-    answers: ClassVar = {"Id": ""}
 
     def __init__(self, kind: str, direction: str) -> None:
         self.kind, self._direction = kind, direction

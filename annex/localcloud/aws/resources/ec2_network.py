@@ -80,8 +80,6 @@ HANDLERS: tuple[Handler, ...] = (
         "AWS::EC2::VPC",
         ("CreateVpc", "Vpc.VpcId"),
         ("DeleteVpc", "VpcId"),
-        answers={"VpcId": "Vpcs.0.VpcId", "CidrBlock": "Vpcs.0.CidrBlock"},
-        describes=("DescribeVpcs", "VpcIds"),
         owner="VpcId",
         settings={
             "EnableDnsSupport": Setting(
@@ -96,13 +94,6 @@ HANDLERS: tuple[Handler, ...] = (
         "AWS::EC2::Subnet",
         ("CreateSubnet", "Subnet.SubnetId"),
         ("DeleteSubnet", "SubnetId"),
-        answers={
-            "SubnetId": "Subnets.0.SubnetId",
-            "AvailabilityZone": "Subnets.0.AvailabilityZone",
-            "CidrBlock": "Subnets.0.CidrBlock",
-            "VpcId": "Subnets.0.VpcId",
-        },
-        describes=("DescribeSubnets", "SubnetIds"),
         owner="SubnetId",
         settings={
             "MapPublicIpOnLaunch": Setting(
@@ -114,44 +105,38 @@ HANDLERS: tuple[Handler, ...] = (
         "AWS::EC2::InternetGateway",
         ("CreateInternetGateway", "InternetGateway.InternetGatewayId"),
         ("DeleteInternetGateway", "InternetGatewayId"),
-        answers={"InternetGatewayId": ""},
     ),
     Ec2(
         "AWS::EC2::NatGateway",
         ("CreateNatGateway", "NatGateway.NatGatewayId"),
         ("DeleteNatGateway", "NatGatewayId"),
-        answers={"NatGatewayId": ""},
     ),
     Ec2(
         "AWS::EC2::RouteTable",
         ("CreateRouteTable", "RouteTable.RouteTableId"),
         ("DeleteRouteTable", "RouteTableId"),
-        answers={"RouteTableId": ""},
     ),
     Ec2(
         "AWS::EC2::SubnetRouteTableAssociation",
         ("AssociateRouteTable", "AssociationId"),
         ("DisassociateRouteTable", "AssociationId"),
-        answers={"Id": ""},
     ),
     Eip(
         "AWS::EC2::EIP",
         ("AllocateAddress", "PublicIp"),
         ("ReleaseAddress", "AllocationId"),
-        answers={"AllocationId": "Addresses.0.AllocationId", "PublicIp": "Addresses.0.PublicIp"},
+        answers={"AllocationId": "Addresses.0.AllocationId"},
         describes=("DescribeAddresses", "PublicIps"),
     ),
     FlowLog(
         "AWS::EC2::FlowLog",
         ("CreateFlowLogs", "FlowLogIds.0"),
         ("DeleteFlowLogs", "FlowLogIds"),
-        answers={"Id": ""},
     ),
     Endpoint(
         "AWS::EC2::VPCEndpoint",
         ("CreateVpcEndpoint", "VpcEndpoint.VpcEndpointId"),
         ("DeleteVpcEndpoints", "VpcEndpointIds"),
-        answers={"Id": ""},
     ),
     GatewayAttachment(),
     Route(),

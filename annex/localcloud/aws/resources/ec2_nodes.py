@@ -18,11 +18,7 @@ class LaunchTemplate(Handler):
     updates = ("CreateLaunchTemplateVersion", "LaunchTemplateId")
     deletes = ("DeleteLaunchTemplate", "LaunchTemplateId")
     describes = ("DescribeLaunchTemplates", "LaunchTemplateIds")
-    answers: ClassVar = {
-        "LaunchTemplateId": "",
-        "LatestVersionNumber": "LaunchTemplates.0.LatestVersionNumber",
-        "DefaultVersionNumber": "LaunchTemplates.0.DefaultVersionNumber",
-    }
+    answers: ClassVar = {"LatestVersionNumber": "LaunchTemplates.0.LatestVersionNumber"}
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Make another version: of the template by its id, as EC2 takes one of its names."""
@@ -39,8 +35,6 @@ class PlacementGroup(Handler):
     identity = ("GroupName",)
     made_up = 255
     deletes = ("DeletePlacementGroup", "GroupName")
-    describes = ("DescribePlacementGroups", "GroupNames")
-    answers: ClassVar = {"GroupName": "", "GroupId": "PlacementGroups.0.GroupId"}
 
 
 class Instance(Ec2):
@@ -63,11 +57,5 @@ HANDLERS: tuple[Handler, ...] = (
         "AWS::EC2::Instance",
         ("RunInstances", "Instances.0.InstanceId"),
         ("TerminateInstances", "InstanceIds"),
-        answers={
-            "InstanceId": "",
-            "PrivateIp": "Reservations.0.Instances.0.PrivateIpAddress",
-            "AvailabilityZone": "Reservations.0.Instances.0.Placement.AvailabilityZone",
-        },
-        describes=("DescribeInstances", "InstanceIds"),
     ),
 )

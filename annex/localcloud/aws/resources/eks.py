@@ -33,12 +33,7 @@ class Cluster(Handler):
     describes = ("DescribeCluster", "name")
     answers: ClassVar = {
         "Arn": "cluster.arn",
-        "Id": "",
-        "Endpoint": "cluster.endpoint",
-        "CertificateAuthorityData": "cluster.certificateAuthority.data",
         "ClusterSecurityGroupId": "cluster.resourcesVpcConfig.clusterSecurityGroupId",
-        "OpenIdConnectIssuerUrl": "cluster.identity.oidc.issuer",
-        "EncryptionConfigKeyArn": "{none}",
     }
     owner = "name"
     changes: ClassVar = {

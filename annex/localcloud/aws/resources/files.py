@@ -18,9 +18,7 @@ class FileSystem(Handler):
         "DNSName": "FileSystems.0.DNSName",
         "LustreMountName": "FileSystems.0.LustreConfiguration.MountName",
         "ResourceARN": "FileSystems.0.ResourceARN",
-        "Id": "",
     }
-
     tagged = ("ResourceARN", "ResourceARN")
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
@@ -59,8 +57,6 @@ class Efs(Handler):
     creates = ("CreateFileSystem", "FileSystemId")
     renamed: ClassVar = {"FileSystemTags": "Tags"}
     deletes = ("DeleteFileSystem", "FileSystemId")
-    describes = ("DescribeFileSystems", "FileSystemId")
-    answers: ClassVar = {"FileSystemId": "", "Arn": "FileSystems.0.FileSystemArn"}
     owner = "FileSystemId"
     settings: ClassVar = {"LifecyclePolicies": Setting("PutLifecycleConfiguration")}
 
@@ -72,7 +68,6 @@ class MountTarget(Handler):
     service = "efs"
     creates = ("CreateMountTarget", "MountTargetId")
     deletes = ("DeleteMountTarget", "MountTargetId")
-    answers: ClassVar = {"Id": ""}
     updates = ("ModifyMountTargetSecurityGroups", "MountTargetId")
 
 
@@ -84,8 +79,7 @@ class AccessPoint(Handler):
     creates = ("CreateAccessPoint", "AccessPointId")
     renamed: ClassVar = {"AccessPointTags": "Tags"}
     deletes = ("DeleteAccessPoint", "AccessPointId")
-    describes = ("DescribeAccessPoints", "AccessPointId")
-    answers: ClassVar = {"AccessPointId": "", "Arn": "AccessPoints.0.AccessPointArn"}
+    answers: ClassVar = {"AccessPointId": ""}
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -88,8 +88,8 @@ class Handler:
     arn = False
     """Whether the physical id is an ARN of which the operations take the last part."""
     answers: ClassVar[Mapping[str, str]] = {}
-    """Attributes, and where the describing operation has them, or of what they are made; empty for
-    the physical id."""
+    """Attributes that templates of ours ask for, and where the describing operation has them, or of
+    what they are made; empty for the physical id."""
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource and return its physical id."""
@@ -148,8 +148,7 @@ class Handler:
         """Return what Fn::GetAtt gives. Raises botocore's error if the resource is not there."""
         del properties
         found = self._ask(context, self.describes, physical_id) if self.describes else None
-        words = {"region": context.region, "account": ACCOUNT, "id": physical_id, "none": ""}
-        words["last"] = last(physical_id)
+        words = {"region": context.region, "account": ACCOUNT, "id": physical_id}
         values = {
             name: path.format(**words)
             if "{" in path

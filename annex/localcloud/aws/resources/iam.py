@@ -18,7 +18,7 @@ class Role(Handler):
     tagging = ("UntagRole", "TagRole")
     tagged = ("RoleName", "")
     describes = ("GetRole", "RoleName")
-    answers: ClassVar = {"Arn": "Role.Arn", "RoleId": "Role.RoleId"}
+    answers: ClassVar = {"Arn": "Role.Arn"}
     owner = "RoleName"
     changes: ClassVar = {
         "AssumeRolePolicyDocument": Setting(
@@ -106,8 +106,6 @@ class InstanceProfile(Handler):
     creates = ("CreateInstanceProfile", "")
     identity = ("InstanceProfileName",)
     made_up = 128
-    describes = ("GetInstanceProfile", "InstanceProfileName")
-    answers: ClassVar = {"Arn": "InstanceProfile.Arn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the profile, and put the role into it."""

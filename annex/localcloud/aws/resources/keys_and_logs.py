@@ -17,7 +17,7 @@ class Key(Handler):
     renamed: ClassVar = {"KeyPolicy": "Policy"}
     tagged = ("KeyId", "")
     describes = ("DescribeKey", "KeyId")
-    answers: ClassVar = {"Arn": "KeyMetadata.Arn", "KeyId": "KeyMetadata.KeyId"}
+    answers: ClassVar = {"Arn": "KeyMetadata.Arn"}
     owner = "KeyId"
     changes: ClassVar = {
         "KeyPolicy": Setting(

@@ -24,12 +24,7 @@ class Nodegroup(Handler):
     deletes = ("DeleteNodegroup", "clusterName", "nodegroupName")
     describes = ("DescribeNodegroup", "clusterName", "nodegroupName")
     separator = "/"
-    answers: ClassVar = {
-        "Arn": "nodegroup.nodegroupArn",
-        "ClusterName": "nodegroup.clusterName",
-        "NodegroupName": "nodegroup.nodegroupName",
-        "Id": "",
-    }
+    answers: ClassVar = {"Arn": "nodegroup.nodegroupArn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group, with the nodes that it wants."""

@@ -29,7 +29,6 @@ class Topic(Handler):
     renamed: ClassVar = {"TopicName": "Name"}
     tagged = ("ResourceArn", "")
     deletes = ("DeleteTopic", "TopicArn")
-    answers: ClassVar = {"TopicArn": "", "TopicName": "{last}"}
     owner = "TopicArn"
     settings: ClassVar = {
         "KmsMasterKeyId": Setting("SetTopicAttributes", form=partial(_attribute, "KmsMasterKeyId"))
@@ -106,7 +105,6 @@ class Alarm(Handler):
     made_up = 255
     updates = ("PutMetricAlarm", "AlarmName")
     deletes = ("DeleteAlarms", "AlarmNames")
-    answers: ClassVar = {"Arn": "arn:aws:cloudwatch:{region}:{account}:alarm:{id}"}
 
 
 class Budget(Handler):
@@ -140,11 +138,7 @@ class Workspace(Handler):
     tagged = ("resourceArn", "")
     deletes = ("DeleteWorkspace", "workspaceId")
     describes = ("DescribeWorkspace", "workspaceId")
-    answers: ClassVar = {
-        "Arn": "",
-        "WorkspaceId": "workspace.workspaceId",
-        "PrometheusEndpoint": "workspace.prometheusEndpoint",
-    }
+    answers: ClassVar = {"Arn": "", "PrometheusEndpoint": "workspace.prometheusEndpoint"}
 
     def settle(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Set how long it keeps metrics, where its logs go, and whom it tells."""

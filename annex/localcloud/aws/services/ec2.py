@@ -138,12 +138,6 @@ class Ec2Api(EC2Response):
         self._groups()[name] = group
         return ActionResult({"PlacementGroup": group})
 
-    def describe_placement_groups(self) -> ActionResult:
-        """DescribePlacementGroups."""
-        given = parameters(self)
-        wanted = given.get("GroupNames") or list(self._groups())
-        return ActionResult({"PlacementGroups": [self._group(name) for name in wanted]})
-
     def delete_placement_group(self) -> EmptyResult:
         """DeletePlacementGroup."""
         name = parameters(self)["GroupName"]
