@@ -139,7 +139,6 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m tests.upstream.pytorchjobs
-	$(BIN)/python -m megatron_eks.ops.guide
 	$(BIN)/python -m megatron_eks.ops.explain
 	$(BIN)/python -m assets.dashboards.build
 	$(BIN)/python -m benchmarks.report

@@ -1,13 +1,11 @@
-"""The loss of a run that started twice: read from Megatron's log, and drawn with letters."""
+"""The loss of a run that started twice: read from Megatron's log."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Other ranks may write into the same line, so nothing is anchored.
 _LOSS = re.compile(r"iteration +(\d+)/ +\d+ \|[^\n]*?lm loss: ([-+.\dEe]+)")
-
-_ROWS, _COLUMNS = 14, 62
 
 Losses = dict[int, float]
 
@@ -43,19 +41,3 @@ def compare(before: Mapping[int, float], after: Mapping[int, float]) -> Twice:
     if len(again) > 1:
         expected[again[1]] = (before[again[0]] + before[again[1]]) / 2
     return Twice(len(again), max((abs(after[each] - expected[each]) for each in again), default=0))
-
-
-def drawn(parts: Sequence[Mapping[int, float]]) -> list[str]:
-    """Draw the starts one over the other, the first with `o`, the later ones with `+`."""
-    losses = [each for part in parts for each in part.values()]
-    low, high = min(losses), max(losses)
-    last = max(max(part) for part in parts)
-    grid = [[" "] * _COLUMNS for _ in range(_ROWS)]
-    for number, part in enumerate(parts):
-        for iteration, loss in part.items():
-            column = round((iteration - 1) / max(last - 1, 1) * (_COLUMNS - 1))
-            row = round((high - loss) / ((high - low) or 1) * (_ROWS - 1))
-            grid[row][column] = "+" if number else "o"
-    scale = [f"{high - (high - low) * row / (_ROWS - 1):6.2f}" for row in range(_ROWS)]
-    lines = [f"{scale[row]} |{''.join(cells)}".rstrip() for row, cells in enumerate(grid)]
-    return [*lines, f"{'':6} +{'-' * _COLUMNS}", f"{'loss':>6}  1{'iteration ' + str(last):>61}"]

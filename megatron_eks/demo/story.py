@@ -164,12 +164,9 @@ class Story:
         self.losses = self._starts()[-2:]
 
     def show(self) -> None:
-        """Compare what was computed twice, and draw the curve."""
+        """Compare what was computed twice."""
         before, after = self.losses
         twice = curve.compare(before, after)
-        for line in curve.drawn(self.losses):
-            self._say(line)
-        self._say("o before the kill, + after it; where both are, the + is drawn")
         off = f"by at most {twice.difference:.0e}" if twice.difference else "in no digit"
         self._say(f"{twice.iterations} iterations were computed twice: the losses differ {off}")
         rows = (self._folder("checkpoints", jobs.FSDP) / "metrics.jsonl").read_text().splitlines()

@@ -33,17 +33,6 @@ def test_another_loss_is_seen():
     assert found.difference == pytest.approx(0.5)
 
 
-def test_the_drawing_keeps_to_eighty_columns():
-    """With the highest loss at the top left, and a mark for each start."""
-    parts = [{each: 5 - each / 30 for each in range(1, 61)}, dict.fromkeys(range(60, 101), 2.0)]
-    lines = curve.drawn(parts)
-    # The demo indents them by seven columns more.
-    assert max(map(len, lines)) <= 80 - 7
-    assert lines[0].startswith("  4.97 |o")
-    assert any("+" in line.partition("|")[2] for line in lines)
-    assert lines[-1].endswith("iteration 100")
-
-
 def test_the_picture_is_a_png():
     """Of 640 by 480 pixels."""
     png = picture.draw([{1: 5.0, 2: 4.0}, {2: 4.0, 3: 3.0}], ("before the kill", "after it"))

@@ -9,7 +9,7 @@ import re
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -111,14 +111,6 @@ class Redactor:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """A part that could not be read."""
-
-    name: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Wish:
     """What to look at, and where to write."""
 
@@ -137,8 +129,10 @@ class _Bundle:
 
     archive: tarfile.TarFile
     redactor: Redactor
+    console: Console
     written: dict[str, int] = field(default_factory=dict)
-    missing: list[Missing] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    """Why parts could not be read, by name."""
 
     def add(self, name: str, text: str) -> None:
         """Write a file; OSError if that does not work."""
@@ -148,6 +142,28 @@ class _Bundle:
         self.archive.addfile(entry, io.BytesIO(data))
         self.written[name] = len(data)
 
+    def miss(self, name: str, why: object) -> None:
+        """Note what is left out."""
+        self.missing[name] = self.redactor.text(str(why))
+
+    def put(self, part: Part) -> None:
+        """Read a part and write what of it is shown; what cannot be read is named."""
+        if _NOT_ANSWERED in "".join(self.missing.values()) and part.asks:
+            # Each part would wait for its own answer.
+            self.miss(part.name, _NOT_ANSWERED)
+            return
+        try:
+            shown = self.redactor.part(part.read(), part.kind)
+        except UnreachableError as error:
+            self.miss(part.name, f"{_NOT_ANSWERED}: {error}")
+        except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
+            self.miss(part.name, str(error) or type(error).__name__)
+        else:
+            self.add(part.name, shown)
+            return
+        why = self.missing[part.name]
+        self.console.say(f"warning {Code.BUNDLE_PART_MISSING} {part.name}: {why}")
+
 
 def run(wish: Wish, output: str, console: Console) -> int:
     """Write the bundle; what cannot be read is left out and named, a file makes it end with 4."""
@@ -155,15 +171,21 @@ def run(wish: Wish, output: str, console: Console) -> int:
     file = wish.file or Path(f"meks-support-{now:%Y%m%d-%H%M%S}.tar.gz")
     with _whole(file) as partial_file:
         with tarfile.open(fileobj=partial_file, mode="w:gz") as archive:
-            bundle = _Bundle(archive, Redactor(wish.home))
+            bundle = _Bundle(archive, Redactor(wish.home), console)
             for part in _parts(wish, bundle):
-                _put(part, bundle, console)
-            contents = _contents(bundle, f"{now:%Y-%m-%dT%H:%M:%SZ}")
+                bundle.put(part)
+            contents: dict[str, Json] = {
+                "schema_version": 1,
+                "created": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+                "parts": [{"name": name, "bytes": size} for name, size in bundle.written.items()],
+                "missing": [{"name": name, "why": why} for name, why in bundle.missing.items()],
+                "redacted": dict(sorted(bundle.redactor.counts.items())),
+            }
             bundle.add(_CONTENTS, structured(contents, "json"))
         partial_file.flush()
     shown: Json = {"file": str(file), **contents}
     console.write(formatted(output, _lines(bundle, file), lambda: shown))
-    return CHECK_FAILED if any(each.name.startswith(FILES) for each in bundle.missing) else DONE
+    return CHECK_FAILED if any(name.startswith(FILES) for name in bundle.missing) else DONE
 
 
 def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
@@ -175,48 +197,23 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
     except ConfigError as error:
         # That may be what help is needed with.
         yield parts.of_findings(error.findings)
-        bundle.missing.append(Missing("plan.json", "the files have errors, see findings.txt"))
+        bundle.miss("plan.json", "the files have errors, see findings.txt")
         return
     yield Part("plan.json", lambda: plan_as_json(project, allowances(project)), "plan")
     yield parts.of_findings((*project.errors, *project.warnings))
     try:
         access = wish.access(project)
     except Failure as error:
-        bundle.missing.append(Missing("kubernetes/", bundle.redactor.text(str(error))))
+        bundle.miss("kubernetes/", error)
         return
-    try:
-        yield from _of_cluster(wish, access, project, bundle)
-    finally:
-        access.client.close()
-
-
-def _of_cluster(wish: Wish, access: Access, project: Project, bundle: _Bundle) -> Iterator[Part]:
-    for part in parts.of_cluster(access, project, wish.job):
-        if any(_NOT_ANSWERED in each.why for each in bundle.missing):
-            # Each part would wait for its own answer.
-            bundle.missing.append(Missing(part.name, _NOT_ANSWERED))
-        else:
-            yield part
-    if wish.job is not None:
+    with contextlib.closing(access.client):
+        yield from parts.of_cluster(access, project, wish.job)
+        if wish.job is None:
+            return
         try:
             yield from parts.of_job(access.client, project, wish.job)
         except (Failure, *ERRORS) as error:
-            bundle.missing.append(Missing(f"logs/{wish.job}/", bundle.redactor.text(str(error))))
-
-
-def _put(part: Part, bundle: _Bundle, console: Console) -> None:
-    try:
-        found = part.read()
-    except UnreachableError as error:
-        why = f"{_NOT_ANSWERED}: {error}"
-    except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
-        why = str(error) or type(error).__name__
-    else:
-        bundle.add(part.name, bundle.redactor.part(found, part.kind))
-        return
-    why = bundle.redactor.text(why)
-    bundle.missing.append(Missing(part.name, why))
-    console.say(f"warning {Code.BUNDLE_PART_MISSING} {part.name}: {why}")
+            bundle.miss(f"logs/{wish.job}/", error)
 
 
 @contextlib.contextmanager
@@ -244,24 +241,11 @@ def _not_written(file: Path, found: str, remedy: str) -> Failure:
     return Failure(Code.BUNDLE_NOT_WRITTEN, found, remedy, where=str(file))
 
 
-def _contents(bundle: _Bundle, created: str) -> dict[str, Json]:
-    files: list[Json] = [{"name": name, "bytes": size} for name, size in bundle.written.items()]
-    missing: list[Json] = [dict(asdict(each)) for each in bundle.missing]
-    redacted: dict[str, Json] = dict(sorted(bundle.redactor.counts.items()))
-    return {
-        "schema_version": 1,
-        "created": created,
-        "parts": files,
-        "missing": missing,
-        "redacted": redacted,
-    }
-
-
 def _lines(bundle: _Bundle, file: Path) -> Iterator[str]:
     for name, size in bundle.written.items():
         yield f"{size / _KIB:9.1f} KiB  {name}"
-    for each in bundle.missing:
-        yield f"  missing      {each.name}: {each.why}"
+    for name, why in bundle.missing.items():
+        yield f"  missing      {name}: {why}"
     taken = ", ".join(f"{number} {kind}" for kind, number in sorted(bundle.redactor.counts.items()))
     yield f"taken out: {taken or 'nothing'}"
     yield "addresses of private networks are kept; Secrets were not read"

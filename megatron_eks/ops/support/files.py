@@ -1,6 +1,7 @@
 """What a support bundle shows of files, objects and command lines: values of known names."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -13,16 +14,14 @@ from pydantic import TypeAdapter
 from megatron_eks.catalog import shown
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
+from megatron_eks.config.load import read_mapping
 
 Path = tuple[str, ...]
-# JSON, a JSON Schema, and PyYAML's nodes.
+# JSON, and a JSON Schema.
 Value = Any
 
-_DEEPEST = 100
 # Their keys are zones and instance types.
 _BY_PLACE = frozenset({"private_subnets", "instance_hour"})
-_COMMENT = re.compile(r"#[^\n]*")
-_BROKEN_LINE = re.compile(r"(?P<key>\s*(?:-\s+)*[A-Za-z_][\w-]*:)?(?P<value>.*)")
 
 
 class Hide(Protocol):
@@ -45,24 +44,25 @@ def is_output(path: Path) -> bool:
 
 
 def shown_file(text: str, is_shown: Callable[[Path], bool], hide: Hide) -> str:
-    """Return YAML or JSON, line by line as it was, without comments and others' values."""
-    try:
-        roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-        reader = _Reader(is_shown, hide)
-        found = {place for root in roots if root for place in reader.places(root, ())}
-    except (yaml.YAMLError, RecursionError):
-        return "".join(_broken(line, hide) for line in text.splitlines(keepends=True))
-    out, end = "", 0
-    # Of two ways to one place, as aliases are, the one that hides comes first.
-    for start, stop, instead in sorted(found, key=lambda each: (each[:2], each[2] is None)):
-        if start < end:
-            continue
-        out += _COMMENT.sub(lambda comment: f"# {hide(comment[0])}", text[end:start])
-        raw = text[start:stop]
-        # The line ends of a block belong to it.
-        out += raw if instead is None else instead + raw[len(raw.rstrip()) :]
-        end = stop
-    return out + _COMMENT.sub(lambda comment: f"# {hide(comment[0])}", text[end:])
+    """Return YAML or JSON without comments and others' values; ValueError if it is neither."""
+    value = read_mapping(text, "").value
+    if value is None:
+        raise ValueError("no mapping in YAML; findings.txt may say why")
+    return yaml.safe_dump(
+        _kept(value, is_shown, hide, ()), sort_keys=False, allow_unicode=True, width=math.inf
+    )
+
+
+def _kept(value: Value, is_shown: Callable[[Path], bool], hide: Hide, path: Path) -> Value:
+    if isinstance(value, dict):
+        return {key: _kept(value[key], is_shown, hide, (*path, str(key))) for key in value}
+    if isinstance(value, list):
+        if path[-1:] == ("extra_args",):
+            return list(shown_arguments(value, hide, ours=frozenset()))
+        return [_kept(each, is_shown, hide, path) for each in value]
+    if value in {None, ""} or is_shown(path):
+        return value
+    return hide(str(value), path[-1] if "env" in path else "")
 
 
 @cache
@@ -77,49 +77,6 @@ def _keys() -> tuple[frozenset[str], frozenset[str]]:
                 if value.get("additionalProperties") and key not in _BY_PLACE:
                     free.add(key)
     return frozenset(known), frozenset(free)
-
-
-class _Reader:
-    """Finds the scalars of a document, and what stands instead of those that go."""
-
-    def __init__(self, is_shown: Callable[[Path], bool], hide: Hide) -> None:
-        self._is_shown, self._hide = is_shown, hide
-        self._seen: set[tuple[int, Path]] = set()
-
-    def places(self, node: Value, path: Path) -> Iterator[tuple[int, int, str | None]]:
-        """Yield beginning, end, and what stands there instead, if anything does."""
-        if (id(node), path) in self._seen or len(path) > _DEEPEST:
-            return
-        self._seen.add((id(node), path))
-        if isinstance(node, yaml.ScalarNode):
-            goes = node.value and not self._is_shown(path)
-            variable = path[-1] if "env" in path else ""
-            yield *_span(node), self._hide(node.value, variable) if goes else None
-        elif isinstance(node, yaml.SequenceNode) and path[-1:] == ("extra_args",):
-            words = [str(each.value) for each in node.value]
-            kept = shown_arguments(words, self._hide, ours=frozenset())
-            for each, instead in zip(node.value, kept, strict=True):
-                yield *_span(each), instead
-        elif isinstance(node, yaml.SequenceNode):
-            for inner in node.value:
-                yield from self.places(inner, path)
-        else:
-            for key, inner in node.value:
-                is_name = isinstance(key, yaml.ScalarNode)
-                yield *_span(key), None if is_name else self._hide(str(key.value))
-                yield from self.places(inner, (*path, str(key.value) if is_name else ""))
-
-
-def _span(node: Value) -> tuple[int, int]:
-    return node.start_mark.index, node.end_mark.index
-
-
-def _broken(line: str, hide: Hide) -> str:
-    """Return a line of what is no YAML: of its text only the key."""
-    match = _BROKEN_LINE.match(line)
-    assert match is not None  # noqa: S101 -- every line has both parts, empty or not
-    value = match["value"].strip()
-    return (match["key"] or "") + (f" {hide(value)}" if value else "") + line[match.end() :]
 
 
 # Written by others at length, and told by the rest of the object.
@@ -196,10 +153,9 @@ def _named(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Valu
 def _settings(text: str, hide: Hide) -> str:
     """Return a job's configuration as its pods read it, without what its file sets freely."""
     try:
-        json.loads(text)
+        return json.dumps(_kept(json.loads(text), is_setting, hide, ()), indent=2)
     except (ValueError, RecursionError):
         return hide(text)
-    return shown_file(text, is_setting, hide)
 
 
 _OPTION = re.compile(r"--[a-z][a-z0-9_.-]*|-[A-Za-z]")

@@ -72,6 +72,11 @@ class Part:
     kind: Kind = "data"
     """Data, plan and objects become JSON; the others are text."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether the API server is asked for it."""
+        return self.kind in {"data", "objects"}
+
 
 def versions() -> Mapping[str, object]:
     """Return what runs here."""
