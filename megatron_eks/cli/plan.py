@@ -101,7 +101,6 @@ def plan(
     job: args.SomeJob = None,
     /,
     *,
-    everything: Annotated[bool, Parameter("--all")] = False,
     search: Annotated[
         list[str] | None, args.JOBS, Parameter(metavar="[JOB]", consume_multiple=(0, 1))
     ] = None,
@@ -114,18 +113,16 @@ def plan(
 
     meks plan
     meks plan megatron-cpt-techpulse      memory, speed, cost and saves of a job
+    meks plan -o yaml                     all of the cluster: network, storage, prices
     meks plan -o json | jq .cost
     meks plan --search megatron-cpt-techpulse --write jobs/faster.yaml
     meks plan megatron-cpt-techpulse --what-if
 
     :param job: everything known about this job
-    :param everything: the cluster's network, storage, images and prices
     :param search: the fastest layouts that fit, for one Megatron job or all
     :param what_if: with JOB: the effect of other recomputation, precision, saves or nodes
     :param write: with --search JOB: where to write the job with the best layout
     """
-    if everything and (job or search is not None):
-        raise CycloptsError(msg="--all is about the cluster: leave out JOB and --search")
     if search is not None:
         from megatron_eks.ops.planning.search import run as run_search
 
@@ -134,14 +131,14 @@ def plan(
     if write:
         raise CycloptsError(msg="--write goes with --search JOB")
     if what_if:
-        if job is None or everything:
+        if job is None:
             raise CycloptsError(msg="--what-if needs one job: name it")
         from megatron_eks.ops.planning.what_if import run as run_what_if
 
         return run_what_if(cluster, job, output, today())
     from megatron_eks.ops.planning.plan import run
 
-    return run(cluster, output, today(), job=job, everything=everything)
+    return run(cluster, output, today(), job=job)
 
 
 @command(PLAN)

@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -25,14 +25,6 @@ _LONGEST_MESSAGE_BYTES = 64 * 1024
 
 class UnreachableError(ConnectionError):
     """No answer came from the API server; the message says which server and why."""
-
-
-class GoneError(Exception):
-    """The API server is known to be gone, so nothing that waits for it may go on waiting."""
-
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.remedy = remedy
 
 
 class ApiError(Exception):
@@ -94,8 +86,6 @@ class Connection:
         self._local = threading.local()
         self._idle: set[http.client.HTTPSConnection] = set()
         self._date: tuple[datetime, float] | None = None
-        self.what_ended: Callable[[], GoneError | None] = lambda: None
-        """Says what became of the server, where that can be known, once it gives no answer."""
 
     def now(self) -> datetime:
         """Return the time by the server's clock; by this machine's until the server has answered.
@@ -244,10 +234,8 @@ class Connection:
         name = self._server_name or self._host
         return _NamedConnection(self._host, self._port, self._tls, timeout, name)
 
-    def unreachable(self, error: Exception) -> UnreachableError | GoneError:
+    def unreachable(self, error: Exception) -> UnreachableError:
         """Return the error that says why this server gave no answer."""
-        if gone := self.what_ended():
-            return gone
         if isinstance(error, TimeoutError):
             why = f"no answer within {self._timeout:g} s"
         elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _DATED:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.util import find_spec
@@ -20,10 +19,8 @@ from urllib.parse import urlsplit
 from megatron_eks import DEFAULT_CLUSTER
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import CLUSTER_ANNOTATION
-from megatron_eks.kubernetes.connection import GoneError
 from megatron_eks.localcloud.aws.limits import NOT_CHECKED
 from megatron_eks.localcloud.kubernetes import build
-from megatron_eks.localcloud.kubernetes.build import cache_folder
 from megatron_eks.localcloud.kubernetes.settings import Settings
 from megatron_eks.localcloud.kubernetes.state import (
     LOG_FILE,
@@ -31,7 +28,6 @@ from megatron_eks.localcloud.kubernetes.state import (
     STATE_FILE,
     State,
     fall,
-    fall_at,
     is_running,
     read_state,
     shared_files,
@@ -46,6 +42,7 @@ _POLL_SECONDS = 0.05
 _TAIL_LINES = 30
 _PLACES = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
 
+_AGAIN = "start it again, which keeps /shared: meks local up"
 _NONE = "no local cluster is running - start one with: meks local up"
 
 
@@ -225,7 +222,7 @@ def _clear(folder: Path) -> None:
 
 def _status(folder: Path, output: str) -> int:
     if found := fall(folder):
-        _say(f"{found} - {REMEDIES[folder.name]}")
+        _say(f"{found} - {_AGAIN}")
         return NOT_FOUND
     if not is_running(folder) or not (folder / STATE_FILE).exists():
         _say(_NONE)
@@ -262,13 +259,6 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-REMEDIES = {
-    "local": "start it again, which keeps /shared: meks local up",
-    "demo": "start it again: make demo",
-}
-"""By the name of a cluster's folder, how it starts again."""
-
-
 def bring_controllers(address: str, platform: Path) -> None:
     """Let the local cluster at an address run the controllers of a platform, and no others."""
     from megatron_eks.localcloud.kubernetes.controllers import CONTROLLERS, hand_over  # noqa: PLC0415 -- slow
@@ -283,11 +273,3 @@ def bring_controllers(address: str, platform: Path) -> None:
     except (build.BuildError, TimeoutError) as error:
         remedy = f"see {folder / LOG_FILE}, then run it again"
         raise Failure(Code.PROGRAM_FAILED, str(error), remedy) from error
-
-
-def fall_of(address: str, environment: Mapping[str, str]) -> GoneError | None:
-    """Return how the cluster fell that a user's process meant by an address of this machine."""
-    for name, remedy in REMEDIES.items():
-        if reason := fall_at(cache_folder(environment) / name, address):
-            return GoneError(reason, remedy)
-    return None

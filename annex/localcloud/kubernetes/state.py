@@ -3,10 +3,8 @@
 import fcntl
 import json
 import os
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 STATE_FILE = "state.json"
 LOG_FILE = "log"
@@ -14,10 +12,6 @@ SHARED = "shared"
 """What lies behind claims, in the folder of a cluster: it outlives the cluster."""
 
 _LOCK_FILE, _FALL_FILE = "lock", "fall"
-
-# All of a cluster ends within two seconds of its first program (measured).
-_FALL_SECONDS = 6
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -83,19 +77,6 @@ def fall(folder: Path) -> str | None:
     return f"the local cluster fell: {note.read_text() if note.exists() else unknown}"
 
 
-def fall_at(folder: Path, address: str) -> str | None:
-    """Return why the cluster of a folder fell, if an address of this machine was one of its own."""
-    if not (folder / STATE_FILE).exists():
-        return None
-    state = read_state(folder)
-    if urlsplit(address).port not in state.ports.values():
-        return None
-    deadline = time.monotonic() + _FALL_SECONDS
-    while is_running(folder) and _is_falling(state) and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
-    return fall(folder)
-
-
 def shared_files(folder: Path) -> str:
     """Say where the files of /shared lie and how much they take; nothing if there are none."""
     shared, found, size = folder / SHARED, 0, 0
@@ -108,13 +89,3 @@ def shared_files(folder: Path) -> str:
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
     return f"{found} file{'s' * (found != 1)}, {size / 1024**power:.4g} {units[power]}, in {shared}"
-
-
-def _is_falling(state: State) -> bool:
-    """Say whether one of a cluster's programs is gone, which the others will follow."""
-    for pid in state.pids.values():
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-    return False

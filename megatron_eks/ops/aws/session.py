@@ -1,6 +1,5 @@
 """One user's way to AWS: session, clients, and what their errors mean."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -137,11 +136,7 @@ def explained(error: Exception) -> Failure:
     if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
         where = getattr(error, "kwargs", {}).get("endpoint_url", "AWS")
         found = f"no answer ({type(error).__name__})"
-        remedy = "check network, proxy and AWS_ENDPOINT_URL, and try again"
-        from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
-
-        if fall := fall_of(str(where), os.environ):
-            found, remedy = str(fall), fall.remedy
+        remedy = "check network, proxy and AWS_ENDPOINT_URL (of meks local: meks local status)"
         return Failure(
             Code.AWS_NOT_REACHABLE, found, remedy, where=str(where), exit_code=NOT_REACHABLE
         )

@@ -16,8 +16,6 @@ from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
-from megatron_eks.ops.jobs import fit
-from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import Project
 
@@ -34,7 +32,6 @@ _LONGEST_BYTES = 512 * 1024
 # Where kubectl's `apply` keeps the values that it was given, readable by whoever reads the object.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MERGE = "application/merge-patch+json"
-_TAKEN = frozenset({"Opaque", ""})
 
 _Use = tuple[str, str, str]
 """A job that names a Secret, that Secret, and the key that it reads."""
@@ -61,15 +58,12 @@ def set_value(client: Client, project: Project, name: str, key: str, console: Co
     if client.find("v1", "Namespace", namespace) is None:
         found = f"there is no namespace {namespace}"
         raise Failure(Code.PLATFORM_MISSING, found, "install the platform: meks apply")
-    if there := client.find("v1", "Secret", name, namespace):
-        _refuse_foreign(there, namespace)
     try:
         value = _value(name, key, console)
     except KeyboardInterrupt:
         console.say("\nnothing was changed")
         return INTERRUPTED
-    encoded = base64.b64encode(value).decode()
-    verb = _store(client, namespace, name, key, encoded)
+    verb = _store(client, namespace, name, {key: base64.b64encode(value).decode()})
     console.say(f"{verb} Secret {namespace}/{name}, key {key}")
     for line in _used(project, name, key):
         console.say(line)
@@ -107,21 +101,10 @@ def remove(client: Client, project: Project, name: str, console: Console) -> int
     namespace = project.cluster.platform.namespace
     if client.find("v1", "Secret", name, namespace) is None:
         there = [each["metadata"]["name"] for each in client.list("v1", "Secret", namespace)]
-        raise Failure(
-            Code.SECRET_NOT_FOUND,
-            f"no Secret {name} in namespace {namespace}",
-            f"there: {', '.join(there) or 'none'}",
-            exit_code=NOT_FOUND,
-        )
+        found, remedy = f"no Secret {name} in namespace {namespace}", ", ".join(there) or "none"
+        raise Failure(Code.SECRET_NOT_FOUND, found, f"there: {remedy}", exit_code=NOT_FOUND)
     for line in _used(project, name, None):
         console.say(line)
-    running = [
-        job.name
-        for job in jobs.everything(client, namespace)
-        if any(name in fit.secrets_of(spec) for _, spec in job.pod_specs)
-    ]
-    if running:
-        console.say(f"in the cluster it is mounted by: {', '.join(running)}")
     if not console.confirm(f"Delete Secret {namespace}/{name}?"):
         console.say("nothing was changed")
         return FAILED
@@ -153,24 +136,9 @@ def _check_words(name: str, key: str) -> None:
         raise Failure(Code.SECRET_VALUE, found, "use --key token", exit_code=USAGE)
 
 
-def _refuse_foreign(secret: Object, namespace: str) -> None:
-    """Refuse Secrets that mean something else, or cannot be changed."""
-    name, kind = secret["metadata"]["name"], secret.get("type", "")
-    if kind not in _TAKEN:
-        found = f"Secret {namespace}/{name} is of type {kind}, which holds no token of a job"
-        raise Failure(Code.SECRET_VALUE, found, "take another name")
-    if secret.get("immutable"):
-        found = f"Secret {namespace}/{name} is immutable"
-        remedy = f"remove it, then again: meks secret rm {name}"
-        raise Failure(Code.SECRET_VALUE, found, remedy)
-
-
 def _value(name: str, key: str, console: Console) -> bytes:
     value = _asked(name, key, console) if console.stdin.isatty() else _read(console)
-    for end in (b"\r\n", b"\n"):
-        if value.endswith(end):
-            value = value.removesuffix(end)
-            break
+    value = re.sub(rb"\r?\n\Z", b"", value)
     if not value.strip():
         found = "the value is empty"
         remedy = f"give it on standard input: meks secret set {name} < FILE"
@@ -203,32 +171,18 @@ def _asked(name: str, key: str, console: Console) -> bytes:
     raise Failure(Code.SECRET_VALUE, found, remedy, exit_code=USAGE)
 
 
-def _store(client: Client, namespace: str, name: str, key: str, encoded: str) -> str:
-    """Create the Secret, or change the one key of it; say which."""
-    base = f"/api/v1/namespaces/{namespace}/secrets"
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace},
-        "type": "Opaque",
-        "data": {key: encoded},
-    }
-    found = client.find("v1", "Secret", name, namespace)
-    if found is None:
-        try:
-            client.create(manifest)
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-            # Somebody else has made it since: its other keys stay.
-        else:
-            return "created"
-    elif (found.get("data") or {}).get(key) == encoded and _LAST_APPLIED not in (
-        found["metadata"].get("annotations") or {}
-    ):
-        return "already as given:"
-    patch = {"data": {key: encoded}, "metadata": {"annotations": {_LAST_APPLIED: None}}}
-    client.request("PATCH", f"{base}/{name}", patch, {"fieldManager": "meks"}, _MERGE)
+def _store(client: Client, namespace: str, name: str, data: dict[str, str]) -> str:
+    """Change these keys of the Secret, or create it; say which."""
+    path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+    patch = {"data": data, "metadata": {"annotations": {_LAST_APPLIED: None}}}
+    try:
+        client.request("PATCH", path, patch, {"fieldManager": "meks"}, _MERGE)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        named = {"name": name, "namespace": namespace}
+        client.create({"apiVersion": "v1", "kind": "Secret", "metadata": named, "data": data})
+        return "created"
     return "changed"
 
 

@@ -26,12 +26,10 @@ def destination(words: Sequence[str], project: Project) -> tuple[list[str], str]
     uri = last if last.startswith(S3) else None
     paths = list(words) if uri is None else paths
     if not paths or any(path.startswith(S3) for path in paths):
-        found, remedy = "files of this machine come first, then one S3 URI", "meks data push --help"
-        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
-    missing = [path for path in paths if not Path(path).exists()]
-    if missing:
-        found, remedy = f"no such file or folder: {', '.join(missing)}", "correct the names"
-        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=NOT_FOUND)
+        found = "files of this machine come first, then one S3 URI"
+        raise _refused(found, "meks data push --help")
+    if missing := [path for path in paths if not Path(path).exists()]:
+        raise _refused(f"no such file or folder: {', '.join(missing)}", "correct them", NOT_FOUND)
     if uri is None and bucket is None:
         text, remedy = f"no BucketName in {OUTPUTS}", "meks outputs; or name s3://BUCKET/PREFIX"
         raise Failure(Code.NO_BUCKET, text, remedy, exit_code=NOT_FOUND)
@@ -58,8 +56,7 @@ def shared_claim(directory: str, uri: str, plan: ClusterPlan) -> str:
     claim = claim_of(directory, plan)
     if claim is None:
         found = f"{directory} is not below {plan.platform.mount_path}"
-        remedy = f"meks data pull {uri} copies it to this machine"
-        raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=USAGE)
+        raise _refused(found, f"meks data pull {uri} copies it to this machine")
     return claim
 
 
@@ -79,9 +76,8 @@ def push(
         return ended.code
     found = ended.summary
     # The narrowest URI that holds all that was sent.
-    sent = f"{uri}/"
-    if len(paths) == 1 and not paths[0].endswith("/"):
-        sent += f"{Path(paths[0]).name}{'/' * Path(paths[0]).is_dir()}"
+    only = paths[0] if len(paths) == 1 and not paths[0].endswith("/") else ""
+    sent = f"{uri}/{Path(only).name}{'/' * Path(only).is_dir() if only else ''}"
     where, how = on_shared(sent, plan)
     left = f"; {len(left_out)} left out" if left_out else ""
     line = f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
@@ -127,8 +123,12 @@ def source_claim(source: str, plan: ClusterPlan) -> str | None:
     claim = claim_of(source, plan)
     if claim is None and not source.startswith(S3):
         found = f"{source} is neither below {plan.platform.mount_path} nor in S3"
-        raise Failure(Code.NOTHING_TO_SEND, found, "meks data pull --help", exit_code=USAGE)
+        raise _refused(found, "meks data pull --help")
     return claim
+
+
+def _refused(found: str, remedy: str, exit_code: int = USAGE) -> Failure:
+    return Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=exit_code)
 
 
 def pull(source: str, directory: str, place: Place, console: Console) -> int:

@@ -119,31 +119,23 @@ def rendered(cluster_file: Path, module: str, *words: str, team: str | None = No
 
 
 def remove_forgotten(client: Client, manifest: Object, console: Console) -> None:
-    """Remove such pods whose command was killed, and name those of others."""
+    """Remove such pods whose command was killed."""
     metadata = manifest["metadata"]
     labels = f"app={SHARED_APP},{CLUSTER_LABEL}={metadata['labels'][CLUSTER_LABEL]}"
     for pod in client.list("v1", "Pod", metadata["namespace"], labels=labels):
-        if "deletionTimestamp" in pod["metadata"]:
-            continue
-        name = pod["metadata"]["name"]
-        if _is_forgotten(pod, console.clock.now()):
+        gone = "deletionTimestamp" in pod["metadata"]
+        if not gone and _is_forgotten(pod, console.clock.now()):
+            name = pod["metadata"]["name"]
             client.delete("v1", "Pod", name, metadata["namespace"], missing_ok=True)
             console.say(f"removed {name}, which an interrupted command has left")
-        else:
-            owner = _annotation(pod).partition(" ")[0] or "somebody"
-            console.say(f"note: {name} of {owner} is there too, and is left alone")
 
 
 def _is_forgotten(pod: Object, now: datetime) -> bool:
     """Say whether the command that made a pod is gone, as far as one can know from here."""
-    machine, _, process = _annotation(pod).partition(" ")
-    if machine == socket.gethostname() and process.isdecimal():
-        try:
-            os.kill(int(process), 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # somebody else's, which runs
-            pass
+    owner = str((pod["metadata"].get("annotations") or {}).get(OWNER, ""))
+    machine, _, process = owner.partition(" ")
+    if machine == socket.gethostname() and not Path("/proc", process).exists():
+        return True
     if not has_ended(pod):
         return False
     ends = [
@@ -154,10 +146,6 @@ def _is_forgotten(pod: Object, now: datetime) -> bool:
     # A pod that was evicted may never have had a container.
     ended = max(ends, default=pod["metadata"]["creationTimestamp"])
     return now - datetime.fromisoformat(ended) > _FORGOTTEN
-
-
-def _annotation(pod: Object) -> str:
-    return str((pod["metadata"].get("annotations") or {}).get(OWNER, ""))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from megatron_eks.config.job import TorchrunJob, TrainingJob
 from megatron_eks.config.storage import MOUNT_PATH
 from megatron_eks.config.training import OwnCheckpoint
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.failure import NOT_FOUND, USAGE, Failure
+from megatron_eks.ops.failure import USAGE, Failure, no_such
 from megatron_eks.ops.opening import Reach, at, console_here, load, today
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster.data_access import S3
@@ -66,31 +66,27 @@ def act(
 
 def to_pull(found: Target, shared: str | None, local: str | None, mount: str) -> Target:
     """Return where a pull fetches from and to. Raises Failure if one of both is not said."""
-    if local is not None and found.uri is None and found.is_shared:
-        return found
     if found.uri is None:
+        if local is not None and found.is_shared:
+            return found
         raise _no_copy(found, "pull")
     if local is not None:
-        here = str(Path(local).absolute())
-        return replace(found, directory=here, is_shared=False)
-    if shared is not None:
-        place = at_directory(shared, mount)
-        if not place.is_shared:
-            text, remedy = f"{shared} is not below {mount}", f"--local {shared} fetches to here"
-            raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
-        return replace(found, directory=place.directory, is_shared=True)
-    if found.directory is None:
-        text = f"nobody says where {found.uri} goes to"
-        remedy = f"add a directory below {mount}, or --local DIR"
-        raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
-    return found
+        return replace(found, directory=str(Path(local).absolute()), is_shared=False)
+    if shared is None:
+        if found.directory is None:
+            remedy = f"add a directory below {mount}, or --local DIR"
+            raise _refused(f"nobody says where {found.uri} goes to", remedy)
+        return found
+    place = at_directory(shared, mount)
+    if not place.is_shared:
+        raise _refused(f"{shared} is not below {mount}", f"--local {shared} fetches to here")
+    return replace(found, directory=place.directory, is_shared=True)
 
 
 def to_push(found: Target, uri: str | None) -> Target:
     """Return where a push sends from and to. Raises Failure if one of both is not said."""
     if found.directory is None:
-        text, remedy = f"{found.word} is in S3 already", "name a job or a directory first"
-        raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
+        raise _refused(f"{found.word} is in S3 already", "name a job or a directory first")
     if uri is None and found.uri is None:
         raise _no_copy(found, "push")
     return replace(found, uri=_checked(uri or str(found.uri)))
@@ -115,15 +111,13 @@ def resolve(word: str, mount: str, cluster_file: Path, today: date) -> Target:
         if wrong:
             raise ConfigError(files.findings)
         found = f"no training job {word!r} in jobs/, so its checkpoints are not known"
-        names = ", ".join(sorted(jobs)) or "none"
-        remedy = f"there: {names}; or name a directory (with a /) or an S3 URI"
-        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
+        more = "; or name a directory (with a /) or an S3 URI"
+        raise no_such(Code.NO_CHECKPOINTS, found, word, jobs, more=more)
     job, saved = jobs[word]
     place = at_directory(saved.directory, mount)
     if not place.is_shared:
         found = f"{word} saves to {saved.directory}, which is deleted with its pods"
-        remedy = f"let checkpoint.directory be below {mount}"
-        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
+        raise _refused(found, f"let checkpoint.directory be below {mount}")
     marker = saved.complete_marker if isinstance(saved, OwnCheckpoint) else None
     return replace(place, word=word, uri=saved.s3_uri, pool=job.pool, marker=marker)
 
@@ -148,8 +142,9 @@ def _is_place(word: str) -> bool:
 
 def _no_copy(found: Target, verb: str) -> Failure:
     text = f"{found.word} names no copy in S3"
-    remedy = "set checkpoint.s3_uri of the job, or name s3://BUCKET/PREFIX"
-    remedy = f"{remedy}: meks ckpt {verb} --help"
+    remedy = (
+        f"set checkpoint.s3_uri of the job, or name s3://BUCKET/PREFIX: meks ckpt {verb} --help"
+    )
     return Failure(Code.NO_S3_COPY, text, remedy, exit_code=USAGE)
 
 
@@ -157,6 +152,9 @@ def _checked(uri: str) -> str:
     bucket, _, key = uri.removeprefix(S3).partition("/")
     if not uri.startswith(S3) or not bucket or not key.strip("/"):
         found = f"{uri!r} is no place for the checkpoints of a run"
-        remedy = "write s3://BUCKET/PREFIX"
-        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
+        raise _refused(found, "write s3://BUCKET/PREFIX")
     return uri.rstrip("/")
+
+
+def _refused(found: str, remedy: str) -> Failure:
+    return Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from itertools import pairwise
 
 from megatron_eks.kubernetes.client import ApiError, Client
-from megatron_eks.kubernetes.connection import GoneError, UnreachableError
+from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import CONTAINER
 
@@ -154,7 +154,7 @@ def _ask(client: Client, namespace: str, pod: str, seconds: float, devices: str)
         ended = execution.run(client, namespace, pod, CONTAINER, command, timeout=seconds)
     except TimeoutError:
         return Use(note=f"no answer within {seconds:.0f} s")
-    except (UnreachableError, GoneError) as error:
+    except UnreachableError as error:
         return Use(note=pods.one_line(str(error)))
     except ApiError as error:
         if error.status == HTTPStatus.FORBIDDEN:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, Client
-from megatron_eks.kubernetes.connection import GoneError, UnreachableError
+from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
 from megatron_eks.localcloud.aws.values import ACCOUNT as LOCAL_ACCOUNT
 from megatron_eks.localcloud.kubernetes.kubeconfigs import KUBECONFIG_NAME
@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 30
 TOKEN_COMMAND = [sys.executable, "-m", "megatron_eks", "token"]
 """What our kubeconfigs name, before its arguments."""
 
-ERRORS = (ApiError, UnreachableError, GoneError, KubeconfigError)
+ERRORS = (ApiError, UnreachableError, KubeconfigError)
 """What any request may raise; `explained` says what it means."""
 
 # A kind whose definition is not there, or a namespace.
@@ -76,14 +76,6 @@ def open_access(
     if context.cluster_name != KUBECONFIG_NAME or not is_local:
         _refuse_others(context, plan, known, named=wanted is not None)
     client = context.client(TIMEOUT_SECONDS, own_token)
-    if is_local:
-
-        def ended() -> GoneError | None:
-            from megatron_eks.ops.local import fall_of  # noqa: PLC0415 -- seldom needed
-
-            return fall_of(context.server, environment)
-
-        client.connection.what_ended = ended
     return Access(client, is_local)
 
 
@@ -91,7 +83,7 @@ def explained(error: Exception) -> Failure:
     """Say what an error of a request means."""
     if isinstance(error, KubeconfigError):
         return Failure(Code.KUBECONFIG, str(error), error.remedy, exit_code=USAGE)
-    if isinstance(error, UnreachableError | GoneError):
+    if isinstance(error, UnreachableError):
         return _not_reachable(error)
     if not isinstance(error, ApiError):
         raise error
@@ -116,10 +108,8 @@ def explained(error: Exception) -> Failure:
     return Failure(Code.KUBERNETES_REFUSED, message, remedy, exit_code=FAILED)
 
 
-def _not_reachable(error: UnreachableError | GoneError) -> Failure:
-    if isinstance(error, GoneError):
-        remedy = error.remedy
-    elif any(f"//{each}:" in str(error) for each in _LOOPBACK):
+def _not_reachable(error: UnreachableError) -> Failure:
+    if any(f"//{each}:" in str(error) for each in _LOOPBACK):
         remedy = "check network and tunnel, or whether the local cluster runs: meks local status"
     else:
         remedy = "check network, VPN and `access.public_cidrs`, and that the cluster is running"

@@ -6,20 +6,17 @@ from datetime import date
 from pathlib import Path
 
 from megatron_eks.catalog.pins import TRAINING_OPERATOR_LAST
-from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH, HOURS_PER_MONTH
+from megatron_eks.catalog.pricing import EFS_USD_PER_GIB_MONTH, HOURS_PER_MONTH
 from megatron_eks.config.allowances import ANNOTATION
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import ConfigError, Finding, Level, dotted
-from megatron_eks.config.messages import messages, paragraph
+from megatron_eks.config.errors import ConfigError, Finding, Level
+from megatron_eks.config.messages import messages
 from megatron_eks.ops.failure import DONE, USAGE, no_such
 from megatron_eks.ops.output import count, counted, formatted, table, usd, write_findings
 from megatron_eks.ops.planning.plan_jobs import job_details, job_rows, labelled, takes
 from megatron_eks.ops.planning.plan_json import job_as_json, plan_as_json
 from megatron_eks.plan.cluster.capacity import CapacityPlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.lustre import CHANGES
-from megatron_eks.plan.cluster.queues import QueuePlan
-from megatron_eks.plan.cluster.storage import EFS_MOUNT_PATH
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.project import MANIFESTS, TEMPLATES, Project, job_files, load_project
@@ -31,7 +28,6 @@ def run(
     today: date,
     *,
     job: str | None = None,
-    everything: bool = False,
 ) -> int:
     """Print the plan of a cluster and its jobs, or of one job; return the exit code.
 
@@ -43,8 +39,8 @@ def run(
         return _refused(error.findings, cluster_file, output)
     if job is None:
         allowed = allowances(project)
-        lines = _everything(project, allowed) if everything else _page(project, allowed)
-        sys.stdout.write(formatted(output, lines, lambda: plan_as_json(project, allowed)))
+        page = _page(project, allowed)
+        sys.stdout.write(formatted(output, page, lambda: plan_as_json(project, allowed)))
     else:
         wanted = _named(job, project)
         lines = job_details(wanted, project.cluster)
@@ -82,7 +78,16 @@ def _page(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
     yield from _pools(project.cluster)
     yield from _notes(project.cluster)
     yield ""
-    yield "More: meks plan JOB, and of the cluster: meks plan --all"
+    yield "More: meks plan JOB, and of the cluster: meks plan -o yaml"
+
+
+def _notes(plan: ClusterPlan) -> Iterator[str]:
+    # In one line each: some are commands to copy.
+    yield from (f"To see to: {note}" for note in plan.notes)
+    if plan.platform.workload == "pytorchjob":
+        yield f"The project of pytorchjob ended with {TRAINING_OPERATOR_LAST}: docs/workloads.md"
+    if plan.storage.efs:
+        yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
 
 
 def _outcome(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
@@ -111,51 +116,6 @@ def _price(usd_per_hour: float | None) -> str:
     return f"{usd(usd_per_hour)} USD an hour, {month} a month,"
 
 
-def _everything(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
-    """Yield all that is known of the cluster."""
-    plan = project.cluster
-    yield from _outcome(project, allowed)
-    yield ""
-    yield from _network(plan)
-    yield ""
-    yield from _pools(plan)
-    yield ""
-    if "Cluster" in plan.stacks:
-        yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
-        if chosen := [addon.name for addon in plan.addons if addon.version is None]:
-            yield f"EKS chooses the version of {', '.join(chosen)}"
-    yield from _storage(plan)
-    for space in plan.spaces:
-        access, team = space.data_access, space.platform.team
-        named = (("read", access.reads), ("write", access.writes), ("log to", access.trackers))
-        for verb, uris in named:
-            for uri in uris:
-                yield f"Jobs {f'of {team} ' if team else ''}{verb} {uri}"
-    for each in plan.teams if plan.is_shared else ():
-        yield (
-            f"Team {each.name}: {count(each.gpus, 'GPU')}; namespace {each.namespace}, "
-            f"user {each.uid}, s3://BUCKET/{each.prefix}/"
-        )
-    if plan.image_source is not None:
-        yield f"Images from {plan.image_source.url}, branch {plan.image_source.branch}"
-    for image in plan.images:
-        yield f"Image {image.repository}:{image.tag}"
-    yield f"Ranks run by {plan.platform.workload}"
-    if plan.platform.workload == "pytorchjob":
-        yield f"Its project has ended with {TRAINING_OPERATOR_LAST}; docs/workloads.md"
-    yield from map(_queue, plan.queues)
-    yield from _notes(plan)
-    yield ""
-    yield from _cost(plan)
-    yield from _allowed(allowed)
-
-
-def _queue(queue: QueuePlan) -> str:
-    owner = f"Queue {queue.team.name} holds" if queue.team else "Lent to whoever needs it:"
-    of_pools = (f"{count(each.gpus, 'GPU')} of {each.pool}" for each in queue.shares if each.gpus)
-    return f"{owner} {', '.join(of_pools) or 'no GPU of its own'}"
-
-
 def _pools(plan: ClusterPlan) -> Iterator[str]:
     pools = [
         (
@@ -175,81 +135,12 @@ def _pools(plan: ClusterPlan) -> Iterator[str]:
             yield f"{pool.name}: {_capacity(pool.capacity)}"
 
 
-def _notes(plan: ClusterPlan) -> Iterator[str]:
-    # In one line each: some are commands to copy.
-    yield from (f"To see to: {note}" for note in plan.notes)
-
-
-def _allowed(findings: Sequence[Finding]) -> Iterator[str]:
-    """One paragraph for each thing that somebody allows, with the reason given."""
-    if findings:
-        yield ""
-        yield "ALLOWED ON PURPOSE"
-    for each in findings:
-        place = f"{each.code} {each.file}:{each.line} {dotted(each.path)}"
-        for line in (place, each.found, each.remedy):
-            yield from paragraph(line, "" if line is place else "  ", "  ")
-
-
-def _network(plan: ClusterPlan) -> Iterator[str]:
-    existing = plan.network.existing
-    if existing is not None:
-        subnets = existing.private_subnets.items()
-        yield from table((f"ZONE OF {existing.vpc_id}", "PRIVATE SUBNET"), [*subnets])
-    if plan.eks_name != plan.name:
-        yield f"EKS cluster {plan.eks_name}, which exists"
-    if not plan.network.subnets:
-        return
-    rows = [
-        (
-            subnet.zone,
-            subnet.private_cidr,
-            subnet.public_cidr,
-            "yes" if subnet.zone in plan.network.nat_zones else "",
-        )
-        for subnet in plan.network.subnets
-    ]
-    yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
-
-
-def _storage(plan: ClusterPlan) -> Iterator[str]:
-    storage = plan.storage
-    end = ", exists already" if storage.existing else ", retained" if storage.retain else ""
-    for lustre in storage.file_systems:
-        kind = "" if lustre.persistent else " SCRATCH_2"
-        yield (
-            f"FSx for Lustre{kind}{' over EFA' if lustre.efa else ''}: {lustre.capacity_gib} GiB, "
-            f"{lustre.throughput_mb_s:,.0f} MB/s, in {lustre.zone}, at {lustre.mount_path}{end}"
-        )
-    for repository in storage.lustre.repositories:
-        yield f"  {storage.lustre.mount_path}{repository.path} shows {repository.s3_uri}"
-    if not storage.existing:
-        for effect, keys in CHANGES.items():
-            yield f"  {effect}: {', '.join(keys)}"
-    if storage.efs:
-        yield f"EFS in all zones, at {EFS_MOUNT_PATH}{', retained' if storage.retain else ''}"
-
-
 def _capacity(capacity: CapacityPlan) -> str:
     kind = capacity.kind.replace("_", " ")
     named = capacity.reservation_id or capacity.reservation_group
     reservation = f" {named}" if named else ""
     end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
     return f"{kind}{reservation}{end}"
-
-
-def _cost(plan: ClusterPlan) -> Iterator[str]:
-    cost = cluster_cost(plan)
-    rows = [
-        (price.item, f"{price.count:g}", usd(price.usd_per_hour, digits=5), usd(price.total))
-        for price in (*cost.standing, *cost.gpu_nodes)
-    ]
-    rows.append(("Sum without GPU nodes", "", "", usd(cost.idle_usd_per_hour)))
-    rows.append(("Sum with all GPU nodes", "", "", usd(cost.full_usd_per_hour)))
-    yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
-    yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
-    if plan.storage.efs:
-        yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
 
 
 # A file is read as a template or manifest only if it holds one of these.

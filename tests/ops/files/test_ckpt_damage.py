@@ -194,14 +194,3 @@ def test_a_push_follows_no_link(meks, s3, run, tmp_path, form):
     assert f"error {place / link}: it is no file of the checkpoint" in done.stderr
     assert not [key for key in s3.names() if key.startswith("iter_0000100")]
     assert s3.json("latest")["name"] == "iter_0000150"
-
-
-def test_a_push_of_nothing_but_a_link_is_refused(meks, s3, tmp_path):
-    """The file that a save ends with is one of another owner."""
-    (tmp_path / "secret").write_bytes(SECRET)
-    place = saved.megatron(tmp_path / "run", 100)
-    (place / "common.pt").unlink()
-    (place / "common.pt").symlink_to(tmp_path / "secret")
-    done = meks("ckpt", "push", tmp_path / "run", URI)
-    assert (done.returncode, done.stdout, s3.names()) == (4, "", [])
-    assert "common.pt" in done.stderr
