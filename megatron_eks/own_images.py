@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,10 +22,6 @@ RENDERED = ("cdk.out", "dist", "outputs.json")
 """What is written beside a cluster file. No image takes it: its hash would change each time."""
 
 _TAKEN = {*REPOSITORIES, *REPOSITORIES.values()}
-# Dockerfile reference, "FROM": options may stand before the image.
-_FROM_BASE = re.compile(
-    r"^\s*FROM\s+(--\S+\s+)*[\"']?\$\{?BASE_IMAGE\b", re.MULTILINE | re.IGNORECASE
-)
 _LARGEST_TEXT = 2**20
 
 
@@ -187,12 +182,6 @@ def _judge(image: OwnImage, path: Place, place: Path, cluster: Path) -> Iterator
         remedy = "name a smaller folder, or leave files out by a .dockerignore"
         yield Finding(Code.OWN_BUILD, (*path, "context"), found, remedy)
         return
-    if image.base and not _FROM_BASE.search(
-        read.files[image.dockerfile].read_text("utf-8", "replace")
-    ):
-        found = f"{image.dockerfile} does not start from it: no FROM names BASE_IMAGE"
-        remedy = "begin with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`, or remove base"
-        yield Finding(Code.OWN_BUILD, (*path, "base"), found, remedy)
     yield read
     if missed := named(read):
         remedy = "name them in .dockerignore, or include them: '!NAME' there"

@@ -41,9 +41,9 @@ def local(
     :param watch: run a Prometheus with the rules of `observability` on the jobs of those nodes
     :param empty: start as an empty account, for `meks deploy`, `scale` and `apply`
     """
-    from megatron_eks.ops.local import Wish, run
+    from megatron_eks.ops.local import run
 
-    return run(action, Wish(cluster, today(), nodes, empty, yes, watch), output)
+    return run(action, cluster, today(), output, nodes=nodes, empty=empty, watch=watch, yes=yes)
 
 
 @command(HERE, "[JOB]")

@@ -37,18 +37,6 @@ _MODEL = {
     "vocab_size": 260,
     "max_position_embeddings": 64,
 }
-_LLAMA = {
-    "normalization": "RMSNorm",
-    "norm_epsilon": 1e-5,
-    "swiglu": True,
-    "add_bias_linear": False,
-    "untie_embeddings_and_output_weights": True,
-    "position_embedding_type": "rope",
-    "rotary_base": 10000,
-    "attention_dropout": 0.0,
-    "hidden_dropout": 0.0,
-    "init_method_std": 0.02,
-}
 
 
 def write_project(cluster_file: Path) -> None:
@@ -68,7 +56,7 @@ def _megatron() -> Object:
     return {
         **_head("megatron", MEGATRON, nodes=2, gpus=1),
         "image": "megatron",
-        "model": _MODEL | _LLAMA,
+        "model": {"preset": "llama-2-7b", **_MODEL},
         # Split over two pods below; on GPUs tensor parallelism stays inside a node, as is checked.
         "parallelism": {"tensor": 1},
         "training": {

@@ -4,6 +4,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -57,17 +58,13 @@ class Client:
 
     def apply(self, manifest: Object, *, manager: str = _MANAGER, dry_run: bool = False) -> Object:
         """Apply an object on the server's side; an unknown field is an error, not ignored."""
-        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
-        if dry_run:
-            query["dryRun"] = "All"
+        query = {**_strict(manager, dry_run=dry_run), "force": "true"}
         path = self._path_of(manifest, manifest["metadata"]["name"])
         return self.request("PATCH", path, manifest, query, "application/apply-patch+yaml")
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Create an object, with the same strictness."""
-        query = {"fieldManager": _MANAGER, "fieldValidation": "Strict"}
-        if dry_run:
-            query["dryRun"] = "All"
+        query = _strict(_MANAGER, dry_run=dry_run)
         return self.request("POST", self._path_of(manifest), manifest, query)
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
@@ -78,12 +75,9 @@ class Client:
         self, api_version: str, kind: str, name: str, namespace: str | None = None
     ) -> Object | None:
         """Return one object, or None if there is none."""
-        try:
+        with _missing_ok():
             return self.get(api_version, kind, name, namespace)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
+        return None
 
     def list(
         self,
@@ -101,14 +95,10 @@ class Client:
         """
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         query = {key: value for key, value in selectors.items() if value}
-        try:
+        with _missing_ok(allowed=missing_ok):
             found = self.request("GET", self._path(api_version, kind, namespace), query=query)
-        except ApiError as error:
-            if not (missing_ok and error.status == HTTPStatus.NOT_FOUND):
-                raise
-            return []
-        items: list[Object] = found["items"]
-        return items
+            return list(found["items"])
+        return []
 
     def delete(
         self,
@@ -121,11 +111,8 @@ class Client:
     ) -> None:
         """Delete one object and what it owns, in the background."""
         query = {"propagationPolicy": "Background"}
-        try:
+        with _missing_ok(allowed=missing_ok):
             self.request("DELETE", self._path(api_version, kind, namespace, name), query=query)
-        except ApiError as error:
-            if not (missing_ok and error.status == HTTPStatus.NOT_FOUND):
-                raise
 
     def service_account_token(self, name: str, namespace: str) -> str:
         """Return a day's token of a ServiceAccount, as its pods would get one."""
@@ -206,6 +193,20 @@ class Client:
         return self._resources[key]
 
 
+@contextmanager
+def _missing_ok(*, allowed: bool = True) -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        if not (allowed and error.status == HTTPStatus.NOT_FOUND):
+            raise
+
+
+def _strict(manager: str, *, dry_run: bool) -> dict[str, str]:
+    query = {"fieldManager": manager, "fieldValidation": "Strict"}
+    return {**query, "dryRun": "All"} if dry_run else query
+
+
 def connect(
     server: str,
     authority: Path,
@@ -215,11 +216,8 @@ def connect(
     group: str | None = None,
 ) -> Client:
     """Return a client with a token that does not change, whose user may act as another."""
-    headers = {}
-    if impersonate:
-        headers["Impersonate-User"] = impersonate
-    if group:
-        headers["Impersonate-Group"] = group
+    asked = {"Impersonate-User": impersonate, "Impersonate-Group": group}
+    headers = {name: value for name, value in asked.items() if value}
     tls = ssl.create_default_context(cafile=str(authority))
     return Client(Connection(server, tls, Credentials(token), headers=headers))
 

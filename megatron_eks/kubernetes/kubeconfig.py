@@ -7,7 +7,6 @@ import json
 import os
 import ssl
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ Answer = Callable[[Sequence[str], Mapping[str, str]], str | None]
 _EXEC_SECONDS = 60
 _REMEDY = "run that command to see what it lacks, or write the kubeconfig again"
 _SECTIONS = ("clusters", "users", "contexts")
+_AUTHORITY = "certificate-authority"
 
 
 class KubeconfigError(Exception):
@@ -55,14 +55,14 @@ class Context:
     def eks_cluster(self) -> tuple[str, str] | None:
         """Name and region of the EKS cluster that it leads to, where the entries say so."""
         # `aws eks update-kubeconfig` names the entry by the ARN; the arguments of the program that
-        # gets tokens say it too, ours, the AWS CLI's and aws-iam-authenticator's.
+        # gets tokens say it too, ours and the AWS CLI's.
         match self.cluster_name.split(":", 5):
             case ["arn", _, "eks", region, _, resource] if resource.startswith("cluster/"):
                 return resource.removeprefix("cluster/"), region
         plugin = self.user.get("exec") or {}
         arguments = [str(each) for each in plugin.get("args") or ()]
         named = dict(itertools.pairwise(arguments))
-        name = named.get("--cluster-name") or named.get("-i") or named.get("--cluster-id")
+        name = named.get("--cluster-name")
         return (name, named.get("--region", "")) if name else None
 
     def client(self, timeout: float, answer: Answer = lambda *_: None) -> Client:
@@ -80,27 +80,15 @@ class Context:
         return Client(connection)
 
     def _tls(self) -> ssl.SSLContext:
-        authority = _content(self.cluster, "certificate-authority")
         try:
-            tls = ssl.create_default_context(cadata=authority.decode() if authority else None)
+            return ssl.create_default_context(cadata=_authority(self.cluster))
         except (ssl.SSLError, ValueError) as error:
             found = f"the certificate authority of cluster {self.cluster_name} is none: {error}"
             raise KubeconfigError(found, "write the kubeconfig again") from error
-        certificate = _content(self.user, "client-certificate")
-        key = _content(self.user, "client-key")
-        if certificate and key:
-            # OpenSSL reads both from files alone; nobody else can read this one, and it goes.
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(certificate + b"\n" + key)
-                file.flush()
-                tls.load_cert_chain(file.name)
-        return tls
 
     def _credentials(self, answer: Answer) -> Credentials:
         if "exec" in self.user:
             return _ExecCredentials(self.user["exec"], answer)
-        if "tokenFile" in self.user:
-            return _TokenFile(Path(self.user["tokenFile"]))
         return Credentials(str(self.user.get("token", "")))
 
 
@@ -167,39 +155,22 @@ def _is_section(value: object) -> bool:
 
 
 def _absolute(entry: Entry, folder: Path) -> Entry:
-    """Return an entry whose files stand where the kubeconfig means: beside itself."""
-    keys = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-    changed = dict(entry)
-    for kind in ("cluster", "user"):
-        if isinstance(inner := entry.get(kind), dict):
-            here = {key: str(folder / inner[key]) for key in keys if inner.get(key)}
-            changed[kind] = {**inner, **here}
-    return changed
+    """Return an entry whose file stands where the kubeconfig means: beside itself."""
+    cluster = entry.get("cluster")
+    if not isinstance(cluster, dict) or not cluster.get(_AUTHORITY):
+        return entry
+    return {**entry, "cluster": {**cluster, _AUTHORITY: str(folder / cluster[_AUTHORITY])}}
 
 
-def _content(entry: Entry, key: str) -> bytes | None:
+def _authority(cluster: Entry) -> str | None:
     """Return what stands in the entry itself, or in the file that it names."""
     try:
-        if data := entry.get(f"{key}-data"):
-            return base64.b64decode(data, validate=True)
-        return Path(entry[key]).read_bytes() if entry.get(key) else None
-    except (OSError, binascii.Error) as error:
-        found = f"{key} of the kubeconfig cannot be read: {error}"
+        if data := cluster.get(f"{_AUTHORITY}-data"):
+            return base64.b64decode(data, validate=True).decode()
+        return Path(cluster[_AUTHORITY]).read_text() if cluster.get(_AUTHORITY) else None
+    except (OSError, binascii.Error, UnicodeDecodeError) as error:
+        found = f"{_AUTHORITY} of the kubeconfig cannot be read: {error}"
         raise KubeconfigError(found, "write the kubeconfig again") from error
-
-
-class _TokenFile(Credentials):
-    """A token that another program keeps fresh in a file."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def token(self) -> str:
-        try:
-            return self._file.read_text().strip()
-        except OSError as error:
-            found = f"the token file {self._file} cannot be read: {error.strerror}"
-            raise KubeconfigError(found, "write the kubeconfig again") from error
 
 
 class _ExecCredentials(Credentials):
@@ -217,31 +188,24 @@ class _ExecCredentials(Credentials):
     def renew(self) -> bool:
         command = [self._plugin["command"], *(self._plugin.get("args") or ())]
         variables = {each["name"]: each["value"] for each in self._plugin.get("env") or ()}
-        said = self._answer(command, variables) or self._run(command, variables)
+        shown = " ".join(map(str, command))
+        said = self._answer(command, variables)
         try:
-            new = str(json.loads(said)["status"]["token"])
+            new = str(json.loads(said or self._run(command, variables))["status"]["token"])
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KubeconfigError(f"no token from `{shown}`: {error}", _REMEDY) from error
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise KubeconfigError(f"no token from `{shown}`: {lines[-1]}", _REMEDY) from error
         except (ValueError, KeyError, TypeError) as error:
-            shown = " ".join(map(str, command))
             raise KubeconfigError(f"`{shown}` printed no ExecCredential", _REMEDY) from error
         changed, self._token = new != self._token, new
         return changed
 
     def _run(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
-        shown = " ".join(map(str, command))
         version = self._plugin.get("apiVersion", "client.authentication.k8s.io/v1")
-        request = {
-            "apiVersion": version,
-            "kind": "ExecCredential",
-            "spec": {"interactive": False},
-        }
-        environment = {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)}
-        try:
-            done = subprocess.run(  # noqa: S603 -- what the kubeconfig names, as kubectl does
-                command, env=environment, capture_output=True, timeout=_EXEC_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise KubeconfigError(f"no token from `{shown}`: {error}", _REMEDY) from error
-        if done.returncode:
-            lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise KubeconfigError(f"no token from `{shown}`: {lines[-1]}", _REMEDY)
-        return done.stdout
+        asked = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        environment = {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+        return subprocess.run(  # noqa: S603 -- what the kubeconfig names, as kubectl does
+            command, env=environment, capture_output=True, timeout=_EXEC_SECONDS, check=True
+        ).stdout

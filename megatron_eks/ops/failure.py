@@ -39,24 +39,11 @@ def no_such(
 
 
 class NoJob(Failure):
-    """There is no job of a name in the cluster; a job file may have it, or one near it."""
+    """There is no job of a name in the cluster; the job files may have it, or one near it."""
 
-    def __init__(
-        self, namespace: str, name: str, there: Sequence[str], files: Sequence[str] = ()
-    ) -> None:
-        self._namespace, self._name, self._there = namespace, name, there
-        close = closest(name, [*there, *files])
-        remedy = f"there: {', '.join(there) or 'none'}"
-        if name in files:
-            remedy += f"; start it with: meks submit {name}"
-        elif close:
-            start = "" if close in there else f"; start it with: meks submit {close}"
-            remedy = f"did you mean {close!r}? {remedy}{start}"
-        elif files:
-            remedy += f"; job files: {', '.join(files)}"
+    def __init__(self, namespace: str, name: str, there: Sequence[str]) -> None:
+        close = closest(name, there)
+        remedy = f"did you mean {close!r}? " if close else ""
+        remedy += f"there: {', '.join(there) or 'none'}; jobs of your files: meks plan"
         found = f"no job {name!r} in namespace {namespace}"
         super().__init__(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
-
-    def beside(self, files: Sequence[str]) -> "NoJob":
-        """Return it with the names that the project's job files have."""
-        return NoJob(self._namespace, self._name, self._there, files)

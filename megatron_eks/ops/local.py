@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from importlib.util import find_spec
 from itertools import chain
@@ -46,24 +46,23 @@ _AGAIN = "start it again, which keeps /shared: meks local up"
 _NONE = "no local cluster is running - start one with: meks local up"
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a local cluster shall be."""
+def run(
+    action: str,
+    cluster_file: Path,
+    today: date,
+    output: str,
+    *,
+    nodes: int = 0,
+    empty: bool = False,
+    watch: bool = False,
+    yes: bool = False,
+) -> int:
+    """Carry out `up`, `down`, `status` or `limits` and return the exit code.
 
-    cluster_file: Path
-    today: date
-    nodes: int = 0
-    """So many of each pool run their pods as processes; with none, all are simulated."""
-    empty: bool = False
-    """Whether nodes and platform come by the commands for AWS and Kubernetes alone."""
-    yes: bool = False
-    """Whether /shared may be deleted with the cluster."""
-    watch: bool = False
-    """Whether a Prometheus watches the jobs on its nodes."""
-
-
-def run(action: str, wish: Wish, output: str) -> int:
-    """Carry out `up`, `down`, `status` or `limits` and return the exit code."""
+    So many `nodes` of each pool run their pods as processes; with none, all are simulated. `empty`
+    leaves nodes and platform to the commands for AWS and Kubernetes, `watch` adds a Prometheus,
+    and `yes` lets /shared be deleted with the cluster.
+    """
     # One cluster for each user, found again by every later command.
     folder = build.cache_folder(os.environ) / "local"
     match action:
@@ -72,9 +71,10 @@ def run(action: str, wish: Wish, output: str) -> int:
             with folder.with_suffix(".lock").open("w") as lock:
                 # Of two that come at once, the second finds what the first has started.
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                return _up(folder, wish, output)
+                state = _up(folder, cluster_file, today, nodes=nodes, empty=empty, watch=watch)
+                return _print_places(state, output) if state else FAILED
         case "down":
-            return _down(folder, may_delete=wish.yes)
+            return _down(folder, may_delete=yes)
         case "limits":
             lines = ("Local AWS does not check:", *(f"- {each}" for each in NOT_CHECKED))
             sys.stdout.write(formatted(output, lines, lambda: list(NOT_CHECKED)))
@@ -83,7 +83,9 @@ def run(action: str, wish: Wish, output: str) -> int:
             return _status(folder, output)
 
 
-def _up(folder: Path, wish: Wish, output: str) -> int:
+def _up(
+    folder: Path, cluster_file: Path, today: date, *, nodes: int, empty: bool, watch: bool
+) -> State | None:
     # These read and render; what is running is told without them.
     from megatron_eks.demo.images import stand_in_images  # noqa: PLC0415 -- as above
     from megatron_eks.demo.nodes import all_nodes  # noqa: PLC0415 -- as above
@@ -93,26 +95,26 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     if is_running(folder):
         _say("a local cluster is running already")
         state = _wait(folder, None)
-        if wish.empty and state and "AWS_ENDPOINT_URL" not in state.environment:
+        if empty and state and "AWS_ENDPOINT_URL" not in state.environment:
             # A shell that took its variables would go on with the account of its user.
             _say("it has no empty account; end it first: meks local down")
-            return FAILED
-        return _print_places(state, output)
+            return None
+        return state
     if found := fall(folder):
         _say(f"the last one ended by itself: {found}")
     if not find_spec("moto"):
         found = "what plays AWS is not installed"
         raise Failure(Code.PROGRAM_FAILED, found, f"run: {GET_LOCAL}")
     # Any platform will do where the real one comes later, with a cluster file that is yet to be.
-    given = wish.cluster_file.exists() or not wish.empty
-    cluster_file = wish.cluster_file if given else TEMPLATE / DEFAULT_CLUSTER
+    given = cluster_file.exists() or not empty
+    cluster_file = cluster_file if given else TEMPLATE / DEFAULT_CLUSTER
     # Building the parts may take minutes; what is wrong with the files is known at once.
-    plan = load_project(cluster_file, wish.today).cluster
-    without = [build.SIMULATOR] if wish.nodes else []
+    plan = load_project(cluster_file, today).cluster
+    without = [build.SIMULATOR] if nodes else []
     kinds = {each.kind for each in plan.platform.workloads}
     kinds |= {"Workload"} if plan.platform.kueue else set()
-    if wish.watch:
-        check_watched(plan, cluster_file, has_processes=wish.nodes > 0 and not wish.empty)
+    if watch:
+        check_watched(plan, cluster_file, has_processes=nodes > 0 and not empty)
     else:
         without.append(build.PROMETHEUS)
     without += [program for kind, program in build.CONTROLLERS.items() if kind not in kinds]
@@ -124,30 +126,29 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         if kept := shared_files(folder):
             _say(f"/shared of the last one is kept: {kept}")
         # What comes into an empty account is another file's to warn of.
-        synthesise_manifests(cluster_file, folder / "manifests", quiet=wish.empty)
+        synthesise_manifests(cluster_file, folder / "manifests", quiet=empty)
         if not given:
             _leave_to_any(folder / "manifests")
     except (build.BuildError, SynthesisError) as error:
         _say(str(error))
-        return FAILED
-    watch = write_watch(folder, plan) if wish.watch else ()
+        return None
+    watched = write_watch(folder, plan) if watch else ()
     settings = Settings(
         folder,
         plan.region,
-        nodes=[] if wish.empty else all_nodes(plan, wish.nodes),
-        images=stand_in_images(each for each in plan.images if each.own) if wish.nodes else (),
-        empty=wish.empty,
+        nodes=[] if empty else all_nodes(plan, nodes),
+        images=stand_in_images(each for each in plan.images if each.own) if nodes else (),
+        empty=empty,
         without=without,
-        watch=[str(file) for file in watch],
+        watch=[str(file) for file in watched],
     )
     _say("starting the control plane")
     process = settings.start()
     try:
-        state = _wait(folder, process)
+        return _wait(folder, process)
     except BaseException:
         process.terminate()
         raise
-    return _print_places(state, output)
 
 
 def _leave_to_any(manifests: Path) -> None:
@@ -241,9 +242,7 @@ def _status(folder: Path, output: str) -> int:
     return DONE
 
 
-def _print_places(state: State | None, output: str) -> int:
-    if state is None:
-        return FAILED
+def _print_places(state: State, output: str) -> int:
     if output == "table":
         _say(f"local AWS at {state.aws_endpoint_url} - docs/local-aws.md says how to reach it")
     lines = [f"export {name}={shlex.quote(value)}" for name, value in state.environment.items()]

@@ -119,7 +119,6 @@ def on_cluster(
     Of a cluster with teams it is seen as the team of a `job` has it. `one` says that a command
     without a job needs to be told the team.
     """
-    from megatron_eks.ops.failure import NoJob
     from megatron_eks.ops.kube import access, teams
 
     console = console_here(yes=yes)
@@ -130,8 +129,6 @@ def on_cluster(
     try:
         narrowed = teams.narrowed(found.client, project, console, reach.team, job)
         return act(Opened(found, narrowed, console))
-    except NoJob as error:
-        raise error.beside([job.name for job in project.jobs]) from error
     except access.ERRORS as error:
         raise access.explained(error) from error
     finally:

@@ -65,14 +65,13 @@ def test_what_is_no_kubeconfig_is_refused(tmp_path, text):
 
 def test_files_beside_it_are_found_from_anywhere(tmp_path, api):
     """Paths in a kubeconfig start where it stands."""
-    (tmp_path / "token").write_text("from-file\n")
-    user: dict[str, object] = {"tokenFile": "token"}
+    user: dict[str, object] = {"token": "mine"}
     file = write(tmp_path / "config", api.url, user, **{"certificate-authority": "server.crt"})
     api.answers = [say(200, {"a": 1})]
     client = context(file).client(5)
     assert client.request("GET", "/version") == {"a": 1}
     client.close()
-    assert api.asked == [("/version", "Bearer from-file")]
+    assert api.asked == [("/version", "Bearer mine")]
 
 
 def test_a_program_gives_tokens_until_the_server_takes_one(tmp_path, api):
@@ -144,12 +143,11 @@ def test_a_program_without_a_token_is_named(tmp_path, api, script, why):
             ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "big"],
             ("big", "eu-west-1"),
         ),
-        ("x", ["token", "-i", "big"], ("big", "")),
         ("minikube", [], None),
     ],
 )
 def test_a_context_says_which_eks_cluster_it_leads_to(tmp_path, name, arguments, cluster):
-    """The AWS CLI, eksctl, aws-iam-authenticator and `meks kubeconfig` all write it somewhere."""
+    """The AWS CLI and `meks kubeconfig` all write it somewhere."""
     user: dict[str, object] = {"exec": {"command": "aws", "args": arguments}}
     file = write(tmp_path / "config", "https://x", user, name)
     assert context(file).eks_cluster == cluster

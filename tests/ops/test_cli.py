@@ -291,9 +291,8 @@ def test_a_local_cluster_is_not_built_for_a_wrong_file(project, tmp_path, monkey
         (project / "cluster.yaml").write_text(
             CLUSTER.replace("capacity_gib: 1200", "capacity_gib: 7")
         )
-        wish = local.Wish(project / file, date(2026, 7, 1))
         with pytest.raises(ConfigError) as raised:
-            local.run("up", wish, "table")
+            local.run("up", project / file, date(2026, 7, 1), "table")
         assert found in {each.code for each in raised.value.findings}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.cluster import cost
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.failure import Failure, NoJob
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.jobs import holdings
 from megatron_eks.ops.kube import access, teams
 from megatron_eks.ops.opening import Reach, console_here, load, opened
@@ -68,8 +68,6 @@ def _holdings(
     try:
         project = teams.narrowed(found.client, project, console, reach.team, job)
         held = holdings.read(found.client, project.cluster, console.clock.now(), job)
-    except NoJob as failure:
-        raise failure.beside([each.name for each in project.jobs]) from failure
     except access.ERRORS as error:
         return project, None, access.explained(error), False
     finally:

@@ -5,6 +5,7 @@ without one, unfinished or damaged.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,8 +26,6 @@ NO_DIRECTORY = "-"
 S3_END = "S3"
 _WHOLE = ("whole", "complete")
 _GOOD = (*_WHOLE, "unverified")
-# As checkpoint_sync says them; what it has verified is whole.
-_RESULTS = ("verified", "unverified", "unfinished", "damaged")
 
 Row = Mapping[str, Json]
 
@@ -65,15 +64,11 @@ def verify(target: Target, place: Place, console: Console, *, name: str | None, 
     if not results:
         return ended.code
     lines = table(("CHECKPOINT", "RESULT"), [(str(each["name"]), _said(each)) for each in results])
-    checkpoints: list[Json] = [dict(each) for each in results]
+    checkpoints: list[Json] = [*results]
     shown = {**head(target), "passed": ended.code == DONE, "checkpoints": checkpoints}
     console.write(formatted(output, lines, lambda: shown))
-    if number := sum(each["state"] == "unverified" for each in results):
-        console.say(
-            f"note: {count(number, 'checkpoint')} without a manifest: what its format names is "
-            "there, and agrees with the checksums inside the files; whether anything else is "
-            "missing or was changed, nothing tells (docs/runbook.md, Damaged checkpoints)"
-        )
+    if any(each["state"] == "unverified" for each in results):
+        console.say("note: of those without a manifest nothing tells whether bytes were changed")
     return ended.code
 
 
@@ -127,9 +122,7 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
             str(row["iteration"]),
             str(row["where"]),
             size(row["bytes"]),
-            duration(max(0.0, float(age)))
-            if isinstance(age := row["age_seconds"], int | float)
-            else "-",
+            _age(row["age_seconds"]),
             _said(row),
         )
         for row in rows
@@ -148,34 +141,29 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
         yield f"a restart takes: {restart['takes'] or 'none of these'} ({restart['why']})"
 
 
+def _age(seconds: Json) -> str:
+    return duration(max(0.0, seconds)) if isinstance(seconds, int | float) else "-"
+
+
 def _said(row: Row) -> str:
     return f"{row['state']}: {row['why']}" if row["why"] else str(row["state"])
 
 
-def _results(ended: Ended) -> list[Row]:
+def _results(ended: Ended) -> list[dict[str, Json]]:
     """Return what a verification found, oldest first."""
-    results: list[Row] = [
-        {
-            "name": name,
-            "whole": state in _GOOD,
-            "state": state,
-            "why": _finding(ended, name, state),
-        }
-        for fact in _RESULTS
-        for state in ("whole" if fact == "verified" else fact,)
-        for name in ended.names(fact)
-    ]
+    results: list[dict[str, Json]] = []
+    for fact in ("verified", "unverified", "unfinished", "damaged"):
+        # As checkpoint_sync says them; what it has verified is whole.
+        state = "whole" if fact == "verified" else fact
+        for name in ended.names(fact):
+            starts = re.compile(
+                rf"(?:error|warning) {re.escape(name)}: {state}: (.*) - ", re.DOTALL
+            )
+            whys = filter(None, map(starts.match, ended.names("findings")))
+            why = next((match[1] for match in whys), None)
+            good = state in _GOOD
+            results.append({"name": name, "whole": good, "state": state, "why": why})
     return sorted(results, key=lambda each: (len(str(each["name"])), str(each["name"])))
-
-
-def _finding(ended: Ended, name: str, state: str) -> str | None:
-    """Return what is wrong with a checkpoint, without what to do about it."""
-    for level in ("error", "warning"):
-        start = f"{level} {name}: {state}: "
-        for text in ended.names("findings"):
-            if text.startswith(start):
-                return text.removeprefix(start).rpartition(" - ")[0]
-    return None
 
 
 def push(target: Target, place: Place, console: Console, *, which: list[str]) -> int:
@@ -237,7 +225,14 @@ def prune(
     going, staying = ended.rows("goes"), ended.rows("stays")
     if ended.code and not (going or staying):
         return ended.code
-    shown = {"goes": _choices(going, place.name), "stays": _choices(staying, place.name)}
+    shown = {
+        verb: [
+            {"name": each["name"], "bytes": each["bytes"], "why": each["why"]}
+            | {"where": _where(each, place.name)}
+            for each in choices
+        ]
+        for verb, choices in (("goes", going), ("stays", staying))
+    }
     if output == "table":
         rows = [
             (str(each["name"]), str(each["where"]), size(each["bytes"]), verb, str(each["why"]))
@@ -254,8 +249,8 @@ def prune(
     else:
         console.say("nothing was removed" if going or code else "nothing goes")
     if output != "table":
-        rows_of: dict[str, Json] = {verb: [*choices] for verb, choices in shown.items()}
-        console.write(structured({**head(target), **rows_of, "removed": removed}, output))
+        plain: dict[str, Json] = {verb: [*choices] for verb, choices in shown.items()}
+        console.write(structured({**head(target), **plain, "removed": removed}, output))
     return code
 
 
@@ -276,13 +271,5 @@ def _remove(
     return ended.code, [*ended.names("removed_locally"), *ended.names("removed")]
 
 
-def _choices(choices: list[dict[str, Json]], near: str) -> list[dict[str, Json]]:
-    """Return what is shown of checkpoints."""
-    fields = ("name", "bytes", "why")
-    return [
-        {field: each[field] for field in fields} | {"where": _where(each, near)} for each in choices
-    ]
-
-
-def _where(choice: Mapping[str, Json], near: str) -> str:
+def _where(choice: Row, near: str) -> str:
     return S3_END if choice["where"] == "s3" else near

@@ -178,8 +178,8 @@ class Files:
         return False
 
     def _read(self, path: Path) -> str | None:
-        # One that a shell has opened, <(...), has a writer; another may wait for ever.
-        if path.exists() and not path.is_file() and not path.is_relative_to("/dev/fd"):
+        # Its writer may never come.
+        if path.exists() and not path.is_file():
             self._report(Code.FILE_UNREADABLE, path, "a pipe or a device", "name a file")
             return None
         try:

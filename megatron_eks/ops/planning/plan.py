@@ -7,7 +7,6 @@ from pathlib import Path
 
 from megatron_eks.catalog.pins import TRAINING_OPERATOR_LAST
 from megatron_eks.catalog.pricing import EFS_USD_PER_GIB_MONTH, HOURS_PER_MONTH
-from megatron_eks.config.allowances import ANNOTATION
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level
 from megatron_eks.config.messages import messages
@@ -19,7 +18,7 @@ from megatron_eks.plan.cluster.capacity import CapacityPlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.jobs.job import JobPlan
-from megatron_eks.project import MANIFESTS, TEMPLATES, Project, job_files, load_project
+from megatron_eks.project import Project, job_files, load_project
 
 
 def run(
@@ -38,9 +37,7 @@ def run(
     except ConfigError as error:
         return _refused(error.findings, cluster_file, output)
     if job is None:
-        allowed = allowances(project)
-        page = _page(project, allowed)
-        sys.stdout.write(formatted(output, page, lambda: plan_as_json(project, allowed)))
+        sys.stdout.write(formatted(output, _page(project), lambda: plan_as_json(project)))
     else:
         wanted = _named(job, project)
         lines = job_details(wanted, project.cluster)
@@ -68,9 +65,9 @@ def _named(name: str, project: Project) -> JobPlan:
     return known[name]
 
 
-def _page(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
+def _page(project: Project) -> Iterator[str]:
     """Yield what somebody wants to know first: does it fit, how long, for how much."""
-    yield from _outcome(project, allowed)
+    yield from _outcome(project)
     yield ""
     if project.jobs:
         yield from job_rows(project.jobs, project.cluster)
@@ -90,11 +87,11 @@ def _notes(plan: ClusterPlan) -> Iterator[str]:
         yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
 
 
-def _outcome(project: Project, allowed: Sequence[Finding]) -> Iterator[str]:
+def _outcome(project: Project) -> Iterator[str]:
     plan, jobs = project.cluster, project.jobs
     yield f"Cluster {plan.name}: EKS {plan.kubernetes_version} in {plan.region}"
     yield ""
-    findings = counted((*project.warnings, *project.preview, *allowed))
+    findings = counted((*project.warnings, *project.preview, *project.allowed))
     yield from labelled("Jobs", f"{len(jobs)} of {len(jobs)} fit; {findings}")
     cost = cluster_cost(plan)
     nodes = count(sum(pool.max_nodes for pool in plan.pools), "GPU node")
@@ -141,31 +138,3 @@ def _capacity(capacity: CapacityPlan) -> str:
     reservation = f" {named}" if named else ""
     end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
     return f"{kind}{reservation}{end}"
-
-
-# A file is read as a template or manifest only if it holds one of these.
-_MARKS = (ANNOTATION, '"meks"', "meks:")
-
-
-def allowances(project: Project) -> list[Finding]:
-    """Return the allowed findings, each with its reason; files are as the last synthesis left them.
-
-    The rendered ones are found where `make synth` writes them, beside the cluster file.
-    """
-    # With all guards, which commands that only could print a plan need not load.
-    from megatron_eks.ops.planning.check import Files  # noqa: PLC0415 -- as above
-
-    checked = Files()
-    templates, manifests = (project.file.with_name(each) for each in (TEMPLATES, MANIFESTS))
-    for path in (
-        *sorted(templates.glob(f"{project.cluster.name}-*.template.json")),
-        *sorted(manifests.glob("*/*.k8s.yaml")),
-    ):
-        try:
-            marked = any(mark in path.read_text(encoding="utf-8") for mark in _MARKS)
-        except (OSError, UnicodeDecodeError):
-            continue
-        if marked:
-            checked.add(path)
-    rendered = [each for each in checked.findings() if each.level is Level.ALLOWED]
-    return [*project.allowed, *sorted(rendered, key=lambda each: (each.file, each.line))]

@@ -1,10 +1,8 @@
 """The plan as JSON: the same content as the tables, with units in the names."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from megatron_eks.catalog.pricing import AS_OF
-from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.ops.output import picked
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -20,7 +18,7 @@ SIZES = ("tensor", "pipeline", "context", "expert", "data")
 """Of a layout, as they are shown."""
 
 
-def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
+def plan_as_json(project: Project) -> Json:
     """Return the plan as plain JSON values."""
     cost = cluster_cost(project.cluster)
     return {
@@ -38,7 +36,7 @@ def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
         "jobs": [job_as_json(job, project.cluster) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
-        "allowed": [dict(finding.as_json()) for finding in allowed],
+        "allowed": [dict(finding.as_json()) for finding in project.allowed],
     }
 
 

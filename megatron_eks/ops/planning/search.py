@@ -91,7 +91,10 @@ def _lines(
         rows.append(_row("yours", own))
     header = ("", "TP", "PP", "VP", "CP", "EP", "MICRO", "RECOMPUTE", "STEP", "MFU", "MEMORY")
     yield from table(header, rows, right=(1, 2, 3, 4, 5, 6, 8, 9, 10))
-    yield _reason(own, found[0])
+    if own is None:
+        yield "Yours is no layout for these GPUs: meks validate says why."
+    elif own.memory.per_gpu_bytes > own.memory.capacity_bytes:
+        yield "Yours does not fit."
     yield from _differences(job, own, found[0], files)
     if found[0].extra_args:
         yield f"The best needs extra_args: [{', '.join(found[0].extra_args)}]"
@@ -110,26 +113,6 @@ def _row(place: str, each: Candidate) -> tuple[str, ...]:
         f"{each.speed.mfu:.0%}",
         f"{each.memory.per_gpu_bytes / each.memory.capacity_bytes:.0%}",
     )
-
-
-def _reason(own: Candidate | None, best: Candidate) -> str:
-    """Say what costs most of the difference."""
-    if own is None:
-        return "Yours is no layout for these GPUs: meks validate says why."
-    slower = own.speed.step_seconds / best.speed.step_seconds - 1
-    if own.memory.per_gpu_bytes > own.memory.capacity_bytes:
-        return "Yours does not fit."
-    parts = {
-        "computing": own.speed.compute_seconds - best.speed.compute_seconds,
-        "sending": own.speed.communication_seconds - best.speed.communication_seconds,
-        "waiting in the pipeline": own.speed.bubble_seconds - best.speed.bubble_seconds,
-        "starting kernels": own.speed.launch_seconds - best.speed.launch_seconds,
-        "the optimizer": own.speed.optimizer_seconds - best.speed.optimizer_seconds,
-    }
-    name, seconds = max(parts.items(), key=lambda part: part[1])
-    if slower <= 0 or seconds <= 0:
-        return "Yours is as fast as the best."
-    return f"Yours takes {slower:.1%} longer, most of all {name}: {seconds:.2g} s more a step."
 
 
 # What is written together when one of the sizes changes.

@@ -21,7 +21,6 @@ from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.output import count, formatted, structured
-from megatron_eks.ops.planning.plan import allowances
 from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.ops.support import parts
 from megatron_eks.ops.support.files import (
@@ -199,7 +198,7 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
         yield parts.of_findings(error.findings)
         bundle.miss("plan.json", "the files have errors, see findings.txt")
         return
-    yield Part("plan.json", lambda: plan_as_json(project, allowances(project)), "plan")
+    yield Part("plan.json", lambda: plan_as_json(project), "plan")
     yield parts.of_findings((*project.errors, *project.warnings))
     try:
         access = wish.access(project)
