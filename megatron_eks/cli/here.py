@@ -57,13 +57,13 @@ def support_bundle(
 ) -> int:
     """Collect what others need to help you in one file, without secrets.
 
-    Values are shown only of names that this project sets; what looks like a secret is taken out
-    of logs, and account ids, email addresses and public IP addresses everywhere.
+    It has what commands say of files, cluster and job, and neither objects nor logs. What looks
+    like a secret is taken out, and account ids, email addresses and public IP addresses too.
 
     meks support-bundle
     meks support-bundle megatron-cpt-techpulse --output case-1234.tar.gz
 
-    :param job: with its ranks' logs (the end)
+    :param job: with its status and what its logs say of its end
     :param file: where to write (default: a name with the time)
     :param output: what is in it, and what not
     """

@@ -1,47 +1,58 @@
-"""Puts a support bundle together without what is nobody's business, and leaves no half of one."""
+"""Puts a support bundle together without what is nobody's business, and leaves no half of one.
+
+It holds what commands say of files, cluster and a job: no objects, and no logs.
+"""
 
 import contextlib
 import io
 import ipaddress
 import json
 import os
+import platform as machine
 import re
+import sys
 import tarfile
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from megatron_eks import __version__
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import ConfigError
+from megatron_eks.config.errors import ConfigError, Finding
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops import checks, diagnosis
+from megatron_eks.ops.cluster import preflight
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, Failure
+from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
+from megatron_eks.ops.jobs import logs, nodes, overview, status, status_view
+from megatron_eks.ops.kube import teams
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.planning.plan_json import plan_as_json
-from megatron_eks.ops.support import parts
-from megatron_eks.ops.support.files import (
-    Value,
-    facts_in,
-    is_output,
-    is_setting,
-    shown_file,
-    shown_object,
-)
-from megatron_eks.ops.support.parts import FILES, Kind, Part
+from megatron_eks.ops.support.settings import shown_file
 from megatron_eks.ops.support.text import HIDDEN, Texts
-from megatron_eks.project import Project
+from megatron_eks.project import Project, job_files
 
 _KIB = 1024
-_CONTENTS = "contents.json"
-_NOT_ANSWERED = "the API server gave no answer"
+_FILES = "files/"
+_TAIL = 2000
+_PACKAGES = ("aws-cdk-lib", "boto3", "cdk8s", "cdk8s-plus-27", "pydantic", "websockets")
 
 _ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
+_QUOTED = re.compile(r"'([^'\n]*)'")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+
+# JSON, and what dataclasses become.
+Value = Any
+Part = tuple[str, Callable[[], str]]
+"""The name of a file of the bundle, and what reads it, which may fail alone."""
 
 
 class Redactor:
@@ -53,29 +64,22 @@ class Redactor:
         self._texts = Texts()
         self.counts = self._texts.counts
         """How many values of each kind were taken out."""
+        self.hidden: set[str] = set()
+        """Values of the files that go where our own words quote them, too."""
 
     def text(self, text: str, *, own: bool = False) -> str:
         """Return text without them; `own` is text that this project wrote."""
+        if own:
+            text = _QUOTED.sub(lambda match: HIDDEN if match[1] in self.hidden else match[0], text)
         text = self._texts.without_secrets(text, own=own)
         text = _ACCOUNT.sub(self._placeholder("account ids", "ACCOUNT"), text)
         text = _MAIL.sub(self._placeholder("mail addresses", "MAIL"), text)
         text = _ADDRESS.sub(self._address, text)
         return text.replace(self._home, "~") if len(self._home) > 1 else text
 
-    def part(self, value: Value, kind: Kind) -> str:
-        """Return what a part of the bundle shows of what was read."""
-        match kind:
-            case "configuration" | "outputs":
-                is_shown = is_setting if kind == "configuration" else is_output
-                text = shown_file(value, is_shown, self._hide)
-                self._texts.know([text])
-                return self.text(text, own=True)
-            case "objects":
-                value = shown_object(value, self._hide)
-                self._texts.know(facts_in(value))
-            case "text" | "findings":
-                return self.text(value, own=kind == "findings")
-        return json.dumps(self._values(value, own=kind == "plan"), indent=2, default=str) + "\n"
+    def as_json(self, value: Value, *, own: bool = False) -> str:
+        """Return values without them, as JSON."""
+        return json.dumps(self._values(value, own=own), indent=2, default=str) + "\n"
 
     def _values(self, value: Value, *, own: bool) -> Value:
         if isinstance(value, dict):
@@ -86,11 +90,6 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self._values(each, own=own) for each in value]
         return self.text(value, own=own) if isinstance(value, str) else value
-
-    def _hide(self, value: str, variable: str = "") -> str:
-        self._texts.remember(value, variable)
-        self.counts["values of others"] += bool(value)
-        return HIDDEN
 
     def _placeholder(self, kind: str, name: str) -> Callable[[re.Match[str]], str]:
         def replace(match: re.Match[str]) -> str:
@@ -141,27 +140,24 @@ class _Bundle:
         self.archive.addfile(entry, io.BytesIO(data))
         self.written[name] = len(data)
 
-    def miss(self, name: str, why: object) -> None:
-        """Note what is left out."""
-        self.missing[name] = self.redactor.text(str(why))
+    def put(self, parts: Iterable[Part]) -> None:
+        """Read parts and write them; what cannot be read is named."""
+        for name, read in parts:
+            try:
+                text = read()
+            except UnreachableError as error:
+                # Each further part would wait for its own answer.
+                self.miss(name, f"the API server gave no answer: {error}")
+                return
+            except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
+                self.miss(name, str(error) or type(error).__name__)
+            else:
+                self.add(name, text)
 
-    def put(self, part: Part) -> None:
-        """Read a part and write what of it is shown; what cannot be read is named."""
-        if _NOT_ANSWERED in "".join(self.missing.values()) and part.asks:
-            # Each part would wait for its own answer.
-            self.miss(part.name, _NOT_ANSWERED)
-            return
-        try:
-            shown = self.redactor.part(part.read(), part.kind)
-        except UnreachableError as error:
-            self.miss(part.name, f"{_NOT_ANSWERED}: {error}")
-        except (Failure, *ERRORS, OSError, LookupError, ValueError) as error:
-            self.miss(part.name, str(error) or type(error).__name__)
-        else:
-            self.add(part.name, shown)
-            return
-        why = self.missing[part.name]
-        self.console.say(f"warning {Code.BUNDLE_PART_MISSING} {part.name}: {why}")
+    def miss(self, name: str, why: object) -> None:
+        """Say and note what is left out."""
+        self.missing[name] = self.redactor.text(str(why))
+        self.console.say(f"warning {Code.BUNDLE_PART_MISSING} {name}: {self.missing[name]}")
 
 
 def run(wish: Wish, output: str, console: Console) -> int:
@@ -171,8 +167,7 @@ def run(wish: Wish, output: str, console: Console) -> int:
     with _whole(file) as partial_file:
         with tarfile.open(fileobj=partial_file, mode="w:gz") as archive:
             bundle = _Bundle(archive, Redactor(wish.home), console)
-            for part in _parts(wish, bundle):
-                bundle.put(part)
+            _fill(bundle, wish)
             contents: dict[str, Json] = {
                 "schema_version": 1,
                 "created": f"{now:%Y-%m-%dT%H:%M:%SZ}",
@@ -180,39 +175,83 @@ def run(wish: Wish, output: str, console: Console) -> int:
                 "missing": [{"name": name, "why": why} for name, why in bundle.missing.items()],
                 "redacted": dict(sorted(bundle.redactor.counts.items())),
             }
-            bundle.add(_CONTENTS, structured(contents, "json"))
+            bundle.add("contents.json", structured(contents, "json"))
         partial_file.flush()
     shown: Json = {"file": str(file), **contents}
     console.write(formatted(output, _lines(bundle, file), lambda: shown))
-    return CHECK_FAILED if any(name.startswith(FILES) for name in bundle.missing) else DONE
+    return CHECK_FAILED if any(name.startswith(_FILES) for name in bundle.missing) else DONE
 
 
-def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
-    """Yield the parts, as far as files and cluster let us."""
-    yield Part("versions.json", parts.versions, "plan")
-    yield from parts.of_files(wish.cluster_file)
+def _fill(bundle: _Bundle, wish: Wish) -> None:
+    redactor = bundle.redactor
+    bundle.put([("versions.json", lambda: redactor.as_json(_versions(), own=True))])
+    bundle.put(_files(redactor, wish.cluster_file))
     try:
         project = wish.project()
     except ConfigError as error:
         # That may be what help is needed with.
-        yield parts.of_findings(error.findings)
+        bundle.put([_findings(redactor, error.findings)])
         bundle.miss("plan.json", "the files have errors, see findings.txt")
         return
-    yield Part("plan.json", lambda: plan_as_json(project), "plan")
-    yield parts.of_findings((*project.errors, *project.warnings))
+    bundle.put([("plan.json", lambda: redactor.as_json(plan_as_json(project), own=True))])
+    bundle.put([_findings(redactor, (*project.errors, *project.warnings))])
     try:
         access = wish.access(project)
     except Failure as error:
         bundle.miss("kubernetes/", error)
         return
     with contextlib.closing(access.client):
-        yield from parts.of_cluster(access, project, wish.job)
-        if wish.job is None:
-            return
-        try:
-            yield from parts.of_job(access.client, project, wish.job)
-        except (Failure, *ERRORS) as error:
-            bundle.miss(f"logs/{wish.job}/", error)
+        bundle.put(_of_cluster(redactor, access, project, wish.job))
+
+
+def _versions() -> Value:
+    packages = {name: metadata.version(name) for name in _PACKAGES}
+    system = machine.platform()
+    return {"meks": __version__, "python": sys.version, "system": system, "packages": packages}
+
+
+def _files(redactor: Redactor, cluster_file: Path) -> Iterator[Part]:
+    folder = cluster_file.parent.resolve()
+    names = {path: f"{_FILES}jobs/{path.name}" for path in job_files(cluster_file)}
+    if os.path.lexists(cluster_file):
+        names = {cluster_file: f"{_FILES}{cluster_file.name}", **names}
+    for path, name in names.items():
+        shown = partial(shown_file, path, folder, redactor.hidden)
+        yield name, lambda shown=shown: redactor.text(shown(), own=True)
+
+
+def _findings(redactor: Redactor, findings: Iterable[Finding]) -> Part:
+    text = "".join(f"{each}\n" for each in findings)
+    return "findings.txt", lambda: redactor.text(text, own=True)
+
+
+def _of_cluster(
+    redactor: Redactor, access: Access, project: Project, job: str | None
+) -> Iterator[Part]:
+    client, plan = access.client, project.cluster
+    reads: dict[str, Callable[[], Value]] = {
+        "kubernetes/version.json": lambda: client.request("GET", "/version"),
+        "kubernetes/status.json": lambda: overview.as_json(overview.read(client, plan)),
+        "kubernetes/nodes.json": lambda: [asdict(each) for each in nodes.read(client, plan)],
+        "kubernetes/preflight.json": lambda: checks.as_json(
+            plan, preflight.cluster(access, project)
+        ),
+    }
+    if job is not None:
+
+        def seen(name: str) -> Value:
+            own = teams.narrowed(client, project, None, None, name)
+            return status_view.as_json(status.read(client, own, name))
+
+        def explained(name: str) -> Value:
+            own = teams.narrowed(client, project, None, None, name).cluster
+            options = logs.Options(tail=_TAIL)
+            return diagnosis.as_json(kube_diagnosis.of_job(client, own, name, options))
+
+        reads[f"jobs/{job}/status.json"] = partial(seen, job)
+        reads[f"jobs/{job}/diagnosis.json"] = partial(explained, job)
+    for name, read in reads.items():
+        yield name, lambda read=read: redactor.as_json(read())
 
 
 @contextlib.contextmanager
@@ -247,5 +286,5 @@ def _lines(bundle: _Bundle, file: Path) -> Iterator[str]:
         yield f"  missing      {name}: {why}"
     taken = ", ".join(f"{number} {kind}" for kind, number in sorted(bundle.redactor.counts.items()))
     yield f"taken out: {taken or 'nothing'}"
-    yield "addresses of private networks are kept; Secrets were not read"
+    yield "addresses of private networks are kept; logs, objects and Secrets are not in it"
     yield f"{count(len(bundle.written), 'part')} in {file}; look into it before you pass it on"

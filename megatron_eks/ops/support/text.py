@@ -1,18 +1,16 @@
 """Takes secrets out of texts that others wrote: logs, messages, and what is quoted in them.
 
-It is the second line behind the lists of `catalog/shown.py`, and rather loses text than a secret:
-from the name of a secret on, the rest of a line goes.
+It rather loses text than a secret: from the name of a secret on, the rest of a line goes.
 """
 
 import base64
 import binascii
 import contextlib
 import html
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import quote, unquote
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
 
 from megatron_eks.catalog import shown
 from megatron_eks.ops.support import secret_forms
@@ -22,13 +20,8 @@ HIDDEN = "(redacted)"
 
 _DEEPEST = 3
 """So often may a text stand encoded in another one."""
-_SHORTEST = 6
 # Of a longer line the beginning says enough, and nothing here takes long.
 _TOO_LONG = re.compile(r"([^\n]{8192})[^\n]+")
-_WORD = re.compile(r"[\w+-]{8,}")
-_MIXED = re.compile(r"\d.*[A-Za-z]|[A-Za-z].*\d")
-# Words, numbers, and paths like ours.
-_PLAIN = re.compile(r"[A-Za-z]{1,8}|[\d.,:]{1,8}|(?:/[a-z._-]+)+/?")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){6,}")
 _ESCAPES = re.compile(r"\\u00([0-9a-fA-F]{2})|\\x([0-9a-fA-F]{2})")
@@ -70,7 +63,6 @@ _BEFORE_CAUSES = (
     *("forward ", "backward "),
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_QUOTED = re.compile(r"'([^'\n]*)'")
 _LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
 # Of a rank, a time or a level, before each line of a value.
 _PREFIX = re.compile(r"(?:\[[^\]\n]*\]:?\s?)*")
@@ -78,37 +70,11 @@ _LONGEST_BLOCK = 200
 
 
 class Texts:
-    """Takes secrets out of texts, and knows what was taken out elsewhere."""
+    """Takes secrets out of texts, and counts them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         """How many values of each kind were taken out."""
-        self._taken: list[str] = []
-        """Values, the longest first."""
-        self._plain: set[str] = set()
-        """Those that could be anybody's words, and go only where we quote them."""
-        self._variables: set[str] = set()
-        self._facts = ""
-
-    def know(self, facts: Iterable[str]) -> None:
-        """Keep names that are shown by themselves, though somebody used one as a value too."""
-        self._facts += Texts().without_secrets("\n".join(("", *facts)), own=True)
-
-    def remember(self, value: str, variable: str = "") -> None:
-        """Take a value out wherever it stands again, alone or encoded, and what a variable is."""
-        if variable not in shown.ENVIRONMENT:
-            self._variables.add(variable)
-        words = (word for word in _WORD.findall(value) if _MIXED.search(word))
-        found = {each for each in (value.strip(), *words) if len(each) >= _SHORTEST}
-        plain = {each for each in found if _PLAIN.fullmatch(each)}
-        self._plain |= plain
-        forms = {
-            form
-            for each in found - plain
-            for form in (each, json.dumps(each)[1:-1], quote(each, safe=""))
-        }
-        if not forms.issubset(self._taken):
-            self._taken = sorted(forms.union(self._taken), key=len, reverse=True)
 
     def without_secrets(self, text: str, *, own: bool = False) -> str:
         """Return a text without them; our own text is one whose names say what we say of them."""
@@ -116,17 +82,12 @@ class Texts:
 
     def _cleaned(self, text: str, depth: int, *, own: bool) -> str:
         text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, _COLOURS.sub("", text))
-        for value in self._taken:
-            if value in text and value not in self._facts:
-                text = text.replace(value, self._hidden("values taken out elsewhere"))
         for kind, pattern in secret_forms.FORMS.items():
             text = pattern.sub(self._but_prefix(kind), text)
         text = secret_forms.WRAPPED.sub(lambda _: self._hidden("encoded texts"), text)
         if depth < _DEEPEST:
             text = _ENCODED.sub(lambda found: self._decoded(found[0], depth), text)
-        if own:
-            return _QUOTED.sub(lambda found: HIDDEN if found[1] in self._plain else found[0], text)
-        return "".join(self._lines(text, depth))
+        return text if own else "".join(self._lines(text, depth))
 
     def _decoded(self, word: str, depth: int) -> str:
         """Return a word, unless it stands for a text with a secret."""
@@ -169,7 +130,7 @@ class Texts:
             name = match["name"]
             counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
             if (
-                (sounds_secret(name) or name.rpartition(".")[2] in self._variables)
+                sounds_secret(name)
                 and not (counted or _NOTHING.match(rest))
                 and not line[: match.start()].endswith(_BEFORE_CAUSES)
                 and not (line[: match.start()].endswith("/") and "=" not in match[0])

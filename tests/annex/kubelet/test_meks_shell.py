@@ -6,7 +6,6 @@ import pty
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from functools import partial
 
@@ -22,7 +21,6 @@ from tests.screens import Screen
 pytestmark = pytest.mark.control_plane
 
 JOB = "looked-into"
-SECRET = "hf_AbCdEfGhIjKlMnOpQrStUv"  # noqa: S105 -- nobody's
 SECONDS = 60
 
 
@@ -32,7 +30,7 @@ def running(cluster):
     job = runs.job(JOB, 2, image=runs.SMALL)
     for pod in jobs.pod_specs(job):
         (container,) = pod["containers"]
-        script = f"echo uses {SECRET}; trap exit TERM; while :; do sleep 0.2; done"
+        script = "trap exit TERM; while :; do sleep 0.2; done"
         container |= {"command": ["sh", "-c", script], "args": []}
     cluster.client.apply(job)
 
@@ -220,21 +218,3 @@ def test_input_that_is_closed(begin, running):  # noqa: ARG001
     )
     assert process.communicate(timeout=SECONDS)[0] == b"fine\n"
     assert process.returncode == 0
-
-
-def test_a_support_bundle_has_the_logs_without_secrets(begin, running, tmp_path):  # noqa: ARG001
-    """Of each rank, and what is made of them."""
-    file = tmp_path / "b.tar.gz"
-    process = begin("support-bundle", JOB, "--output", str(file), stdout=subprocess.PIPE)
-    said = process.communicate(timeout=120)[0].decode()
-    assert process.returncode == 0
-    with tarfile.open(file) as archive:
-        found = {
-            each.name: inner.read()
-            for each in archive
-            if (inner := archive.extractfile(each)) is not None
-        }
-    assert found[f"support/logs/{JOB}/rank-1.log"] == b"uses (redacted)\n"
-    assert f"support/logs/{JOB}/diagnosis.json" in found
-    assert not any(SECRET.encode() in each for each in found.values())
-    assert "tokens" in said.rpartition("taken out: ")[2].splitlines()[0]
