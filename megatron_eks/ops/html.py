@@ -35,7 +35,7 @@ def joined(parts: Iterable[Part]) -> Html:
 
 def text(words: str) -> Html:
     """Escape what others wrote, without secrets and signs that nobody sees."""
-    lines = (plain(line) for line in without_secrets(words).split("\n"))
+    lines = (plain(without_secrets(line)) for line in words.split("\n"))
     return Html(html.escape("\n".join(lines)))
 
 

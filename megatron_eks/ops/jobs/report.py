@@ -20,6 +20,7 @@ from megatron_eks.ops.kube.jobs import CONTAINER
 from megatron_eks.ops.kube.pods import containers
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.programs import Place
+from megatron_eks.ops.support.settings import shown_settings
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.jobs.job import JobPlan
 from megatron_eks.plan.spending import JobSpending, RankTime, hours_between, job_spending
@@ -164,11 +165,11 @@ def _spending(
 
 
 def _settings(file: Path, name: str) -> str:
-    """Return the text of the job file."""
+    """Return what the job file says, without what people name themselves."""
     for path in job_files(file):
         value = read_document(path).value
         if isinstance(value, dict) and value.get("name") == name:
-            return path.read_text(encoding="utf-8", errors="replace")
+            return shown_settings(path.read_text(encoding="utf-8", errors="replace"), set())
     return ""
 
 

@@ -1,6 +1,6 @@
 """Takes secrets out of texts that others wrote: logs, messages, and what is quoted in them.
 
-It rather loses text than a secret: from the name of a secret on, the rest of a line goes.
+It rather loses text than a secret: from the name of a secret on, the rest of it goes.
 """
 
 import base64
@@ -63,10 +63,6 @@ _BEFORE_CAUSES = (
     *("forward ", "backward "),
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
-# Of a rank, a time or a level, before each line of a value.
-_PREFIX = re.compile(r"(?:\[[^\]\n]*\]:?\s?)*")
-_LONGEST_BLOCK = 200
 
 
 class Texts:
@@ -97,17 +93,13 @@ class Texts:
         return word
 
     def _lines(self, text: str, depth: int) -> Iterator[str]:
-        block: Callable[[str], bool] | None = None
-        length = 0
-        for line in re.split(r"(?<=\n)", text):
-            if block is not None and length < _LONGEST_BLOCK and block(line):
-                length += 1
-                continue
-            block, length = None, 0
-            kept = self._line(line.rstrip("\r\n"), depth)
-            if kept.endswith(HIDDEN):
-                block = _rest(line, len(kept) - len(HIDDEN))
-            yield kept + line[len(line.rstrip("\r\n")) :]
+        for line in text.splitlines(keepends=True):
+            words = line.rstrip("\r\n")
+            kept = self._line(words, depth)
+            yield kept + line[len(words) :]
+            if kept != words and kept.endswith(HIDDEN):
+                # What follows may belong to the value that began here.
+                return
 
     def _line(self, line: str, depth: int) -> str:
         plain = _ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line)
@@ -191,40 +183,3 @@ def _plain_texts(word: str) -> Iterator[str]:
             continue
         if all(char.isprintable() or char.isspace() for char in text):
             yield text
-
-
-def _rest(line: str, start: int) -> Callable[[str], bool] | None:
-    """Return what tells the further lines of a value that began in a line."""
-    value = line[start:].strip()
-    if value.endswith("\\"):
-        return _up_to(lambda other: not other.rstrip().endswith("\\"))
-    mark = value[:1]
-    if mark in {'"', "'"} and value.count(mark) == 1:
-        return _up_to(lambda other: mark in other)
-    line = _PREFIX.sub("", line)
-    if value and not _LINE_KEY.match(line):
-        return None
-    depth = len(line) - len(line.lstrip())
-    asked = not value and line.rstrip().endswith(":")
-
-    def deeper(other: str) -> bool:
-        nonlocal asked
-        other = _PREFIX.sub("", other)
-        indent = len(other) - len(other.lstrip())
-        is_answer = asked and not _LINE_KEY.match(other)
-        asked = asked and not other.strip()
-        return not other.strip() or indent > depth or is_answer or other[depth:].startswith("- ")
-
-    return deeper
-
-
-def _up_to(ends: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Return what tells the lines of a value up to that with its end, and no further one."""
-    open_ = True
-
-    def inside(line: str) -> bool:
-        nonlocal open_
-        was_open, open_ = open_, open_ and not ends(line)
-        return was_open
-
-    return inside
