@@ -2,13 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import HERE, app, command
 from megatron_eks.ops.opening import console_here, opened, today
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.kube.access import Access
+    from megatron_eks.project import Project
 
 
 @command(HERE)
@@ -67,18 +71,12 @@ def support_bundle(
     :param file: where to write (default: a name with the time)
     :param output: what is in it, and what not
     """
-    from megatron_eks.ops.support.bundle import Wish, run
-    from megatron_eks.project import load_project
+    from megatron_eks.ops.support.bundle import run
 
-    wish = Wish(
-        cluster_file=reach.cluster,
-        job=job,
-        file=file,
-        project=lambda: load_project(reach.cluster, today(), makes=False),
-        access=lambda project: opened(project.cluster, reach),
-        home=Path.home(),
-    )
-    return run(wish, output, console_here())
+    def access(project: "Project") -> "Access":
+        return opened(project.cluster, reach)
+
+    return run(reach.cluster, job, file, access, output=output, console=console_here())
 
 
 @command(HERE)

@@ -33,11 +33,12 @@ from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
 from megatron_eks.ops.jobs import logs, nodes, overview, status, status_view
 from megatron_eks.ops.kube import teams
 from megatron_eks.ops.kube.access import ERRORS, Access
+from megatron_eks.ops.opening import today
 from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.ops.support.settings import shown_file
 from megatron_eks.ops.support.text import HIDDEN, Texts
-from megatron_eks.project import Project, job_files
+from megatron_eks.project import Project, job_files, load_project
 
 _KIB = 1024
 _FILES = "files/"
@@ -108,19 +109,6 @@ class Redactor:
         return self._placeholder("public addresses", "ADDRESS")(match) if is_public else match[0]
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What to look at, and where to write."""
-
-    cluster_file: Path
-    job: str | None
-    file: Path | None
-    """None: a name with the time, in the current directory."""
-    project: Callable[[], Project]
-    access: Callable[[Project], Access]
-    home: Path
-
-
 @dataclass
 class _Bundle:
     """A bundle that is being written."""
@@ -160,14 +148,22 @@ class _Bundle:
         self.console.say(f"warning {Code.BUNDLE_PART_MISSING} {name}: {self.missing[name]}")
 
 
-def run(wish: Wish, output: str, console: Console) -> int:
+def run(
+    cluster_file: Path,
+    job: str | None,
+    file: Path | None,
+    access: Callable[[Project], Access],
+    *,
+    output: str,
+    console: Console,
+) -> int:
     """Write the bundle; what cannot be read is left out and named, a file makes it end with 4."""
     now = console.clock.now()
-    file = wish.file or Path(f"meks-support-{now:%Y%m%d-%H%M%S}.tar.gz")
+    file = file or Path(f"meks-support-{now:%Y%m%d-%H%M%S}.tar.gz")
     with _whole(file) as partial_file:
         with tarfile.open(fileobj=partial_file, mode="w:gz") as archive:
-            bundle = _Bundle(archive, Redactor(wish.home), console)
-            _fill(bundle, wish)
+            bundle = _Bundle(archive, Redactor(Path.home()), console)
+            _fill(bundle, cluster_file, job, access)
             contents: dict[str, Json] = {
                 "schema_version": 1,
                 "created": f"{now:%Y-%m-%dT%H:%M:%SZ}",
@@ -182,12 +178,14 @@ def run(wish: Wish, output: str, console: Console) -> int:
     return CHECK_FAILED if any(name.startswith(_FILES) for name in bundle.missing) else DONE
 
 
-def _fill(bundle: _Bundle, wish: Wish) -> None:
+def _fill(
+    bundle: _Bundle, cluster_file: Path, job: str | None, access: Callable[[Project], Access]
+) -> None:
     redactor = bundle.redactor
     bundle.put([("versions.json", lambda: redactor.as_json(_versions(), own=True))])
-    bundle.put(_files(redactor, wish.cluster_file))
+    bundle.put(_files(redactor, cluster_file))
     try:
-        project = wish.project()
+        project = load_project(cluster_file, today(), makes=False)
     except ConfigError as error:
         # That may be what help is needed with.
         bundle.put([_findings(redactor, error.findings)])
@@ -196,12 +194,12 @@ def _fill(bundle: _Bundle, wish: Wish) -> None:
     bundle.put([("plan.json", lambda: redactor.as_json(plan_as_json(project), own=True))])
     bundle.put([_findings(redactor, (*project.errors, *project.warnings))])
     try:
-        access = wish.access(project)
+        opened = access(project)
     except Failure as error:
         bundle.miss("kubernetes/", error)
         return
-    with contextlib.closing(access.client):
-        bundle.put(_of_cluster(redactor, access, project, wish.job))
+    with contextlib.closing(opened.client):
+        bundle.put(_of_cluster(redactor, opened, project, job))
 
 
 def _versions() -> Value:

@@ -3,15 +3,12 @@
 import contextlib
 import json
 import tarfile
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.support import bundle
-from megatron_eks.project import load_project
 from tests import schemas
 from tests.annex import jobs
 from tests.annex.acting import acting_as
@@ -30,16 +27,10 @@ def collect(project, tmp_path):
     def call(client, job=None):
         file = tmp_path / "bundle.tar.gz"
         seen = console()
-        today = datetime.now(tz=UTC).date()
-        wish = bundle.Wish(
-            cluster_file=project / "cluster.yaml",
-            job=job,
-            file=file,
-            project=lambda: load_project(project / "cluster.yaml", today),
-            access=lambda _: Access(client, is_local=True),
-            home=Path.home(),
-        )
-        assert bundle.run(wish, "json", seen) == 0
+        access = Access(client, is_local=True)
+        cluster = project / "cluster.yaml"
+        done = bundle.run(cluster, job, file, lambda _: access, output="json", console=seen)
+        assert done == 0
         told = schemas.read("support-bundle", written(seen))
         with tarfile.open(file) as archive:
             found = {
@@ -79,9 +70,9 @@ def running(client, submit):
 
 
 @pytest.mark.usefixtures("running")
-def test_a_bundle_of_a_job(collect):
+def test_a_bundle_of_a_job(client, collect):
     """What commands say of the cluster and the job; no object, no log, no secret."""
-    found, _, _ = collect(JOB)
+    found, _, _ = collect(client, JOB)
     assert [each for each, text in found.items() if "LEAK" in text] == []
     assert json.loads(found["kubernetes/preflight.json"])["cluster"] == "techpulse"
     assert "p4d-0" in {each["name"] for each in json.loads(found["kubernetes/nodes.json"])}
