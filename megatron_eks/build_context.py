@@ -18,6 +18,9 @@ _TAG_DIGITS = 20
 
 # Caches, editors' files and whatever is hidden, by the name of a file or of any folder above it.
 _JUNK = (
+    *(".*", "__pycache__", "*.py[cod]", "*~", "*.sw[op]"),
+    *("[#]*[#]", "*.orig", "*.rej", "Thumbs.db"),
+)
     ".*",
     "__pycache__",
     "*.py[cod]",
@@ -27,8 +30,7 @@ _JUNK = (
     "*.orig",
     "*.rej",
     "Thumbs.db",
-)
-
+]
 
 # What the programs and the images' checks import of the catalog. No prices, permissions or instance
 # types: an image is not built again for them.

@@ -62,8 +62,7 @@ class Images:
             if image.name in _TAKEN | tags.keys():
                 whose = "this project's" if image.name in _TAKEN else "another one's"
                 found = f"{image.name} is {whose} name"
-                remedy = "give it another one"
-                findings.append(Finding(Code.OWN_BUILD, (*path, "name"), found, remedy))
+                findings.append(_wrong((*path, "name"), found, "give it another one"))
             base = self._ours[image.base] if image.base else ""
             arguments = json.dumps(OWN_ARGUMENTS, sort_keys=True)
             digest = partial(tag_of, (image.name, base, image.dockerfile, image.test, arguments))
@@ -80,8 +79,12 @@ class Images:
             except OSError as problem:
                 unread = f"{problem.filename} cannot be read: {problem.strerror}"
                 remedy = "make it readable, or name it in .dockerignore"
-                findings.append(Finding(Code.OWN_BUILD, (*path, "context"), unread, remedy))
+                findings.append(_wrong((*path, "context"), unread, remedy))
         return findings, tags
+
+
+def _wrong(path: Place, found: str, remedy: str) -> Finding:
+    return Finding(Code.OWN_BUILD, path, found, remedy)
 
 
 def stage_own(image: OwnImage, folder: Path, root: Path, target: Path) -> None:
@@ -121,7 +124,9 @@ def read_context(root: Path, dockerfile: str, cluster: Path) -> Folder:
             if decided and decided.leaves_out and (decided in own or not deep):
                 read.left[f"{within}/"] = decided.why
                 folders.remove(name)
-        for path in (here / name for name in sorted([*files, *_links(here, folders)])):
+        # Links to folders are listed as folders, and not walked into.
+        links = [name for name in folders if (here / name).is_symlink()]
+        for path in (here / name for name in sorted([*files, *links])):
             within = path.relative_to(root).as_posix()
             decided = _decision(within, [*own, *asked], is_folder=False)
             leaves_out = decided is not None and decided.leaves_out and within not in always
@@ -133,11 +138,6 @@ def read_context(root: Path, dockerfile: str, cluster: Path) -> Folder:
         if len(read.files) > MOST_FILES:
             break
     return read
-
-
-def _links(here: Path, folders: Sequence[str]) -> list[str]:
-    """Return links to folders, which are listed as folders and not walked into."""
-    return [name for name in folders if (here / name).is_symlink()]
 
 
 def _dockerignore(file: Path) -> Iterator[Pattern]:
@@ -168,19 +168,17 @@ def _judge(image: OwnImage, path: Place, place: Path, cluster: Path) -> Iterator
     """Yield what is wrong with a folder, and itself to be read further."""
     if not place.is_relative_to(real(cluster)) or not place.is_dir():
         found = f"no such folder beside the cluster file: {cluster / image.context}"
-        remedy = "correct the path, or put the folder there"
-        yield Finding(Code.OWN_BUILD, (*path, "context"), found, remedy)
+        yield _wrong((*path, "context"), found, "correct the path, or put the folder there")
         return
     read = read_context(place, image.dockerfile, cluster)
     if image.dockerfile not in read.files:
         found = f"no {image.dockerfile} in {image.context}"
-        remedy = "correct the name; it is relative to context"
-        yield Finding(Code.OWN_BUILD, (*path, "dockerfile"), found, remedy)
+        yield _wrong((*path, "dockerfile"), found, "correct the name; it is relative to context")
         return
     if len(read.files) > MOST_FILES:
         found = f"{image.context} holds more than {MOST_FILES} files"
         remedy = "name a smaller folder, or leave files out by a .dockerignore"
-        yield Finding(Code.OWN_BUILD, (*path, "context"), found, remedy)
+        yield _wrong((*path, "context"), found, remedy)
         return
     yield read
     if missed := named(read):

@@ -45,6 +45,10 @@ class _Code:
     large: Finding | None = None
 
 
+def _wrong(path: Place, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+    return Finding(Code.OWN_PROGRAM, path, found, remedy, level)
+
+
 class Shipped:
     """The files that travel with a job; a folder is read when somebody asks for what is in it."""
 
@@ -60,8 +64,7 @@ class Shipped:
     @cached_property
     def _code(self) -> "_Code":
         job = self._job
-        name = code_folder(job) if isinstance(job, TorchrunJob) else None
-        if name is None or not isinstance(job, TorchrunJob):
+        if not isinstance(job, TorchrunJob) or (name := code_folder(job)) is None:
             return _Code()
         where: Place = ("code", "path") if job.code.path is not None else _SCRIPT
         if found := list(_missing(job, self._folder, name, where)):
@@ -72,8 +75,7 @@ class Shipped:
             archive = None if has_errors(findings) else pack(read.files)
         except OSError as problem:
             unread = f"{problem.filename} cannot be read: {problem.strerror}"
-            remedy = "make it readable, or exclude it"
-            return _Code([Finding(Code.OWN_PROGRAM, where, unread, remedy)])
+            return _Code([_wrong(where, unread, "make it readable, or exclude it")])
         large = _large(archive or b"", read, where)
         if large is not None and large.level is Level.ERROR:
             return _Code([*findings, large])
@@ -142,14 +144,14 @@ def _missing(job: TorchrunJob, folder: Path, name: str, where: Place) -> Iterato
         is_file = path == _SCRIPT and job.program.script is not None
         if not real(place).is_relative_to(real(folder)):
             found = f"{place.name} leads out of {beside}"
-            yield Finding(Code.OWN_PROGRAM, path, found, "put the file itself there")
+            yield _wrong(path, found, "put the file itself there")
         elif not (place.is_file() if is_file else place.is_dir()):
             found = f"no such {'file' if is_file else 'folder'} in {beside}: {place}"
-            yield Finding(Code.OWN_PROGRAM, path, found, "correct the path, or put it there")
+            yield _wrong(path, found, "correct the path, or put it there")
     script = job.program.script
     if script is not None and not f"{script}".startswith(f"{name}/") and name != ".":
         found = f"{script} is not in code.path {name}, so no pod would have it"
-        yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, "name a folder that holds it")
+        yield _wrong(_SCRIPT, found, "name a folder that holds it")
 
 
 def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
@@ -163,8 +165,7 @@ def _judge(job: TorchrunJob, name: str, read: Folder) -> Iterator[Finding]:
     if script is not None and script not in read.files:
         why = read.left.get(script, "its folder does")
         found = f"{script} itself stays here ({why})"
-        remedy = f"add '!{script}' to code.exclude, or name it otherwise"
-        yield Finding(Code.OWN_PROGRAM, _SCRIPT, found, remedy)
+        yield _wrong(_SCRIPT, found, f"add '!{script}' to code.exclude, or name it otherwise")
     for file, path in read.files.items():
         yield from _content(file, path.read_bytes(), own=file == script)
     if missed := named(read):
@@ -188,10 +189,10 @@ def _content(name: str, content: bytes, *, own: bool) -> Iterator[Finding]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         line = getattr(problem, "lineno", None) or 1
         found = f"{name}:{line}: {getattr(problem, 'msg', problem)}"
-        remedy = "correct it: every rank would end there"
         newer = _NEWER.match(getattr(problem, "text", None) or "")
         level = Level.ERROR if own and not newer else Level.WARNING
-        yield Finding(Code.OWN_PROGRAM, _SCRIPT if own else ("code",), found, remedy, level)
+        path = _SCRIPT if own else ("code",)
+        yield _wrong(path, found, "correct it: every rank would end there", level)
 
 
 def pack(files: Mapping[str, Path]) -> bytes:

@@ -13,7 +13,7 @@ from megatron_eks.catalog.pins import AMI_RELEASES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.errors import Path as FindingPath
-from megatron_eks.guards.values import Place, Value
+from megatron_eks.guards.values import Place
 
 # W3010 wants zones looked up, and a GPU pool's zone is chosen because capacity is there; W3005 is
 # about dependencies that the CDK writes out.
@@ -42,7 +42,6 @@ class Linter:
 
     @property
     def _program(self) -> str | None:
-        """The program of this environment, or else of the machine."""
         beside = str(Path(sys.executable).parent)
         return shutil.which(self.name, path=beside) or shutil.which(self.name)
 
@@ -54,7 +53,7 @@ class Linter:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- a tool that the user installed
         try:
             yield from self.read(done.stdout)
-        except (ValueError, KeyError):
+        except (ValueError, LookupError, TypeError):
             lines = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
             found = f"{self.name} failed with exit code {done.returncode}: {lines[-1]}"
             remedy = f"run it by hand: {self.name} {self.files[0]}"
@@ -63,8 +62,19 @@ class Linter:
 
 def cfn_lint(files: Sequence[str]) -> Linter:
     """Return AWS's linter of CloudFormation templates."""
+
+    def read(printed: str) -> Iterator[Finding]:
+        for each in json.loads(printed):
+            path: FindingPath = tuple(each["Location"]["Path"])
+            shown = (*path[:2], *(path[3:] if path[2:3] == ("Properties",) else path[2:]))
+            level = _LEVELS.get(each["Level"], Level.WARNING)
+            found = f"cfn-lint {each['Rule']['Id']}: {each['Message']}"
+            remedy = f"read {each['Rule']['Source']}"
+            line = each["Location"]["Start"]["LineNumber"]
+            yield Finding(Code.LINTER, shown, found, remedy, level).at(each["Filename"], line)
+
     arguments = ("--format", "json", "--ignore-checks", *_IGNORED, "--template")
-    return Linter("cfn-lint", files, arguments, _of_cfn_lint)
+    return Linter("cfn-lint", files, arguments, read)
 
 
 def kubernetes_validate(files: Sequence[str], objects: Iterable[Place]) -> Linter:
@@ -85,29 +95,12 @@ def kubernetes_validate(files: Sequence[str], objects: Iterable[Place]) -> Linte
 
 def hadolint(files: Sequence[str]) -> Linter:
     """Return the linter of Dockerfiles."""
-    return Linter("hadolint", files, ("--format", "json"), _of_hadolint)
 
+    def read(printed: str) -> Iterator[Finding]:
+        for each in json.loads(printed):
+            level = _LEVELS.get(each["level"], Level.WARNING)
+            remedy = f"read https://github.com/hadolint/hadolint/wiki/{each['code']}"
+            found = f"hadolint {each['code']}: {each['message']}"
+            yield Finding(Code.LINTER, (), found, remedy, level).at(each["file"], each["line"])
 
-def _of_cfn_lint(printed: str) -> Iterator[Finding]:
-    for each in _elements(printed):
-        path = tuple(part.text or int(part.number or 0) for part in each["Location"]["Path"])
-        shown = (*path[:2], *(path[3:] if path[2:3] == ("Properties",) else path[2:]))
-        level = _LEVELS.get(each["Level"].text, Level.WARNING)
-        found = f"cfn-lint {each['Rule']['Id'].text}: {each['Message'].text}"
-        finding = Finding(Code.LINTER, shown, found, f"read {each['Rule']['Source'].text}", level)
-        line = each["Location"]["Start"]["LineNumber"].number
-        yield finding.at(each["Filename"].text, int(line or 1))
-
-
-def _of_hadolint(printed: str) -> Iterator[Finding]:
-    for each in _elements(printed):
-        level = _LEVELS.get(each["level"].text, Level.WARNING)
-        remedy = f"read https://github.com/hadolint/hadolint/wiki/{each['code'].text}"
-        found = f"hadolint {each['code'].text}: {each['message'].text}"
-        finding = Finding(Code.LINTER, (), found, remedy, level)
-        yield finding.at(each["file"].text, int(each["line"].number or 1))
-
-
-def _elements(printed: str) -> Iterator[Value]:
-    """Return the elements of a list in JSON; raise ValueError for anything else."""
-    return iter(Value(json.loads(printed), Place("", ())))
+    return Linter("hadolint", files, ("--format", "json"), read)

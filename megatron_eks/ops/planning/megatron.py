@@ -100,8 +100,7 @@ class Megatron:
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
-        assert self._process.stdin is not None  # noqa: S101 -- it is a pipe
-        assert self._process.stdout is not None  # noqa: S101 -- as above
+        assert self._process.stdin and self._process.stdout  # noqa: PT018, S101 -- they are pipes
         try:
             self._process.stdin.write(f"{json.dumps(question)}\n")
             self._process.stdin.flush()
@@ -140,13 +139,8 @@ def _finding(job: MegatronRun, at: _Added, refusal: str) -> Finding:
     level = Level.ERROR if is_ours(job.image) else Level.WARNING
     found = f"{at.name}Megatron {VERSION} says {refusal.removeprefix('megatron: error: ')!r}"
     # Megatron knows its options alone, and people write keys.
-    options = (f"--{word}" for word in _OPTION.findall(refusal.replace("_", "-")))
-    keys = [
-        f"{option} is {OF_OPTIONS[option]}"
-        for option in dict.fromkeys(options)
-        if option in OF_OPTIONS
-    ]
-    remedy = (
-        "add or change what it names, or remove the option" if _NEEDS.search(refusal) else _REMEDY
-    )
+    options = dict.fromkeys(f"--{word}" for word in _OPTION.findall(refusal.replace("_", "-")))
+    keys = [f"{option} is {OF_OPTIONS[option]}" for option in options if option in OF_OPTIONS]
+    needs = _NEEDS.search(refusal)
+    remedy = "add or change what it names, or remove the option" if needs else _REMEDY
     return Finding(code, at.place, found, "; ".join((remedy, *keys)), level)
