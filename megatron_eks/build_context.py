@@ -21,16 +21,6 @@ _JUNK = (
     *(".*", "__pycache__", "*.py[cod]", "*~", "*.sw[op]"),
     *("[#]*[#]", "*.orig", "*.rej", "Thumbs.db"),
 )
-    ".*",
-    "__pycache__",
-    "*.py[cod]",
-    "*~",
-    "*.sw[op]",
-    "[#]*[#]",
-    "*.orig",
-    "*.rej",
-    "Thumbs.db",
-]
 
 # What the programs and the images' checks import of the catalog. No prices, permissions or instance
 # types: an image is not built again for them.

@@ -141,8 +141,8 @@ def pull(source: str, directory: str, place: Place, console: Console) -> int:
     )
     for each in way.left_out:
         console.say(f"error {each['path']}: left out: {each['why']}")
-    text = f"{directory}: {count(len(way.whole), 'file')}, {size(way.size)} of {source}; "
-    text += f"{len(way.whole) - way.present} fetched, {way.present} here already"
+    text = f"{directory}: {count(way.whole, 'file')}, {size(way.size)} of {source}; "
+    text += f"{way.whole - way.present} fetched, {way.present} here already"
     left = f"; {len(way.left_out)} left out" if way.left_out else ""
     console.write(f"{text}{left}\n")
     return CHECK_FAILED if way.left_out else DONE

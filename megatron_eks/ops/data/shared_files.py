@@ -1,6 +1,6 @@
 """Files of the shared file system to this machine, through a pod that stays while they come.
 
-Cut off, it goes on with the byte where it was; files here are never replaced.
+Cut off, the same command goes on with the byte where it was; files here are never replaced.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,7 +22,7 @@ from megatron_eks.kubernetes import execution
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.execution import Channel, Execution
-from megatron_eks.ops.data.shared_pod import SharedPod, check_running
+from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import CHECK_FAILED, FAILED, Failure
 from megatron_eks.ops.programs import Place
 from megatron_eks.programs.fetch.files import RemoteFile, check_names
@@ -33,8 +33,6 @@ _PROGRAM = "send"
 # What is here already of a large file is read there first.
 _SILENCE_SECONDS = 300
 _READ_BYTES = 2**20
-# Cuts one after another between which nothing came.
-_FRUITLESS = 5
 _AGAIN = "what was fetched stays, and the same command goes on"
 
 
@@ -45,33 +43,24 @@ class Pull:
     place: SharedPod
     source: str
     target: Path
-    whole: set[str] = field(default_factory=set)
-    """Names of files that are here, compared with their checksums."""
+    whole: int = 0
+    """Files that are here, compared with their checksums."""
     present: int = 0
     """Those that were here before."""
     size: int = 0
     """Bytes of all."""
     left_out: Sequence[Mapping[str, str]] = ()
-    _came: int = 0
 
     def run(self) -> None:
-        """Fetch all files. Raises Failure, and UnreachableError once a lost server stays away."""
-        before, fruitless = -1, 0
+        """Fetch all files. Raises Failure, and UnreachableError where the server is lost."""
         with self.place.started(_PROGRAM, ["--hold"]) as pod:
-            while True:
-                check_running(self.place.access.client, pod, self.place.console)
-                try:
-                    self._once(pod)
-                except (UnreachableError, TimeoutError) as error:
-                    fruitless = fruitless + 1 if self._came == before else 0
-                    before, why = self._came, str(error) or "no data came for minutes"
-                    if fruitless == _FRUITLESS:
-                        raise UnreachableError(f"{why}; {_AGAIN}") from error
-                    self.place.console.say(f"{why}; resuming where it stopped")
-                else:
-                    return
+            try:
+                self._fetch(pod)
+            except (UnreachableError, TimeoutError) as error:
+                why = str(error) or "no data came for minutes"
+                raise UnreachableError(f"{why}; {_AGAIN}") from error
 
-    def _once(self, pod: Object) -> None:
+    def _fetch(self, pod: Object) -> None:
         metadata, (container,) = pod["metadata"], pod["spec"]["containers"]
         place = metadata["namespace"], metadata["name"], container["name"]
         words = ("python3", "-m", f"{PACKAGE}.{_PROGRAM}", self.source)
@@ -83,7 +72,7 @@ class Pull:
             self._check(sizes)
             self.left_out, self.size = head["left_out"], sum(sizes.values())
             wanted = {}
-            for name in sorted(sizes.keys() - self.whole):
+            for name in sorted(sizes):
                 path = self.target / name
                 there = (each.stat().st_size for each in (path, _part(path)) if each.is_file())
                 wanted[name] = next((each for each in there if each <= sizes[name]), 0)
@@ -129,12 +118,11 @@ class Pull:
                 for chunk in stream.take(size - have):
                     file.write(chunk)
                     digest.update(chunk)
-                    self._came += len(chunk)
                     progress.add(progress.done + len(chunk), 0, 0)
             if stream.line() == digest.hexdigest():
                 part.rename(path)
                 self.present += was_here
-                self.whole.add(name)
+                self.whole += 1
                 return
         except BlockingIOError:
             self._in_the_way(path, "another command is fetching it")
@@ -146,8 +134,6 @@ class Pull:
             self._in_the_way(path, "it has another checksum")
         part.unlink()
         found = f"{path}: its checksum differs from the source"
-        if have:
-            raise UnreachableError(f"{found}: the part already here is of another file")
         raise Failure(Code.PROGRAM_FAILED, found, _AGAIN, exit_code=CHECK_FAILED)
 
     def _in_the_way(self, path: Path, why: str) -> NoReturn:

@@ -244,16 +244,6 @@ def _patiently(client: Client, pod: Object, console: Console) -> Object:
     return found[0]
 
 
-def check_running(client: Client, pod: Object, console: Console) -> None:
-    """Wait for a server that is away. Raises Failure if the pod ended meanwhile."""
-    now = _patiently(client, pod, console)
-    if has_ended(now):
-        found = f"{now['metadata']['name']} has ended: {pods.state(now).reason}"
-        remedy = "run the same command again: what is done stays done; an image of another version "
-        remedy += "may lack the program: meks build"
-        raise Failure(Code.SHARED_POD_LOST, found, remedy)
-
-
 def _exit_code(now: Object) -> int:
     """Return the program's exit code. Raises Failure if something else ended it."""
     status = now["status"]

@@ -4,24 +4,20 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
-from urllib.parse import urlsplit
 
 import pytest
 
-from megatron_eks.kubernetes.client import connect, wait_for
+from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.data.sets import pull
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube.access import Access
 from tests.annex.kubelet.test_shared_pod import (
     begin,
     cluster_file,
     meks,
     no_pod,
     place,
-    said,
     saving,
 )
 from tests.programs import saved
@@ -31,44 +27,6 @@ __all__ = ["begin", "cluster_file", "meks", "place", "saving"]
 pytestmark = pytest.mark.control_plane
 
 _LARGE = 64 * 2**20
-
-
-class Line:
-    """The way to the API server, which counts what comes over it and can be cut."""
-
-    def __init__(self, server):
-        """Listen, and lead to a server."""
-        self._to = (urlsplit(server).hostname, urlsplit(server).port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.came, self.cuts = 0, []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                there = socket.create_connection(self._to)
-                for pair in ((here, there), (there, here)):
-                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    def _copy(self, source, sink):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-                if sink.getpeername() != self._to:
-                    self.came += len(data)
-                    if self.cuts and self.came > self.cuts[0]:
-                        del self.cuts[0]
-                        break
-        for each in (source, sink):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        source.close()
-
-    def close(self):
-        """Listen no longer."""
-        self._listener.close()
 
 
 @pytest.fixture
@@ -119,24 +77,6 @@ def test_what_is_not_there_is_said(meks, tmp_path):
     assert none.returncode == 3
     assert "MEKS-0882 error /shared/data/none: no such file or folder" in none.stderr
     assert "MEKS-0886 data is neither below /shared nor" in meks("data", "pull", "data").stderr
-
-
-def test_a_cut_connection_goes_on_where_it_was(cluster, place, corpus, tmp_path):
-    """Twice, and nothing comes a second time; what another had begun is not taken for its start."""
-    line = Line(cluster.plane.server)
-    client = connect(line.address, cluster.plane.authority, cluster.plane.token)
-    object.__setattr__(place, "access", Access(client, is_local=True))
-    part = tmp_path / "corpus" / ".large.bin.part"
-    part.parent.mkdir()
-    part.write_bytes(b"of another file")
-    line.cuts += [8 * 2**20, 24 * 2**20]
-    assert pull("/shared/data/corpus", str(tmp_path), place, place.console) == 0
-    assert same(corpus, tmp_path / "corpus")
-    assert said(place.console).count("resuming where it stopped") == 3
-    # All once, once more for the wrong beginning, and what was on its way when it was cut.
-    assert 2 * _LARGE < line.came < 2.6 * _LARGE
-    client.close()
-    line.close()
 
 
 def test_an_interrupted_command_is_gone_on_with(cluster, begin, meks, corpus, tmp_path):
