@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -211,7 +210,10 @@ class Place:
             supervisor.kill()
             supervisor.wait()
         elif self.running:
-            _end(self.state.pid)
+            # Its lock goes before the process itself does.
+            process = Path(f"/proc/{self.state.pid}")
+            os.kill(self.state.pid, signal.SIGTERM)
+            wait_for("the end of the cluster", lambda: not process.exists(), _STOP_SECONDS)
         wait_for("the end of the cluster", lambda: not self.running, _STOP_SECONDS)
         if not keep_files:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -231,16 +233,6 @@ def _whole() -> Iterator[None]:
             signal.signal(number, handler)
         if late:
             raise KeyboardInterrupt
-
-
-def _end(pid: int) -> None:
-    """End a process that is no child of ours; its lock goes before the process itself does."""
-    process = os.pidfd_open(pid)
-    try:
-        signal.pidfd_send_signal(process, signal.SIGTERM)
-        select.select([process], [], [], _STOP_SECONDS)
-    finally:
-        os.close(process)
 
 
 def _descendants(pid: int) -> Iterator[int]:

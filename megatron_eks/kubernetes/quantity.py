@@ -29,7 +29,10 @@ def quantity(value: object) -> Fraction | None:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    return _parsed(value if isinstance(value, str) else _json_number(value))
+    if isinstance(value, int):
+        # A huge one is not quoted digit by digit, for it is capped anyway.
+        value = max(-_LARGEST, min(_LARGEST, value))
+    return _parsed(str(value))
 
 
 @cache
@@ -42,13 +45,6 @@ def _parsed(written: str) -> Fraction | None:
     rounded = Fraction(math.ceil(size * _SMALLEST_PARTS), _SMALLEST_PARTS)
     capped = min(rounded, Fraction(_LARGEST))
     return -capped if sign == "-" else capped
-
-
-def _json_number(value: float) -> str:
-    """Write a JSON number; a huge one is not quoted digit by digit, for it is capped anyway."""
-    if isinstance(value, int) and abs(value) > _LARGEST:
-        return str(_LARGEST if value > 0 else -_LARGEST)
-    return repr(value)
 
 
 def _factor(suffix: str) -> Fraction:

@@ -9,7 +9,7 @@ from megatron_eks.kubernetes.connection import Connection, Credentials
 from megatron_eks.ops.data.shared_pod import lines
 from megatron_eks.ops.failure import Failure
 from tests.consoles import console, said
-from tests.kubernetes.answers import say, silence, stream
+from tests.kubernetes.answers import say, stream
 
 _KINDS = say(200, {"resources": [{"name": "pods", "namespaced": True, "kind": "Pod"}]})
 _POD: Object = {
@@ -52,19 +52,6 @@ def test_a_cut_stream_goes_on_after_the_last_whole_line(read):
         stream(b"one\n", b"two\n", b"three"),
     )
     assert found == ["one", "two", "three"]
-
-
-def test_a_server_that_is_away_for_a_moment_is_asked_again(read):
-    """And that is said."""
-    found, said = read(
-        pod("Running"),
-        stream(b"one\n", cut=True),
-        silence(1.5),
-        pod("Succeeded"),
-        stream(b"one\n", b"two\n"),
-    )
-    assert found == ["one", "two"]
-    assert "no answer within 1 s; trying again" in said
 
 
 def test_a_pod_that_is_being_deleted_is_lost(read):

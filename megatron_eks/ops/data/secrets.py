@@ -5,7 +5,6 @@ import getpass
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from http import HTTPStatus
 from io import TextIOWrapper
@@ -37,20 +36,6 @@ _Use = tuple[str, str, str]
 """A job that names a Secret, that Secret, and the key that it reads."""
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A Secret without its values."""
-
-    name: str
-    keys: tuple[str, ...]
-    lacking: tuple[str, ...]
-    """Keys that job files ask for, and it has not; all of them where it is missing."""
-    changed: str | None
-    """When somebody last wrote it; None where it is missing."""
-    jobs: tuple[str, ...]
-    """Job files that name it."""
-
-
 def set_value(client: Client, project: Project, name: str, key: str, console: Console) -> int:
     """Read a value from standard input, or ask for it without echo, and store it under a key."""
     _check_words(name, key)
@@ -80,15 +65,14 @@ def show(client: Client, project: Project, output: str, console: Console) -> int
     rows = []
     for each in found:
         keys, age = "missing", "-"
-        if each.changed is not None:
-            keys = (", ".join(each.keys) or "none") + "".join(
-                f" (no {key})" for key in each.lacking
-            )
-            old = console.clock.now() - datetime.fromisoformat(each.changed)
+        if each["changed"] is not None:
+            lacking = "".join(f" (no {key})" for key in each["lacking"])
+            keys = (", ".join(each["keys"]) or "none") + lacking
+            old = console.clock.now() - datetime.fromisoformat(each["changed"])
             # This machine's clock may be behind the server's.
             age = duration(max(old.total_seconds(), 0))
-        rows.append((each.name, keys, age, ", ".join(each.jobs) or "-"))
-    secrets: list[Json] = [asdict(each) for each in found]
+        rows.append((each["name"], keys, age, ", ".join(each["jobs"]) or "-"))
+    secrets: list[Json] = [*found]
     shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": secrets}
     lines = table(("SECRET", "KEYS", "AGE", "JOBS"), rows)
     console.write(formatted(output, lines, lambda: shown))
@@ -199,17 +183,18 @@ def _used(project: Project, name: str, key: str | None) -> Iterator[str]:
         yield f"no job file names it; one does with token_secret: {name}"
 
 
-def _listed(found: Sequence[Object], wanted: Sequence[_Use]) -> Iterator[Listed]:
+def _listed(found: Sequence[Object], wanted: Sequence[_Use]) -> Iterator[Object]:
+    """Yield the Secrets that are there or named, without their values."""
     by_name: Mapping[str, Object] = {each["metadata"]["name"]: each for each in found}
     for name in sorted({*by_name, *(secret for _, secret, _ in wanted)}):
         own = [(job, key) for job, secret, key in wanted if secret == name]
         secret = by_name.get(name, {})
         keys, metadata = sorted(secret.get("data") or {}), secret.get("metadata", {})
         times = [each.get("time", "") for each in metadata.get("managedFields") or ()]
-        yield Listed(
-            name=name,
-            keys=tuple(keys),
-            lacking=tuple(dict.fromkeys(key for _, key in own if key not in keys)),
-            changed=max([metadata["creationTimestamp"], *times]) if metadata else None,
-            jobs=tuple(dict.fromkeys(job for job, _ in own)),
-        )
+        yield {
+            "name": name,
+            "keys": keys,
+            "lacking": [*dict.fromkeys(key for _, key in own if key not in keys)],
+            "changed": max([metadata["creationTimestamp"], *times]) if metadata else None,
+            "jobs": [*dict.fromkeys(job for job, _ in own)],
+        }

@@ -32,8 +32,6 @@ OWNER = "megatron-eks/made-by"
 
 _POLL_SECONDS = 1.0
 _SILENCE_SECONDS = 300
-_LOST_SECONDS = 3.0
-_AWAY_SECONDS = 300
 _START_SECONDS = 900
 # A pod that ended is removed at once by its command; after this nobody is left to do it.
 _FORGOTTEN = timedelta(minutes=10)
@@ -59,7 +57,7 @@ class SharedPod:
         with self.started(program, args) as pod:
             for line in lines(client, pod, self.console):
                 last.take(line)
-            return last.ended(_exit_code(_patiently(client, pod, self.console)))
+            return last.ended(_exit_code(_now(client, pod)))
 
     @contextmanager
     def started(self, program: str, args: Sequence[str]) -> Iterator[Object]:
@@ -193,7 +191,7 @@ def lines(client: Client, pod: Object, console: Console) -> Iterator[str]:
     query = {"container": pod["spec"]["containers"][0]["name"], "follow": "true"}
     read = 0
     while True:
-        is_last = has_ended(_patiently(client, pod, console))
+        is_last = has_ended(_now(client, pod))
         try:
             for number, raw in enumerate(client.stream(path, query, _SILENCE_SECONDS)):
                 # After a cut the server begins anew; half a line comes again, whole.
@@ -223,25 +221,6 @@ def _now(client: Client, pod: Object) -> Object:
     ):
         raise _lost(name, "somebody removed it, or its node was lost")
     return found
-
-
-def _patiently(client: Client, pod: Object, console: Console) -> Object:
-    """Return a pod as it is by now, of a server that may be away for a while."""
-    found: list[Object] = []
-    problems: list[UnreachableError] = []
-
-    def answered() -> bool:
-        try:
-            found.append(_now(client, pod))
-        except UnreachableError as error:
-            if not problems:
-                console.say(f"no answer from {error}; trying again")
-            problems.append(error)
-        return bool(found)
-
-    if not console.wait(_AWAY_SECONDS, _LOST_SECONDS, answered):
-        raise problems[-1]
-    return found[0]
 
 
 def _exit_code(now: Object) -> int:
