@@ -31,7 +31,6 @@ secret = group(
 
     meks secret set hugging-face                 asks for it, without echo
     meks secret set hugging-face --key token < FILE
-    meks secret ls -o json
     meks secret rm hugging-face --yes
     """,
 )
@@ -158,24 +157,13 @@ def set_secret(
     )
 
 
-@command(secret, name="ls")
-def list_secrets(*, reach: args.Reach = args.HERE, output: args.Output = "table") -> int:
-    """List names, keys, time since the last change, and the jobs that use each.
-
-    meks secret ls
-    """
-    from megatron_eks.ops.data.secrets import show
-
-    return on_cluster(reach, lambda on: show(on.client, on.project, output, on.console), one=True)
-
-
 @command(secret, name="rm")
 def remove_secret(name: str, /, *, yes: args.Yes = False, reach: args.Reach = args.HERE) -> int:
     """Delete a Secret, after saying who needs it.
 
     meks secret rm hugging-face
 
-    :param name: as `meks secret ls` shows it
+    :param name: of the Secret
     """
     from megatron_eks.ops.data.secrets import remove
 

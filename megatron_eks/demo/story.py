@@ -175,10 +175,7 @@ class Story:
         self._say(f"FSDP: {len(steps)} steps, loss {first:.2f} to {last:.2f}")
 
     def check_copies(self) -> None:
-        """Send what Megatron saved last, and let S3 say what it has."""
-        for name, said in self._sync("ls").items():
-            listed = json.loads(said.splitlines()[-1])
-            self._say(f"{name}: of iterations {_iterations(listed)} while it ran")
+        """Send what was saved last, and let S3 say what it has."""
         self._sync("push")
         self._sync("verify")
         self._say("the newest ones are there, their checksums compared")
@@ -212,16 +209,15 @@ class Story:
 
         return wait_for(what, found, seconds)
 
-    def _sync(self, verb: str) -> dict[str, str]:
-        """Run checkpoint_sync for both jobs at once, and return what it said for each."""
+    def _sync(self, verb: str) -> None:
+        """Run checkpoint_sync for both jobs at once."""
         sync = (_PYTHON, "-m", f"{PACKAGE}.checkpoint_sync", verb)
-        begun = {
-            name: self.place.begin(
-                *sync, self._folder("checkpoints", name), f"s3://{jobs.BUCKET}/{name}"
-            )
+        begun = [
+            self.place.begin(*sync, self._folder("checkpoints", name), f"s3://{jobs.BUCKET}/{name}")
             for name in (jobs.MEGATRON, jobs.FSDP)
-        }
-        return {name: self.place.finish(command) for name, command in begun.items()}
+        ]
+        for command in begun:
+            self.place.finish(command)
 
     def _submit(self, name: str) -> Object:
         """Apply what the job file became, changed for CPUs."""
@@ -290,8 +286,3 @@ def _signal(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
-
-
-def _iterations(listed: Object) -> str:
-    found = [str(each["step"]) for each in listed["checkpoints"] if each["s3"] == "yes"]
-    return ", ".join(found) or "none"

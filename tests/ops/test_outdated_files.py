@@ -44,7 +44,6 @@ profile megatron-cpt-techpulse
 report
 report megatron-cpt-techpulse
 scale p4d 0
-secret ls
 secret rm x --yes
 secret set x
 shell megatron-cpt-techpulse

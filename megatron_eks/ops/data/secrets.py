@@ -4,21 +4,16 @@ import base64
 import getpass
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator
 from http import HTTPStatus
 from io import TextIOWrapper
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN
-from megatron_eks.config.load import Json
-from megatron_eks.kubernetes.client import ApiError, Client, Object
-from megatron_eks.ops.console import Console, duration
+from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
-from megatron_eks.ops.output import formatted, table
 from megatron_eks.project import Project
-
-SCHEMA_VERSION = 1
 
 # What Kubernetes takes for a Secret's name and for a key in it.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -52,30 +47,6 @@ def set_value(client: Client, project: Project, name: str, key: str, console: Co
     console.say(f"{verb} Secret {namespace}/{name}, key {key}")
     for line in _used(project, name, key):
         console.say(line)
-    return DONE
-
-
-def show(client: Client, project: Project, output: str, console: Console) -> int:
-    """Print the Secrets of the jobs' namespace: names, keys and users, never values."""
-    namespace = project.cluster.platform.namespace
-    found = list(_listed(client.list("v1", "Secret", namespace), _uses(project)))
-    if output == "table" and not found:
-        console.say(f"no Secret in namespace {namespace}, and no job file names one")
-        return DONE
-    rows = []
-    for each in found:
-        keys, age = "missing", "-"
-        if each["changed"] is not None:
-            lacking = "".join(f" (no {key})" for key in each["lacking"])
-            keys = (", ".join(each["keys"]) or "none") + lacking
-            old = console.clock.now() - datetime.fromisoformat(each["changed"])
-            # This machine's clock may be behind the server's.
-            age = duration(max(old.total_seconds(), 0))
-        rows.append((each["name"], keys, age, ", ".join(each["jobs"]) or "-"))
-    secrets: list[Json] = [*found]
-    shown: Json = {"schema_version": SCHEMA_VERSION, "namespace": namespace, "secrets": secrets}
-    lines = table(("SECRET", "KEYS", "AGE", "JOBS"), rows)
-    console.write(formatted(output, lines, lambda: shown))
     return DONE
 
 
@@ -181,20 +152,3 @@ def _used(project: Project, name: str, key: str | None) -> Iterator[str]:
             yield f"note: the job {job} reads the key {wanted} of it, not {key}"
     if not own:
         yield f"no job file names it; one does with token_secret: {name}"
-
-
-def _listed(found: Sequence[Object], wanted: Sequence[_Use]) -> Iterator[Object]:
-    """Yield the Secrets that are there or named, without their values."""
-    by_name: Mapping[str, Object] = {each["metadata"]["name"]: each for each in found}
-    for name in sorted({*by_name, *(secret for _, secret, _ in wanted)}):
-        own = [(job, key) for job, secret, key in wanted if secret == name]
-        secret = by_name.get(name, {})
-        keys, metadata = sorted(secret.get("data") or {}), secret.get("metadata", {})
-        times = [each.get("time", "") for each in metadata.get("managedFields") or ()]
-        yield {
-            "name": name,
-            "keys": keys,
-            "lacking": [*dict.fromkeys(key for _, key in own if key not in keys)],
-            "changed": max([metadata["creationTimestamp"], *times]) if metadata else None,
-            "jobs": [*dict.fromkeys(job for job, _ in own)],
-        }

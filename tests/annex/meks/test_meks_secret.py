@@ -16,7 +16,6 @@ from megatron_eks.ops.console import Console, SystemClock
 from megatron_eks.ops.data import secrets
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
-from tests import schemas
 from tests.screens import Screen
 
 pytestmark = pytest.mark.control_plane
@@ -117,26 +116,6 @@ def test_what_cannot_be_meant_is_refused_and_not_repeated(  # noqa: PLR0917 -- i
     assert _TOKEN not in str(raised.value)
     assert raised.value.code == 2
     assert client.find("v1", "Secret", _NAME, _NAMESPACE) is None
-
-
-def test_the_list_has_no_value_and_says_what_is_missing(client, loaded, store):
-    """Names, keys, age, and who reads them; also what job files name and nobody has made."""
-    shown = console()
-    assert secrets.show(client, loaded, "table", shown) == 0
-    (row,) = [x for x in shown.stdout.getvalue().splitlines() if x.startswith(_NAME)]
-    assert row.split() == [_NAME, "missing", "-", "fetch-llama-3-1-8b,", "fetch-tokenizer"]
-    store(_TOKEN.encode(), key="tokens")
-    shown = console()
-    secrets.show(client, loaded, "table", shown)
-    assert f"{_NAME}  tokens (no token)  " in shown.stdout.getvalue()
-    shown = console()
-    secrets.show(client, loaded, "json", shown)
-    text = shown.stdout.getvalue()
-    found = schemas.read("secrets", text)["secrets"]
-    (one,) = [each for each in found if each["name"] == _NAME]
-    assert (one["keys"], one["lacking"]) == (["tokens"], ["token"])
-    assert _TOKEN not in text
-    assert base64.b64encode(_TOKEN.encode()).decode() not in text
 
 
 def test_another_key_than_the_jobs_read_is_said(store):
