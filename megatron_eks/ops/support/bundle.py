@@ -214,8 +214,11 @@ def _files(redactor: Redactor, cluster_file: Path) -> Iterator[Part]:
     if os.path.lexists(cluster_file):
         names = {cluster_file: f"{_FILES}{cluster_file.name}", **names}
     for path, name in names.items():
-        shown = partial(shown_file, path, folder, redactor.hidden)
-        yield name, lambda shown=shown: redactor.text(shown(), own=True)
+        yield name, partial(_file, redactor, path, folder)
+
+
+def _file(redactor: Redactor, path: Path, folder: Path) -> str:
+    return redactor.text(shown_file(path, folder, redactor.hidden), own=True)
 
 
 def _findings(redactor: Redactor, findings: Iterable[Finding]) -> Part:
@@ -249,7 +252,11 @@ def _of_cluster(
         reads[f"jobs/{job}/status.json"] = partial(seen, job)
         reads[f"jobs/{job}/diagnosis.json"] = partial(explained, job)
     for name, read in reads.items():
-        yield name, lambda read=read: redactor.as_json(read())
+        yield name, partial(_json, redactor, read)
+
+
+def _json(redactor: Redactor, read: Callable[[], Value]) -> str:
+    return redactor.as_json(read())
 
 
 @contextlib.contextmanager
