@@ -3,13 +3,11 @@
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -21,20 +19,14 @@ from megatron_eks.ops.console import Console, duration
 from megatron_eks.ops.failure import USAGE, Failure
 from megatron_eks.ops.kube import objects, pods
 from megatron_eks.ops.kube.access import ERRORS, Access
-from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.kube.pods import has_ended
 from megatron_eks.ops.programs import Ended, Last, Tell, interruptible
-from megatron_eks.plan.jobs.pods import SHARED_APP, TEAM
+from megatron_eks.plan.jobs.pods import TEAM
 from megatron_eks.project import ROOT, Project
-
-OWNER = "megatron-eks/made-by"
-"""Annotation of such a pod: machine and process of the command that waits for it."""
 
 _POLL_SECONDS = 1.0
 _SILENCE_SECONDS = 300
 _START_SECONDS = 900
-# A pod that ended is removed at once by its command; after this nobody is left to do it.
-_FORGOTTEN = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,6 @@ class SharedPod:
     def started(self, program: str, args: Sequence[str]) -> Iterator[Object]:
         """Start a program, and remove its pod in the end."""
         (manifest, *beside), client = self._manifests(program, args), self.access.client
-        remove_forgotten(client, manifest, self.console)
         with interruptible(), _made(client, manifest, self.console) as pod:
             for each in beside:
                 # The pod waits for it, and takes it along.
@@ -95,7 +86,6 @@ class SharedPod:
         objects.check_namespace(
             self.access.client, metadata["namespace"], self.project.cluster.name
         )
-        metadata["annotations"][OWNER] = f"{socket.gethostname()} {os.getpid()}"
         return [manifest, *beside]
 
 
@@ -116,36 +106,6 @@ def rendered(cluster_file: Path, module: str, *words: str, team: str | None = No
     return json.loads(done.stdout)
 
 
-def remove_forgotten(client: Client, manifest: Object, console: Console) -> None:
-    """Remove such pods whose command was killed."""
-    metadata = manifest["metadata"]
-    labels = f"app={SHARED_APP},{CLUSTER_LABEL}={metadata['labels'][CLUSTER_LABEL]}"
-    for pod in client.list("v1", "Pod", metadata["namespace"], labels=labels):
-        gone = "deletionTimestamp" in pod["metadata"]
-        if not gone and _is_forgotten(pod, console.clock.now()):
-            name = pod["metadata"]["name"]
-            client.delete("v1", "Pod", name, metadata["namespace"], missing_ok=True)
-            console.say(f"removed {name}, which an interrupted command has left")
-
-
-def _is_forgotten(pod: Object, now: datetime) -> bool:
-    """Say whether the command that made a pod is gone, as far as one can know from here."""
-    owner = str((pod["metadata"].get("annotations") or {}).get(OWNER, ""))
-    machine, _, process = owner.partition(" ")
-    if machine == socket.gethostname() and not Path("/proc", process).exists():
-        return True
-    if not has_ended(pod):
-        return False
-    ends = [
-        each["state"]["terminated"]["finishedAt"]
-        for each in pods.containers(pod)
-        if "terminated" in each["state"]
-    ]
-    # A pod that was evicted may never have had a container.
-    ended = max(ends, default=pod["metadata"]["creationTimestamp"])
-    return now - datetime.fromisoformat(ended) > _FORGOTTEN
-
-
 @contextmanager
 def _made(client: Client, manifest: Object, console: Console) -> Iterator[Object]:
     """Create a pod and delete it in the end; the request to create it may be cut off half way."""
@@ -156,8 +116,8 @@ def _made(client: Client, manifest: Object, console: Console) -> Iterator[Object
         try:
             client.delete("v1", "Pod", name, namespace, missing_ok=True)
         except ERRORS as error:
-            # What happened before is the cause, and the next command removes it.
-            console.say(f"note: {name} could not be deleted ({error}); the next command does it")
+            # What happened before is the cause.
+            console.say(f"note: {name} could not be deleted ({error}); its deadline ends it")
 
 
 def _wait_for_start(client: Client, pod: Object, seconds: float, console: Console) -> None:

@@ -8,13 +8,12 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.console import SystemClock
-from megatron_eks.ops.data.shared_pod import OWNER, SharedPod, remove_forgotten
+from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.project import ROOT, load_project
@@ -113,19 +112,6 @@ def bucket(s3_server):
     client.delete_bucket(Bucket=_BUCKET)
 
 
-class Later(SystemClock):
-    """A clock that is a quarter of an hour ahead."""
-
-    def now(self):
-        """Return the time, in UTC."""
-        return super().now() + timedelta(minutes=15)
-
-
-def said(console):
-    """Return what was said."""
-    return console.stderr.getvalue()
-
-
 def pods(cluster):
     """Return such pods."""
     return cluster.client.list("v1", "Pod", _NAMESPACE, labels="app=shared-files")
@@ -207,32 +193,6 @@ def test_a_closed_terminal_removes_the_pod(cluster, begin, number):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     no_pod(cluster, err)
-
-
-def test_a_pod_of_a_killed_command_is_removed_by_the_next(cluster, begin, place, console):
-    """Machine and process of the command stand on it."""
-    process = begin("ckpt", "ls", "/shared/checkpoints/none")
-    forgotten = some_pod(cluster)["metadata"]["name"]
-    process.kill()
-    # A dead process is gone once its parent has waited for it.
-    process.communicate()
-    assert place.run("checkpoint_sync", ["ls", "/shared/checkpoints/none"], None).code == 3
-    assert f"removed {forgotten}, which an interrupted command has left" in said(console)
-
-
-def test_a_pod_of_another_machine_is_left_until_it_has_ended_for_long(cluster, place, console):
-    """Whether its command lives, nobody can know from here."""
-    words = ["ls", "/shared/checkpoints/none"]
-    (manifest,) = place._manifests("checkpoint_sync", words)  # noqa: SLF001
-    manifest["metadata"]["annotations"][OWNER] = "elsewhere 1"
-    name = manifest["metadata"]["name"]
-    pod = cluster.client.create(manifest)
-    wait_for("its end", lambda: cluster.now(pod)["status"]["phase"] == "Failed", 120)
-    remove_forgotten(cluster.client, manifest, console)
-    assert said(console) == ""
-    remove_forgotten(cluster.client, manifest, replace(console, clock=Later()))
-    assert f"removed {name}" in said(console)
-    no_pod(cluster)
 
 
 @pytest.mark.usefixtures("bucket")
