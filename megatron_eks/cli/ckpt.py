@@ -8,8 +8,6 @@ from cyclopts import CycloptsError, Parameter
 from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
 
-_NOTHING = "nothing was changed"
-
 ckpt = group(
     DATA,
     "ckpt",
@@ -57,7 +55,7 @@ def list_checkpoints(
     from megatron_eks.ops.data.checkpoints import ls
     from megatron_eks.ops.data.target import act
 
-    return act(reach, what, partial(ls, output=output), _NOTHING)
+    return act(reach, what, partial(ls, output=output))
 
 
 @command(ckpt, name="verify")
@@ -79,7 +77,7 @@ def verify_checkpoints(
     from megatron_eks.ops.data.checkpoints import verify
     from megatron_eks.ops.data.target import act
 
-    return act(reach, what, partial(verify, name=iteration, output=output), _NOTHING)
+    return act(reach, what, partial(verify, name=iteration, output=output))
 
 
 @command(ckpt, "JOB|DIR|S3_URI [DIR]")
@@ -113,7 +111,6 @@ def pull(
         reach,
         what,
         partial(checkpoints.pull, name=iteration, local=local),
-        "what was fetched stays, and the same command goes on",
         lambda found, mount: to_pull(found, to, local, mount),
     )
 
@@ -147,7 +144,6 @@ def push_checkpoints(
         reach,
         what,
         partial(checkpoints.push, which=chosen),
-        "what was sent stays, and the same command goes on",
         lambda found, _: to_push(found, uri),
     )
 
@@ -175,5 +171,4 @@ def prune(
     from megatron_eks.ops.data.target import act
 
     do = partial(checkpoints.prune, keep_last=keep_last, output=output, dry_run=dry_run)
-    again = "each is whole or gone, and the same command does the rest"
-    return act(reach, what, do, again, yes=yes)
+    return act(reach, what, do, yes=yes)

@@ -9,10 +9,6 @@ from megatron_eks.cli import args
 from megatron_eks.cli.app import DATA, command, group
 from megatron_eks.ops.opening import at, console_here, load, on_cluster
 
-_SENT = "what was sent stays, and the same command goes on"
-_FETCHED = "what was fetched stays, and the same command goes on"
-_NOTHING = "nothing was changed"
-
 data = group(
     DATA,
     "data",
@@ -63,7 +59,7 @@ def push_data(
     project = checked(load(cluster, console_here()), team)
     sent, uri = destination(paths, project)
     do = partial(push, sent, uri, project.cluster, output=output)
-    return at(args.Reach(cluster), project, None, do, _SENT)
+    return at(args.Reach(cluster), project, None, do)
 
 
 @command(data, name="fetch")
@@ -81,7 +77,7 @@ def fetch_data(
 
     project = load(reach.cluster, console_here())
     claim = shared_claim(directory, uri, project.cluster)
-    return at(reach, project, claim, partial(fetch, uri, directory), _FETCHED)
+    return at(reach, project, claim, partial(fetch, uri, directory))
 
 
 @command(data, "PATH|S3_URI [DIR]", name="pull")
@@ -107,7 +103,7 @@ def pull_data(
 
     project = load(reach.cluster, console_here())
     claim = source_claim(source, project.cluster)
-    return at(reach, project, claim, partial(pull, source, directory), _FETCHED)
+    return at(reach, project, claim, partial(pull, source, directory))
 
 
 @command(data, name="verify")
@@ -131,7 +127,7 @@ def verify_data(
 
     project = load(reach.cluster, console_here())
     claim = claim_of(prefix, project.cluster)
-    return at(reach, project, claim, partial(verify, prefix, tokenizer, output=output), _NOTHING)
+    return at(reach, project, claim, partial(verify, prefix, tokenizer, output=output))
 
 
 @command(secret, name="set")

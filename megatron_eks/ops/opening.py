@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from megatron_eks.ops.console import Console, SystemClock
-from megatron_eks.ops.failure import INTERRUPTED
 
 if TYPE_CHECKING:
     from megatron_eks.kubernetes.client import Client
@@ -140,24 +139,19 @@ def at(
     project: "Project | None",
     claim: str | None,
     act: "Callable[[Place, Console], int]",
-    again: str,
     *,
     yes: bool = False,
     job: str | None = None,
 ) -> int:
-    """Act where the file system of a claim is mounted, or here; say what an interruption left."""
+    """Act where the file system of a claim is mounted, or here."""
     from megatron_eks.ops.data.shared_pod import SharedPod
     from megatron_eks.ops.programs import Here, environment_for
 
-    def there(on: Opened) -> int:
-        assert claim  # noqa: S101 -- otherwise this is not called
-        return act(SharedPod(*on, claim), on.console)
-
-    try:
-        if claim is not None:
-            return on_cluster(reach, there, project, yes=yes, job=job, one=True)
+    if claim is None:
         here = Here(environment_for(project.cluster.region if project else None))
         return act(here, console_here(yes=yes))
-    except KeyboardInterrupt:
-        sys.stderr.write(f"\ninterrupted: {again}\n")
-        return INTERRUPTED
+
+    def there(on: Opened) -> int:
+        return act(SharedPod(*on, claim), on.console)
+
+    return on_cluster(reach, there, project, yes=yes, job=job, one=True)

@@ -12,7 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.ops.console import Console
-from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
+from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, USAGE, Failure
 from megatron_eks.project import Project
 
 # What Kubernetes takes for a Secret's name and for a key in it.
@@ -38,11 +38,7 @@ def set_value(client: Client, project: Project, name: str, key: str, console: Co
     if client.find("v1", "Namespace", namespace) is None:
         found = f"there is no namespace {namespace}"
         raise Failure(Code.PLATFORM_MISSING, found, "install the platform: meks apply")
-    try:
-        value = _value(name, key, console)
-    except KeyboardInterrupt:
-        console.say("\nnothing was changed")
-        return INTERRUPTED
+    value = _value(name, key, console)
     verb = _store(client, namespace, name, {key: base64.b64encode(value).decode()})
     console.say(f"{verb} Secret {namespace}/{name}, key {key}")
     for line in _used(project, name, key):

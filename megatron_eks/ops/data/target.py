@@ -41,15 +41,13 @@ def act(
     reach: Reach,
     word: str,
     do: Callable[[Target, Place, Console], int],
-    again: str,
     toward: Callable[[Target, str], Target] = lambda found, _: found,
     *,
     yes: bool = False,
 ) -> int:
     """Find out what was named and act where that is: in the cluster, or on this machine.
 
-    `toward` says where it goes, from what was found and the path of /shared in pods; `again` what
-    an interruption left.
+    `toward` says where it goes, from what was found and the path of /shared in pods.
     """
     # What is in S3 or on this machine needs no cluster.
     alone = reach.cluster == Path(DEFAULT_CLUSTER) and not reach.cluster.exists()
@@ -61,7 +59,7 @@ def act(
         project = project or load(reach.cluster, console_here())
         claim = claim_of(found, project)
     job = None if _is_place(word) else word
-    return at(reach, project, claim, partial(do, found), again, yes=yes, job=job)
+    return at(reach, project, claim, partial(do, found), yes=yes, job=job)
 
 
 def to_pull(found: Target, shared: str | None, local: str | None, mount: str) -> Target:

@@ -90,7 +90,7 @@ def test_an_interrupted_command_is_gone_on_with(cluster, begin, meks, corpus, tm
     wait_for("bytes", lambda: part.exists() and part.stat().st_size > _LARGE / 8, 120)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, "what was fetched stays" in err) == (130, True), err
+    assert (process.returncode, "what was done stays done" in err) == (130, True), err
     no_pod(cluster, err)
     came = part.stat().st_size
     assert _LARGE / 8 < came < 8 * _LARGE
