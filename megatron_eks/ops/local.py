@@ -34,6 +34,7 @@ from megatron_eks.localcloud.kubernetes.state import (
 )
 from megatron_eks.ops.failure import DONE, FAILED, NOT_FOUND, Failure
 from megatron_eks.ops.local_watch import alerts, check_watched, write_watch
+from megatron_eks.ops.opening import console_here
 from megatron_eks.ops.output import formatted, picked, table
 
 _START_SECONDS = 120
@@ -199,8 +200,7 @@ def _leave(folder: Path, *, may_delete: bool) -> int:
     _clear(folder)
     if kept := shared_files(folder):
         if not may_delete and sys.stdin.isatty():
-            sys.stderr.write(f"delete its /shared too: {kept}? [y/N] ")
-            may_delete = sys.stdin.readline().strip().lower() in {"y", "yes"}
+            may_delete = console_here().confirm(f"delete its /shared too: {kept}?")
         if not may_delete:
             _say(f"its /shared is kept for the next one: {kept}")
             _say("delete it with: meks local down --yes")

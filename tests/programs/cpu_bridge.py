@@ -1,7 +1,7 @@
 """Lets Megatron-Bridge be imported and convert on CPUs, without the CUDA packages it imports.
 
 Its own code is not changed. Standing in are only packages that a Llama on CPUs never calls; the
-layers are Megatron core's own instead of Transformer Engine's, as everywhere in this folder.
+layers are Megatron core's own instead of Transformer Engine's, as in megatron_eks/demo/megatron.
 """
 
 import abc
