@@ -5,12 +5,15 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-re
 
 import hashlib
 import hmac
-import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 EMPTY = hashlib.sha256(b"").hexdigest()
@@ -26,7 +29,6 @@ _TIME = "%Y%m%dT%H%M%SZ"
 # How far the clocks may be apart, and how long a presigned request may hold.
 _SKEW = timedelta(minutes=15)
 _LONGEST_SECONDS = 7 * 24 * 3600
-_UNRESERVED = "-_.~"
 
 
 class RefusedError(Exception):
@@ -115,7 +117,7 @@ def signature(sent: Sent) -> Signature:
 
 def check(sent: Sent, found: Signature, secret: str) -> None:
     """Raise RefusedError if a request is not what the owner of a secret has signed."""
-    if not hmac.compare_digest(_expected(sent, found, secret), found.value.encode()):
+    if not hmac.compare_digest(_expected(sent, found, secret), found.value):
         raise RefusedError(
             "SignatureDoesNotMatch", "the signature is not the one of this request and key"
         )
@@ -134,47 +136,26 @@ def check_time(sent: Sent, found: Signature) -> None:
         raise RefusedError("RequestExpired", f"the request was signed at {found.time:{_TIME}}")
 
 
-def _expected(sent: Sent, found: Signature, secret: str) -> bytes:
+def _expected(sent: Sent, found: Signature, secret: str) -> str:
+    """Sign a request once more, as boto3 would."""
     is_s3 = found.service == "s3"
-    request = "\n".join(
-        (
-            sent.method,
-            # Each object of S3 has one path, whatever dots are in it.
-            (sent.path or "/") if is_s3 else _canonical_path(sent.path),
-            _canonical_query(sent.query),
-            *(f"{name}:{_trimmed(sent.headers.get(name, ''))}" for name in found.headers),
-            "",
-            ";".join(found.headers),
-            # Whoever gets such an address may send what he likes.
-            "UNSIGNED-PAYLOAD" if found.presigned and is_s3 else sent.content_hash,
-        )
+    kind = S3SigV4Auth if is_s3 else SigV4Auth
+    signer = kind(Credentials(found.key, secret), found.service, found.region)
+    request = AWSRequest(
+        sent.method,
+        f"http://localhost{sent.path or '/'}",
+        # What the signature itself says cannot be part of it.
+        params=[pair for pair in _pairs(sent.query) if pair[0] != "X-Amz-Signature"],
+        headers={name: sent.headers.get(name, "") for name in found.headers},
     )
-    # Headers are what was on the wire, which is not text.
-    digest = hashlib.sha256(request.encode("latin-1", "replace")).hexdigest()
-    key = f"AWS4{secret}".encode()
-    for part in found.scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    text = "\n".join((ALGORITHM, found.time.strftime(_TIME), found.scope, digest))
-    return hmac.digest(key, text.encode(), "sha256").hex().encode()
-
-
-def _canonical_path(path: str) -> str:
-    normal = posixpath.normpath(path or "/").replace("//", "/")
-    closing = "/" if path.endswith("/") and normal != "/" else ""
-    return quote(normal + closing, safe=f"/{_UNRESERVED}")
-
-
-def _canonical_query(query: str) -> str:
-    # What the signature itself says cannot be part of it.
-    found = [pair for pair in _pairs(query) if pair[0] != "X-Amz-Signature"]
-    escaped = sorted(tuple(quote(each, safe=_UNRESERVED) for each in pair) for pair in found)
-    return "&".join("=".join(pair) for pair in escaped)
+    request.context["timestamp"] = found.time.strftime(_TIME)
+    head, _, _ = signer.canonical_request(request).rpartition("\n")
+    # Whoever gets such an address may send what he likes.
+    payload = "UNSIGNED-PAYLOAD" if found.presigned and is_s3 else sent.content_hash
+    text = signer.string_to_sign(request, f"{head}\n{payload}")
+    return str(signer.signature(text, request))
 
 
 def _pairs(query: str) -> list[tuple[str, str]]:
     parts = (each.partition("=") for each in query.split("&") if each)
     return [(unquote(name), unquote(value)) for name, _, value in parts]
-
-
-def _trimmed(value: str) -> str:
-    return " ".join(value.split())
