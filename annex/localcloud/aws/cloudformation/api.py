@@ -123,19 +123,10 @@ class CloudFormationApi(BaseResponse):
         return ActionResult({"StackResourceSummaries": found})
 
     def get_template(self) -> ActionResult:
-        """GetTemplate: of the stack, or of a change set."""
-        change_set = self._get("ChangeSetName")
-        if change_set:
-            _, found = self._region.find_change_set(change_set, self._get("StackName"))
-            target = found.target
-        else:
-            stack = self._region.find(self._get("StackName"), deleted=True)
-            if stack.target is None:
-                return ActionResult({"TemplateBody": "{}"})
-            target = stack.target
-        return ActionResult(
-            {"TemplateBody": target.body, "StagesAvailable": ["Original", "Processed"]}
-        )
+        """GetTemplate."""
+        target = self._region.find(self._get("StackName"), deleted=True).target
+        body = "{}" if target is None else target.body
+        return ActionResult({"TemplateBody": body, "StagesAvailable": ["Original", "Processed"]})
 
     def update_termination_protection(self) -> ActionResult:
         """UpdateTerminationProtection."""

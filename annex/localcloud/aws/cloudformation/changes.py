@@ -51,7 +51,6 @@ class ChangeSet:
             "StatusReason": self.reason,
             "ExecutionStatus": self.execution,
             "CreationTime": self.created,
-            "IncludeNestedStacks": False,
         }
         return {key: value for key, value in told.items() if value is not None}
 
@@ -64,8 +63,6 @@ class ChangeSet:
             ],
             "Tags": tag_list(dict(self.target.tags)),
             "Capabilities": list(self.target.capabilities),
-            "NotificationARNs": [],
-            "RollbackConfiguration": {},
             "Changes": [{"Type": "Resource", "ResourceChange": each} for each in self.changes],
         }
 

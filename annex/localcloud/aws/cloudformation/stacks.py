@@ -134,10 +134,7 @@ class Stack:
             "RoleARN": target.role if target else None,
             "Outputs": self.outputs,
             "EnableTerminationProtection": self.protected,
-            "DisableRollback": False,
             "NotificationARNs": [],
-            "RollbackConfiguration": {},
-            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
         }
         return {key: value for key, value in described.items() if value is not None}
 
@@ -152,7 +149,6 @@ class Stack:
             "ResourceStatus": resource.status,
             "Timestamp": resource.updated,
             "LastUpdatedTimestamp": resource.updated,
-            "DriftInformation": {"StackResourceDriftStatus": "NOT_CHECKED"},
         }
 
 
