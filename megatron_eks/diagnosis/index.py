@@ -6,6 +6,9 @@ lines hold none of the words.
 
 import re
 from collections.abc import Iterable, Iterator
+from re import _constants as sre  # type: ignore[attr-defined]  # how Python itself reads patterns
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
 
 _GRAM = 4
 _SHORTEST = 3
@@ -14,20 +17,11 @@ _LONG = 8
 _KNOWN = 512
 """Shapes of lines that are kept in mind."""
 
-_ATOM = re.compile(
-    r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?::|P<\w+>|<?[=!])|.)([*+?]\??|\{\d+(?:,\d*)?\}\??)?",
-    re.DOTALL,
-)
-"""A character, escape, class or start of a group, and how often it is repeated."""
-_PLACES = frozenset({"^", "$", r"\b", r"\B"})
-_UNREADABLE = re.compile(r"(?<!\\)\(\?(?!:|P<|<?[=!])")
-"""Flags, comments, conditions: a pattern with one is tried on every line."""
-
 _DIGITS = str.maketrans("123456789", "000000000")
 _DIGIT = re.compile(r"\d")
 _ANY_DIGIT = re.compile(r"\{\d+(?:,\d*)?\}")
 """What a pattern may hold of digits and still take any for any other."""
-_Atoms = Iterator[tuple[str, str]]
+_REPEATS = frozenset({sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT})
 
 
 def shape(text: str) -> str:
@@ -37,52 +31,32 @@ def shape(text: str) -> str:
 
 def words(pattern: str) -> frozenset[str]:
     """Return words of which every text that fits a pattern holds one; none if there are none."""
-    if _UNREADABLE.search(pattern):
-        return frozenset()
-    atoms = ((found[1], found[2] or "") for found in _ATOM.finditer(pattern))
-    return frozenset(_of_group(atoms)[0] or ())
+    parsed = _parser.parse(pattern)
+    # Whatever its case: a text is not looked at so.
+    return frozenset() if parsed.state.flags & re.IGNORECASE else frozenset(_words(parsed) or ())
 
 
-def _of_group(atoms: _Atoms) -> tuple[list[str] | None, bool]:
-    """Read up to the end of a group; return its words, and whether it has to be there."""
-    every: list[list[str] | None] = []
-    choices: list[list[str]] = []
-    run = ""
-    needed = True
-    for atom, times in atoms:
-        if not times and (letter := _letter(atom)):
-            run += letter
-            continue
-        if atom in _PLACES:
-            continue
-        choices.append([run])
-        run = ""
-        if atom.startswith("("):
-            inner, wanted = _of_group(atoms)
-            if inner and wanted and not atom.endswith(("=", "!")):
-                choices.append(inner)
-        elif atom == "|":
-            every.append(_best(choices))
-            choices = []
-        elif atom == ")":
-            needed = not times.startswith(("?", "*", "{0"))
-            break
-    every.append(_best([*choices, [run]]))
-    if any(each is None for each in every):
-        return None, needed
-    return [word for each in every if each for word in each], needed
-
-
-def _letter(atom: str) -> str:
-    """Return the character that an atom stands for; nothing where it may be several."""
-    if len(atom) == 1:
-        return "" if atom in "^$.|()" else atom
-    return atom[1] if atom[0] == "\\" and not atom[1].isalnum() else ""
-
-
-def _best(choices: list[list[str]]) -> list[str] | None:
+def _words(parsed: Iterable[tuple[Any, Any]]) -> list[str] | None:
     """Choose for a sequence: all have to be there, so one of them is enough."""
-    fit = [each for each in choices if all(len(word) >= _SHORTEST for word in each)]
+    choices: list[list[str] | None] = []
+    run = ""
+    for kind, given in parsed:
+        if kind is sre.LITERAL:
+            run += chr(given)
+        elif kind is not sre.AT:
+            choices.append([run])
+            run = ""
+            if kind in _REPEATS and given[0]:
+                choices.append(_words(given[2]))
+            elif kind is sre.SUBPATTERN and not given[1] & re.IGNORECASE:
+                choices.append(_words(given[3]))
+            elif kind is sre.BRANCH:
+                every = [_words(each) for each in given[1]]
+                choices.append(
+                    [word for each in every if each for word in each] if all(every) else None
+                )
+    choices.append([run])
+    fit = [each for each in choices if each and min(map(len, each)) >= _SHORTEST]
     return max(fit, key=lambda each: (min(*map(len, each), _LONG), -len(each)), default=None)
 
 
