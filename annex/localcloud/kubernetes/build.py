@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.localcloud.kubernetes import cache
-
+_UNUSED_SECONDS = 30 * 24 * 3600
 _MODULES = Path(__file__).with_name("modules")
 
 # The committed files say what is built, and by which version; neither a workspace around the
@@ -123,13 +122,21 @@ def programs(
     folder, found = cache_folder(environment) / "kubernetes", places(environment)
     wanted = {each: found[each.name] for each in _PROGRAMS if each.name not in without}
     for file in wanted.values():
-        cache.hold(file.parent)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.utime(file.parent)
     if not all(file.exists() for file in wanted.values()):
         with _lock(folder / ".lock", report):
             missing = {each: file for each, file in wanted.items() if not file.exists()}
             _build(missing, folder, environment, report)
-        cache.prune(folder)
+        _prune(folder)
     return {name: file for name, file in found.items() if name not in without}
+
+
+def _prune(parent: Path) -> None:
+    """Remove the folders that nobody used for a month; programs that run from them go on."""
+    for other in filter(Path.is_dir, parent.iterdir()):
+        if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
+            shutil.rmtree(other)
 
 
 def places(environment: Mapping[str, str]) -> dict[str, Path]:

@@ -14,31 +14,14 @@ from megatron_eks.localcloud.aws.patterns import matches_all
 from megatron_eks.localcloud.aws.services.operation import parameters
 from megatron_eks.localcloud.aws.values import Value
 
-CHECKED = (
-    "cloudformation",
-    "codebuild",
-    "ec2",
-    "ecr",
-    "efs",
-    "eks",
-    "fsx",
-    "iam",
-    "kms",
-    "logs",
-    "ssm",
-)
-"""Services whose requests are checked. Those of S3 are mostly headers and bytes."""
-
-# How the services that have a code of their own call it.
+# Services whose requests are checked, and how each calls what it refuses. Those of S3 are mostly
+# headers and bytes.
 _CODES = {
-    "cloudformation": "ValidationError",
+    **dict.fromkeys(("cloudformation", "iam"), "ValidationError"),
+    **dict.fromkeys(("codebuild", "efs", "kms", "ssm"), "ValidationException"),
+    **dict.fromkeys(("ecr", "eks", "logs"), "InvalidParameterException"),
     "ec2": "InvalidParameterValue",
-    "ecr": "InvalidParameterException",
-    "efs": "ValidationException",
-    "eks": "InvalidParameterException",
     "fsx": "BadRequest",
-    "iam": "ValidationError",
-    "logs": "InvalidParameterException",
 }
 
 
@@ -65,7 +48,7 @@ def check_requests() -> None:
 
 def _refusal(response: BaseResponse) -> ServiceException | None:
     service = response.boto3_service_name
-    if service not in CHECKED:
+    if service not in _CODES:
         return None
     action = response._get_action()  # noqa: SLF001 -- moto has no public name for it
     model = get_service_model(service)
@@ -78,7 +61,7 @@ def _refusal(response: BaseResponse) -> ServiceException | None:
     if not found:
         return None
     text = f"{len(found)} validation error{'s' * (len(found) > 1)} detected: {'; '.join(found)}"
-    return ShapeError(_CODES.get(service, "ValidationException"), text)
+    return ShapeError(_CODES[service], text)
 
 
 def mistakes(value: Value, shape: Value, path: str = "") -> Iterator[str]:

@@ -19,12 +19,11 @@ def main(file: Path) -> None:
     context = Context(Settings(**json.loads(file.read_text())))
     node = Node(context)
     server = Server(context, node)
-    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         # Its pods end with it: it is the machine that goes, not the kubelet alone.
         signal.signal(number, lambda *_: sys.exit(0))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    node.run(stopped)
+    node.run()
 
 
 if __name__ == "__main__":

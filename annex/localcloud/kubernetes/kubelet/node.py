@@ -1,7 +1,9 @@
 """One node: its registration, its heartbeat, and the pods that are bound to it."""
 
+import contextlib
 import http.client
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -47,14 +49,14 @@ class Node:
         self._lock = threading.Lock()
         self._since = timestamp()
 
-    def run(self, stopped: threading.Event) -> None:
-        """Register, then run pods until stopped."""
-        self._beat_until_it_works(stopped)
-        threading.Thread(target=self._beat, args=(stopped,), daemon=True).start()
+    def run(self) -> None:
+        """Register, then run pods for as long as the process lives."""
+        self._beat_until_it_works()
+        threading.Thread(target=self._beat, daemon=True).start()
         watch = Watch(
             self._context.client, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._name}"}
         )
-        watch.follow(self._learn, stopped)
+        watch.follow(self._learn, threading.Event())
 
     def find(self, namespace: str, name: str) -> Object | None:
         """Return the newest pod of a name that this node has or had."""
@@ -115,24 +117,23 @@ class Node:
         finally:
             self._context.client.close_own()
 
-    def _beat_until_it_works(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _beat_until_it_works(self) -> None:
+        while True:
             try:
                 self._register()
                 self._renew()
             except _SERVER_ERRORS:
-                stopped.wait(1)
+                time.sleep(1)
             else:
                 return
 
-    def _beat(self, stopped: threading.Event) -> None:
-        while not stopped.wait(self._context.settings.heartbeat_seconds):
-            try:
+    def _beat(self) -> None:
+        while True:
+            time.sleep(self._context.settings.heartbeat_seconds)
+            # The next beat comes soon; a node that misses several is judged to be lost.
+            with contextlib.suppress(*_SERVER_ERRORS):
                 self._renew()
                 self._report()
-            except _SERVER_ERRORS:
-                # The next beat comes soon; a node that misses several is judged to be lost.
-                continue
 
     def _register(self) -> None:
         node: Object = {**self._context.settings.node, "status": self._status()}
