@@ -5,6 +5,7 @@ import hmac
 import io
 import re
 
+from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
@@ -75,6 +76,12 @@ class Gate:
             for backend in list(partitions.values()):
                 if role := backend.get_assumed_role_from_access_key(key):
                     return role.secret_access_key, role.session_token
+        for accounts in list(iam_backends.values()):
+            for users in list(accounts.values()):
+                owner = users.get_user_from_access_key_id(key)
+                for own in owner.access_keys if owner else ():
+                    if (own.access_key_id, own.status) == (key, "Active"):
+                        return own.secret_access_key, ""
         raise RefusedError(
             "InvalidClientTokenId",
             "this access key is not one of this start of the local AWS - take the environment that "

@@ -132,6 +132,17 @@ def test_a_session_is_taken_by_its_key_and_token(aws):
     assert refused(client(aws, "sts", wrong, token).get_caller_identity, "SignatureDoesNotMatch")
 
 
+def test_a_key_of_a_user_is_taken_while_it_is_active(aws):
+    """As IAM has it."""
+    iam = client(aws, "iam", aws.keys.administrator)
+    iam.create_user(UserName="bob")
+    made = iam.create_access_key(UserName="bob")["AccessKey"]
+    key = Key(made["AccessKeyId"], made["SecretAccessKey"])
+    assert client(aws, "sts", key).get_caller_identity()["Arn"].endswith(":user/bob")
+    iam.update_access_key(UserName="bob", AccessKeyId=key.access_key_id, Status="Inactive")
+    assert refused(client(aws, "sts", key).get_caller_identity, "InvalidClientTokenId")
+
+
 def test_a_session_that_is_no_roles_is_refused(aws):
     """The ones that moto makes for users have a secret that is printed in its source."""
     found = client(aws, "sts", aws.keys.administrator).get_session_token()["Credentials"]
