@@ -167,12 +167,6 @@ _MONEY = (
         ("{{pod}}", f'count by (pod) ({_GPUS}{{pod!=""}}) * $usd'),
     ),
     number(
-        "GPU hours idle",
-        units.Number,
-        "Billed while no kernel ran: meks cost, then meks scale POOL N.",
-        _sum_over_time(f"{_GPUS} == 0"),
-    ),
-    number(
         "GPU nodes, in USD",
         units.Dollars,
         "More than planned: meks cost has the bill with everything that is no GPU node.",
@@ -195,15 +189,6 @@ _QUEUES = (
         ("{{cluster_queue}}", "sum by (cluster_queue) (kueue_pending_workloads)"),
     ),
     curves(
-        "Jobs that started in an hour, by team",
-        units.Number,
-        "None while jobs wait: meks queue; a large job may need a higher class or its own pool.",
-        (
-            "{{cluster_queue}}",
-            "sum by (cluster_queue) (increase(kueue_admitted_workloads_total[1h]))",
-        ),
-    ),
-    curves(
         "GPUs in use beside the share, by team",
         units.Number,
         "Above its share a team borrows, and gives back when the owner submits: meks queue.",
@@ -214,12 +199,6 @@ _QUEUES = (
             )
             for legend, series in (("uses", "resource_usage"), ("share", "nominal_quota"))
         ),
-    ),
-    curves(
-        "GPUs with a job, by namespace",
-        units.Number,
-        "Each team has a namespace; busy without progress: meks status --team NAME.",
-        ("{{namespace}}", f'count by (namespace) ({_GPUS}{{pod!=""}})'),
     ),
 )
 

@@ -81,7 +81,6 @@ def recorded(folder):
     for team, used in (("nlp", 24), ("vision", 8)):
         queue = f'job="kueue",cluster_queue="{team}"'
         yield f'kueue_pending_workloads{{{queue},status="active"}}', [(at, 1) for at in minutes]
-        yield f"kueue_admitted_workloads_total{{{queue}}}", [(at, at // 30) for at in minutes]
         for name, gpus in (("resource_usage", used), ("nominal_quota", 16)):
             for resource, number in (("nvidia.com/gpu", gpus), ("vpc.amazonaws.com/efa", 4)):
                 of = f'{queue},flavor="p4d",resource="{resource}"'
