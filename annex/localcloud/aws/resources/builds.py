@@ -32,17 +32,6 @@ class Repository(Handler):
         given = {"RepositoryName": context.new_name(255).lower(), **properties}
         return super().create(context, {**given, **_exclusions(given)})
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change which tags can move, too."""
-        ecr = context.clients("ecr")
-        super().update(context, physical_id, old, new)
-        if any(new.get(key) != old.get(key) for key in ("ImageTagMutability", _EXCLUSIONS)):
-            ecr.put_image_tag_mutability(
-                repositoryName=physical_id,
-                imageTagMutability=new.get("ImageTagMutability", "MUTABLE"),
-                **_exclusions(new),
-            )
-
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the repository, if it is empty or may be emptied: `meks cleanup` says so."""
         context.clients("ecr").delete_repository(

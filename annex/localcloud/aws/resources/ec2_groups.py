@@ -75,14 +75,6 @@ class Rule(Handler):
         answer = add(GroupId=properties["GroupId"], IpPermissions=[permission(properties)])
         return str(answer["SecurityGroupRules"][0]["SecurityGroupRuleId"])
 
-    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Change the description, which is all that can change."""
-        del physical_id, old
-        change = getattr(
-            context.clients("ec2"), f"update_security_group_rule_descriptions_{self._direction}"
-        )
-        change(GroupId=new["GroupId"], IpPermissions=[permission(new)])
-
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Take the rule from its group."""
         del physical_id

@@ -75,13 +75,8 @@ class Policy(Handler):
         return context.new_name()
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
-        """Write the policy again; take it from roles that are no longer named."""
-        del physical_id
-        gone = set(old.get("Roles", [])) - set(new.get("Roles", []))
-        if old.get("PolicyName") != new["PolicyName"]:
-            gone = set(old.get("Roles", []))
-        for role in gone:
-            context.clients("iam").delete_role_policy(RoleName=role, PolicyName=old["PolicyName"])
+        """Write the policy again."""
+        del physical_id, old
         for role in new.get("Roles", []):
             context.clients("iam").put_role_policy(
                 RoleName=role,

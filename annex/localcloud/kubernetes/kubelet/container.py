@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     # Not at run time: it would take 60 ms of each container's start.
     from megatron_eks.kubernetes.client import Object
 
-SIGNALLED = 128
 START_ERROR = 128
 """containerd's exit code of a container whose program cannot be started."""
 
@@ -65,8 +64,7 @@ def main(report: int) -> int:
     os.write(report, f"{child}\n".encode())
     os.close(report)
     _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return SIGNALLED - code if code < 0 else code
+    return linux.exit_code(os.waitstatus_to_exitcode(status))
 
 
 def _become_program(spec: Container, alive: int, report: int) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.localcloud.kubernetes.kubelet import linux
-from megatron_eks.localcloud.kubernetes.kubelet.container import SIGNALLED
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _LONGEST_BYTES = 4 * 1024 * 1024
@@ -55,8 +54,7 @@ def main(number: int, program: int) -> int:
     for each in (0, 1, 2, *([terminal] if terminal is not None else [])):
         os.close(each)
     _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return SIGNALLED - code if code < 0 else code
+    return linux.exit_code(os.waitstatus_to_exitcode(status))
 
 
 def _become(command: Command, terminal: int | None, control: socket.socket) -> None:

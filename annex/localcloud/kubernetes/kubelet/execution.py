@@ -17,7 +17,7 @@ from megatron_eks.kubernetes import websocket
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.execution import PROTOCOL, Channel
 from megatron_eks.kubernetes.websocket import WebSocket
-from megatron_eks.localcloud.kubernetes.kubelet.container import SIGNALLED
+from megatron_eks.localcloud.kubernetes.kubelet import linux
 from megatron_eks.localcloud.kubernetes.kubelet.execute import Command
 from megatron_eks.localcloud.kubernetes.kubelet.running import (
     ContainerProcess,
@@ -211,7 +211,7 @@ class _Session:
 
     def _status(self) -> Object:
         """Return what the API calls a v1.Status."""
-        code = self._process.wait()
+        code = linux.exit_code(self._process.wait())
         found: Object = {"metadata": {}, "status": "Success"}
         said = b""
         with contextlib.suppress(OSError):
@@ -227,7 +227,6 @@ class _Session:
             }
         if code == 0:
             return found
-        code = SIGNALLED - code if code < 0 else code
         return {
             **found,
             "status": "Failure",

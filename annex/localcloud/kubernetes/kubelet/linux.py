@@ -24,6 +24,8 @@ _PR_SET_PDEATHSIG = 1
 # The same on every architecture, like all numbers since 424.
 _SYS_MOUNT_SETATTR = 442
 
+SIGNALLED = 128
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -110,6 +112,11 @@ def restore_signals() -> None:
     """Have this process end by the signals that Python ignores, as other programs do."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+
+
+def exit_code(code: int) -> int:
+    """Return how a process ended as a shell tells it, from what Python tells."""
+    return SIGNALLED - code if code < 0 else code
 
 
 def end_with_parent() -> None:

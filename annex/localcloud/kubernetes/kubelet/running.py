@@ -13,7 +13,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
 
-from megatron_eks.localcloud.kubernetes.kubelet.container import SIGNALLED, Container
+from megatron_eks.localcloud.kubernetes.kubelet import linux
+from megatron_eks.localcloud.kubernetes.kubelet.container import Container
 from megatron_eks.localcloud.kubernetes.kubelet.sandbox import READY, Sandbox
 
 _ROOT = Path(__file__).parents[4]
@@ -129,8 +130,7 @@ class ContainerProcess:
                 stamp = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 text, whole = (line[:-1], "F") if line.endswith("\n") else (line, "P")
                 file.write(f"{stamp} stdout {whole} {text}\n")
-        code = self._process.wait()
-        self.code = SIGNALLED - code if code < 0 else code
+        self.code = linux.exit_code(self._process.wait())
         ended(self)
 
 
