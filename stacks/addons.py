@@ -8,7 +8,7 @@ from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from megatron_eks.plan.cluster.cluster import AddonPlan
-from megatron_eks.stacks.policies import POD_IDENTITY, role_of_managed_policies
+from megatron_eks.stacks.policies import POD_IDENTITY, role
 
 # A node becomes ready with these; every other add-on becomes active on a ready node.
 _BEFORE_NODES = frozenset({"eks-pod-identity-agent", "kube-proxy", "vpc-cni"})
@@ -60,16 +60,16 @@ class PlannedAddons(Construct):
     ) -> list[eks.CfnAddon.PodIdentityAssociationProperty] | None:
         if plan.service_account is None or plan.managed_policy is None:
             return None
-        role = role_of_managed_policies(
+        made = role(
             self,
             f"{plan.name}-role",
             description=f"Add-on {plan.name}",
             service=POD_IDENTITY,
-            policies=[plan.managed_policy],
+            managed=[plan.managed_policy],
             reason="AWS keeps this policy in step with the add-on's releases",
         )
         return [
             eks.CfnAddon.PodIdentityAssociationProperty(
-                role_arn=role.attr_arn, service_account=plan.service_account
+                role_arn=made.attr_arn, service_account=plan.service_account
             )
         ]

@@ -8,7 +8,7 @@ from constructs import Construct
 from megatron_eks.catalog.pins import BASTION_IMAGE, BASTION_INSTANCE_TYPE
 from megatron_eks.stacks.base import Place
 from megatron_eks.stacks.launch_template import metadata_options
-from megatron_eks.stacks.policies import acknowledge, role_of_managed_policies
+from megatron_eks.stacks.policies import acknowledge, role
 
 _VOLUME_GIB = 10
 
@@ -72,12 +72,12 @@ class Bastion(Construct):
         """What `aws ssm start-session --target` takes."""
 
     def _profile(self, name: str) -> str:
-        role = role_of_managed_policies(
+        made = role(
             self,
             "Role",
             description=f"Session Manager on {name}",
             service="ec2.amazonaws.com",
-            policies=["AmazonSSMManagedInstanceCore"],
+            managed=["AmazonSSMManagedInstanceCore"],
             reason="AWS keeps this policy in step with its agent",
         )
-        return iam.CfnInstanceProfile(self, "Profile", roles=[role.ref]).ref
+        return iam.CfnInstanceProfile(self, "Profile", roles=[made.ref]).ref

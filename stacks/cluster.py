@@ -14,7 +14,7 @@ from megatron_eks.stacks.bastion import Bastion
 from megatron_eks.stacks.gpu_nodegroup import PlannedNodegroup
 from megatron_eks.stacks.launch_template import instance_tags, metadata_options, root_volume
 from megatron_eks.stacks.pod_roles import associate, pool_scaler
-from megatron_eks.stacks.policies import acknowledge, partition, role_of_managed_policies
+from megatron_eks.stacks.policies import acknowledge, partition, role
 from megatron_eks.stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -160,12 +160,12 @@ class ClusterStack(BaseStack):
                 )
 
     def _role(self, construct_id: str, service: str, policies: tuple[str, ...]) -> str:
-        return role_of_managed_policies(
+        return role(
             self,
             construct_id,
             description=f"{construct_id} of {self._plan.name}",
             service=service,
-            policies=policies,
+            managed=policies,
             reason="EKS asks for these policies, and AWS keeps them in step with what EKS does",
         ).attr_arn
 

@@ -10,7 +10,6 @@ from constructs import Construct
 
 from megatron_eks.build_context import stage
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
-from megatron_eks.config.images import GithubSource
 from megatron_eks.own_images import stage_own
 from megatron_eks.plan.cluster.builds import REPORT_GROUP, ImagePlan
 from megatron_eks.plan.cluster.cluster import ClusterPlan
@@ -72,6 +71,10 @@ _REPORT = [
 ]
 
 
+def _logs_of(plan: ClusterPlan) -> str:
+    return f"/megatron-eks/{plan.name}/build"
+
+
 class PlannedImages(Construct):
     """The images of a cluster, whose key they share."""
 
@@ -88,29 +91,18 @@ class PlannedImages(Construct):
         super().__init__(scope, construct_id)
         self.builds: dict[str, ImageBuild] = {}
         """Repository and project of each image, by its name."""
-        logs_of = f"/megatron-eks/{plan.name}/build"
         key = encryption_key(
             self,
             "Key",
             region=plan.region,
             description=f"Container images of {plan.name}",
-            log_groups=f"{logs_of}/*",
+            log_groups=f"{_logs_of(plan)}/*",
             removal=cdk.RemovalPolicy.RETAIN,
         )
         for image in plan.images:
+            base = self.builds[image.base].repository_arn if image.base else None
             build = ImageBuild(
-                self,
-                image.title,
-                image=image,
-                base=self.builds[image.base].repository_arn if image.base else None,
-                checkout=checkout,
-                folder=folder,
-                # Where the user's folders are, a fork of this project does not say.
-                github=None if image.own else plan.image_source,
-                region=plan.region,
-                project_name=f"{plan.name}-{image.name}",
-                key=key,
-                log_group_name=f"{logs_of}/{image.name}",
+                self, plan=plan, image=image, base=base, checkout=checkout, folder=folder, key=key
             )
             self.builds[image.name] = build
             for output, value in zip(
@@ -125,30 +117,26 @@ class ImageBuild(Construct):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
+        plan: ClusterPlan,
         image: ImagePlan,
         base: str | None,
         checkout: Path,
         folder: Path,
-        github: GithubSource | None,
-        region: str,
-        project_name: str,
         key: str,
-        log_group_name: str,
     ) -> None:
-        super().__init__(scope, construct_id)
-        self._region = region
-        self._image, self._base = image, base
-        self._key = key
+        super().__init__(scope, image.title)
+        self._region = plan.region
+        self._image, self._base, self._key = image, base, key
+        # Where the user's folders are, a fork of this project does not say.
+        self._github = None if image.own else plan.image_source
         self._repository = self._make_repository()
         self.repository_arn = self._repository.attr_arn
         """What builds that start from the image may pull of."""
-        self._github = github
-        self._asset = "" if github else self._make_asset(checkout, folder)
-        self._logs = log_group(self, "Logs", name=log_group_name, key=key)
-        service_role = self._make_role(project_name)
-        self.project_name = self._make_project(project_name, service_role).ref
+        self._asset = "" if self._github else self._make_asset(checkout, folder)
+        self._logs = log_group(self, "Logs", name=f"{_logs_of(plan)}/{image.name}", key=key)
+        name = f"{plan.name}-{image.name}"
+        self.project_name = self._make_project(name, self._make_role(name)).ref
         """What `aws codebuild start-build` takes."""
         self.image_uri = f"{self._repository.attr_repository_uri}:{image.tag}"
         """The image that the project builds from this source."""

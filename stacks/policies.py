@@ -76,43 +76,29 @@ def role(
     *,
     description: str,
     service: str,
-    statements: Sequence[Statement],
-    condition: Condition,
+    condition: Condition | None = None,
+    statements: Sequence[Statement] = (),
+    managed: Sequence[str] = (),
+    reason: str = "",
 ) -> iam.CfnRole:
-    """Make a role for a service, with permissions of its own."""
-    return iam.CfnRole(
-        scope,
-        construct_id,
-        description=description,
-        assume_role_policy_document=_trust(service, condition),
-        # Inside the role: what uses it then cannot start before it may do its work.
-        policies=[
-            iam.CfnRole.PolicyProperty(
-                policy_name=POLICY_NAME, policy_document=document(statements)
-            )
-        ],
-    )
+    """Make a role for a service, with permissions of its own, or with policies that AWS writes.
 
-
-def role_of_managed_policies(
-    scope: Construct,
-    construct_id: str,
-    *,
-    description: str,
-    service: str,
-    policies: Sequence[str],
-    reason: str,
-) -> iam.CfnRole:
-    """Make a role with policies that AWS writes, for a reason."""
+    For the latter there is a reason.
+    """
+    # Inside the role: what uses it then cannot start before it may do its work.
+    own = iam.CfnRole.PolicyProperty(policy_name=POLICY_NAME, policy_document=document(statements))
+    arns = [f"arn:{partition()}:iam::aws:policy/{name}" for name in managed]
     made = iam.CfnRole(
         scope,
         construct_id,
         description=description,
-        assume_role_policy_document=_trust(service, None),
-        managed_policy_arns=[f"arn:{partition()}:iam::aws:policy/{name}" for name in policies],
+        assume_role_policy_document=_trust(service, condition),
+        policies=[own] if statements else None,
+        managed_policy_arns=arns or None,
     )
-    finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
-    acknowledge(made, reason, *(finding.format(name) for name in policies))
+    if managed:
+        finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
+        acknowledge(made, reason, *map(finding.format, managed))
     return made
 
 
