@@ -57,7 +57,6 @@ def render(project: Project, outdir: Path) -> Iterable[Finding]:
 
 
 def _builds(project: Project) -> dict[str, Build]:
-    """Return what to build, by folder."""
     plan = project.cluster
     return {
         "platform": lambda app: composition.build_platform(app, plan, project.outputs),

@@ -58,7 +58,6 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
 
 
 def _of_namespace(plan: ClusterPlan, outputs: Outputs) -> Makers:
-    """Return what each namespace of jobs has."""
     platform = plan.platform
     brings_certificates = platform.egress.ca_bundle is not None
     return _wanted(

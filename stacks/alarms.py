@@ -179,7 +179,6 @@ def _query(
     *,
     alone: bool = False,
 ) -> cloudwatch.CfnAlarm.MetricDataQueryProperty:
-    """Ask for one metric by the minute."""
     return cloudwatch.CfnAlarm.MetricDataQueryProperty(
         id=key,
         return_data=alone,

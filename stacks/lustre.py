@@ -105,7 +105,6 @@ class LustreFileSystems:
             )
 
     def _security_group(self) -> ec2.CfnSecurityGroup:
-        """Open Lustre's ports between file servers and nodes."""
         nodes = self._place.node_security_group
         return ec2.CfnSecurityGroup(
             self._scope,

@@ -118,7 +118,6 @@ class ObservabilityStack(BaseStack):
     def _metrics(
         self, log_name: str, subnets: Sequence[str], security_groups: Sequence[str]
     ) -> None:
-        """Keep what the exporters of GPU nodes measure, and judge it."""
         plan = self._plan
         logs = log_group(self, "Logs", name=log_name, key=self._key)
         workspace = aps.CfnWorkspace(

@@ -73,7 +73,6 @@ class PlannedStorage(Construct):
             cdk.CfnOutput(self, "EfsAccessPointId", value=homes.access_point_id)
 
     def _bucket(self, key: str) -> s3.CfnBucket:
-        """Make the bucket for data and checkpoints, and one for the record of who read them."""
         # S3 writes its logs with its own key: another would need a grant to the log service.
         access_logs = private_bucket(
             self,

@@ -150,7 +150,6 @@ CASES: tuple[Case, ...] = (
 
 
 def _prepared(folder: Path, workers: int) -> Path:
-    """Prepare the corpus and read it back; return the prefix of the files."""
     prefix = folder / f"prepared-{workers}"
     out = prefix.with_name(f"{prefix.name}_text_document")
     if not out.with_suffix(".idx").exists():
@@ -163,7 +162,6 @@ def _prepared(folder: Path, workers: int) -> Path:
 
 
 def _train(folder: Path, name: str, ranks: int, run: str, *, batch: int = 1) -> list[float]:
-    """Train some steps and return the loss of each."""
     checkpoints = folder / run
     config = {
         "model": _MODEL,

@@ -130,12 +130,10 @@ def _of_job(
 
 
 def _own(kind: str, verb: str, operations: list[str]) -> Review:
-    """Return what is asked about a kind of Kueue's."""
     return Review(f"{verb}{kind.lower()}.kb.io", kueue.KINDS[kind], operations, kind.lower())
 
 
 def _settings(platform: PlatformPlan) -> dict[str, object]:
-    """Return the file of settings."""
     seconds = f"{READY_SECONDS}s"
     kinds = [f"{each.kind}.{each.group}" for each in platform.queued]
     return {

@@ -55,7 +55,6 @@ def training_operator(platform: PlatformPlan) -> Settings:
 
 
 def _watching(rules: Sequence[k8s.PolicyRule]) -> list[k8s.PolicyRule]:
-    """Return the part of rules that only looks."""
     return [
         k8s.PolicyRule(api_groups=each.api_groups, resources=each.resources, verbs=list(READ))
         for each in rules

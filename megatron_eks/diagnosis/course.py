@@ -75,13 +75,14 @@ class Course:
         reports = ((place, each.progress) for place, each in enumerate(ordered))
         last = {progress: place for place, progress in reports if progress is not None}
         self._steps = [(place, ordered[place]) for place in sorted(last.values())]
-        self.signs = signs = [
-            replace(each, tier=Tier.CONSEQUENCE) if self._was_told(each) else each
-            for each in self.signs
-        ]
-        self.signs = signs = [
-            replace(each, tier=Tier.MILD) if self._is_of_another(each) else each for each in signs
-        ]
+        for is_other, tier in (
+            (self._was_told, Tier.CONSEQUENCE),
+            (self._is_of_another, Tier.MILD),
+        ):
+            self.signs = [
+                replace(each, tier=tier) if is_other(each) else each for each in self.signs
+            ]
+        signs = self.signs
         self.end = endings.place(ordered)
         """Where the run said that it was done; -1 if it did not."""
         self.ended_well = self.end >= 0 and not any(
@@ -206,7 +207,6 @@ class Course:
         )
 
     def _followed(self, sign: Sign) -> bool:
-        """Say whether another rank had an end of its own before."""
         return any(
             place < sign.place and rank != sign.line.rank for place, rank in self._first_ends
         )

@@ -143,7 +143,6 @@ def _explained(chosen: Sign, course: Course) -> Diagnosis:
 
 
 def _rivals(chosen: Sign, course: Course) -> bool:
-    """Say whether the lines show another trouble that may have ended the run."""
     return any(
         each.signature.code is not chosen.signature.code
         and each.tier <= Tier.POSSIBLE
@@ -258,7 +257,6 @@ def _said(line: Line) -> str:
 
 
 def _distinct(lines: Iterable[Line]) -> tuple[Line, ...]:
-    """Return the first lines with different texts."""
     found: dict[str, Line] = {}
     for line in lines:
         found.setdefault(line.text, line)

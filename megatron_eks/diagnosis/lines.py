@@ -85,7 +85,6 @@ def unwrap(raw: str) -> Iterator[Unwrapped]:
 
 
 def _record(raw: str) -> tuple[str, str, str | None] | None:
-    """Return the message, the time and the pod of a JSON record."""
     value: object = raw
     time, pod = "", None
     for _ in range(_NESTED):
@@ -123,7 +122,6 @@ def _plain(raw: str, time: str, pod: str | None) -> Unwrapped:
 
 
 def _rank_before(names: dict[str, str]) -> int | None:
-    """Return the most exact rank of the prefixes."""
     order = ("torch", "tee", "mpi", "mpirank", "actor", "ray", "task", "label", "pod")
     return next((int(names[each]) for each in order if each in names), None)
 
@@ -157,7 +155,6 @@ def _moment(month: int, day: int, hour: int, minute: int, second: float) -> Mome
 
 
 def _offset(zone: str | None) -> float:
-    """Return the seconds by which a zone's clock is ahead."""
     if zone is None or zone == "Z":
         return 0
     digits = zone[1:].replace(":", "")

@@ -25,8 +25,6 @@ _GROUP = re.compile(r"\[PG (?:ID )?(\d+)")
 
 @dataclass
 class _Seen:
-    """What one rank said of one process group."""
-
     number: int | None = None
     kind: str = ""
     enqueued: int | None = None
@@ -82,9 +80,8 @@ def _weight(seen: dict[int, _Seen]) -> tuple[int, int]:
 
 def _of_group(seen: dict[int, _Seen], world: int) -> str:
     queued = {rank: each.enqueued for rank, each in seen.items() if each.enqueued is not None}
-    if len(queued) > 1 and (least := min(queued.values())) < (most := max(queued.values())):
-        behind = [rank for rank, number in queued.items() if number == least]
-        return f"{_ranks(behind)} had come to collective {least} and the others to {most}"
+    if told := _behind(queued, "had come to collective", "to"):
+        return told
     timed_out = {rank: each for rank, each in seen.items() if each.number is not None}
     kinds = Counter(each.kind for each in timed_out.values())
     if len(kinds) > 1:
@@ -92,13 +89,18 @@ def _of_group(seen: dict[int, _Seen], world: int) -> str:
         other = [rank for rank, each in timed_out.items() if each.kind == rare]
         return f"{_ranks(other)} called {rare}, and the others {kinds.most_common(1)[0][0]}"
     numbers = {rank: each.number for rank, each in timed_out.items() if each.number is not None}
-    if len(numbers) > 1 and (least := min(numbers.values())) < (most := max(numbers.values())):
-        behind = [rank for rank, number in numbers.items() if number == least]
-        return f"{_ranks(behind)} stood at collective {least} and the others at {most}"
+    if told := _behind(numbers, "stood at collective", "at"):
+        return told
     silent = sorted(set(range(world or max(seen) + 1)) - set(seen))
     if silent and len(silent) <= (len(seen) if world else len(seen) // 2):
         return f"{_ranks(silent)} said nothing of it, and the others waited"
     return ""
+
+
+def _behind(numbers: dict[int, int], stood: str, at: str) -> str:
+    least, most = min(numbers.values(), default=0), max(numbers.values(), default=0)
+    behind = [rank for rank, number in numbers.items() if number == least]
+    return f"{_ranks(behind)} {stood} {least} and the others {at} {most}" if least < most else ""
 
 
 def _ranks(numbers: Iterable[int]) -> str:

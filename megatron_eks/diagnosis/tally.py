@@ -22,8 +22,6 @@ _CLOSING = 3
 
 @dataclass
 class _Few:
-    """The first and the last of many lines."""
-
     first: list[Line] = field(default_factory=list)
     last: deque[Line] = field(default_factory=lambda: deque(maxlen=_LAST))
     count: int = 0

@@ -68,7 +68,6 @@ class Gate:
         return found.key == self._keys.pods.access_key_id
 
     def _secret(self, key: str) -> tuple[str, str]:
-        """Return the secret of a key, and the token of its session if it has one."""
         for each in (self._keys.administrator, self._keys.pods):
             if each.access_key_id == key:
                 return each.secret_access_key, ""

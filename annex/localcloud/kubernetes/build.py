@@ -48,8 +48,6 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class _Program:
-    """One program of a module."""
-
     name: str
     module: str
     package: str
@@ -214,7 +212,6 @@ def _build(
 def _build_one(
     program: _Program, file: Path, go: Sequence[str], environment: Mapping[str, str]
 ) -> float:
-    """Build a program and return the seconds that it took."""
     started = time.monotonic()
     # Under another name until it is complete: an interrupted build leaves no half a program.
     target = file.with_name(f".{program.name}.partial")

@@ -273,7 +273,6 @@ class ControlPlane:
         wait("kube-scheduler", lambda: listens(self.ports["kube-scheduler"]))
 
     def _serving(self, name: str, user: str) -> tuple[str, ...]:
-        """Return the flags that kube-controller-manager and kube-scheduler share."""
         kubeconfig = self._kubeconfig_file(user)
         return (
             "--bind-address=127.0.0.1",

@@ -163,21 +163,18 @@ class Operator:
         return f"127.0.0.1:{self._cluster.port(self.name)}"
 
     def _own_flags(self) -> Iterator[str]:
-        """Return what this controller needs besides, as a process of this machine."""
         yield f"--health-probe-bind-address={self._health}"
         yield "--metrics-bind-address=0"
         yield f"--webhook-server-port={self._webhook_port}"
         yield f"--pytorch-init-container-template-file={self._temporary / 'initContainer.yaml'}"
 
     def _probe(self) -> Object:
-        """Return an object about which the webhook is asked."""
         api_version, kind = self.definition
         metadata = {"name": "webhook-probe", "namespace": self._plan.namespace}
         spec = self._probe_spec()
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
     def _probe_spec(self) -> Object:
-        """Return a job that the webhook can judge."""
         worker = {"replicas": 1, "template": {"spec": {"containers": PROBES}}}
         return {"pytorchReplicaSpecs": {"Worker": worker}}
 

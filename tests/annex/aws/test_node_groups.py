@@ -181,6 +181,17 @@ def test_another_ami_release_replaces_every_node(group):
     assert not set(nodes) & set(group.nodes)
 
 
+def test_nodes_without_a_place_are_no_group(group):
+    """What could not be made is not there, and does not keep its cluster."""
+    wanted = template()
+    lost = wanted["Group"]["Properties"] | {"NodegroupName": "lost", "Subnets": ["subnet-0"]}
+    lost["ScalingConfig"] = {"MinSize": 0, "DesiredSize": 1, "MaxSize": 10}
+    wanted["Lost"] = {"Type": "AWS::EKS::Nodegroup", "Properties": lost}
+    assert group.stacks.update("nodes", wanted) == "UPDATE_ROLLBACK_COMPLETE"
+    assert "does not exist" in group.stacks.reasons("nodes", "CREATE_FAILED")["Lost"]
+    assert group.eks.list_nodegroups(clusterName="nodes")["nodegroups"] == ["workers"]
+
+
 @pytest.mark.parametrize("other", ["Labels", "Tags", "Taints", "UpdateConfig"])
 def test_a_release_cannot_change_together_with_anything_else(group, other):
     """AWS's own message, and the group is what it was (aws-cdk#16644)."""

@@ -73,6 +73,14 @@ MISTAKES = {
         {"RepositoryName": "Upper"},
         "'Upper' does not match",
     ),
+    "a policy that AWS does not have": (
+        "AWS::IAM::Role",
+        {
+            "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []},
+            "ManagedPolicyArns": ["arn:aws:iam::aws:policy/AmazonFSxFull"],
+        },
+        "does not exist or is not attachable",
+    ),
     "what only the service knows": (
         "AWS::EC2::Subnet",
         {"VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/24"},

@@ -118,7 +118,6 @@ def _change(action: str, name: str, kind: str, physical_id: str | None = None) -
 def _modification(
     stack: Stack, before: Resource, body: Object, properties: Object
 ) -> Object | None:
-    """Return how a resource would change, or None if it would not."""
     details: list[Object] = [
         {
             "Target": {

@@ -46,7 +46,6 @@ class Operation:
     def _carry_out(
         self, target: Target, imports: Mapping[str, str]
     ) -> tuple[dict[str, Object], list[Object]]:
-        """Bring every resource to what is asked for; return them, and the outputs."""
         wanted = self._resolver.wanted()
         for name in in_order(wanted):
             self._bring(name, wanted[name], imports.get(name))
@@ -118,7 +117,6 @@ class Operation:
             ) from error
 
     def _judge(self, name: str, kind: str, properties: Object, before: Resource | None) -> None:
-        """Refuse what the type's schema refuses."""
         if before and before.kind != kind:
             raise ResourceError(
                 "Update of resource type is not permitted. The new template modifies resource "

@@ -22,7 +22,6 @@ def _lifecycle(value: Object) -> Object:
 
 
 def _rule(rule: Object) -> Object:
-    """Write a rule of a template as S3's operation takes it."""
     kept = ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Status")
     found: Object = {key: rule[key] for key in kept if key in rule}
     found["Filter"] = {"Prefix": rule.get("Prefix", "")}

@@ -12,7 +12,6 @@ def changed(old: Object, new: Object, *names: str) -> Object:
 
 
 def _logging(properties: Object) -> Object:
-    """Write a template's log types as EKS takes them."""
     types = [each["Type"] for each in properties.get("ClusterLogging", {}).get("EnabledTypes", [])]
     known = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
     rest = [each for each in known if each not in types]

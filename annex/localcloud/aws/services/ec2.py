@@ -106,7 +106,6 @@ class Ec2Api(EC2Response):
         ]
 
     def _is_named(self, wanted: str) -> bool:
-        """Tell whether a rule of another group names a group."""
         return any(
             source.get("GroupId") == wanted
             for groups in self.ec2_backend.groups.values()

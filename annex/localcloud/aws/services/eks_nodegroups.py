@@ -117,7 +117,6 @@ class Nodegroups(Clusters):
         return self.eks_backend.describe_nodegroup(given["clusterName"], given["nodegroupName"])
 
     def _template(self, wanted: Object) -> Object:
-        """Return a launch template with id, name and a version that exists."""
         found = self.client("ec2").describe_launch_template_versions(
             LaunchTemplateId=wanted["id"], Versions=[wanted["version"]]
         )

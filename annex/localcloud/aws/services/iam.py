@@ -74,7 +74,6 @@ class IamApi(IamResponse):
         return ActionResult({"EvaluationResults": results, "IsTruncated": False})
 
     def _policies(self, given: Object) -> list[IAMPolicy]:
-        """Return the policies of a user or role."""
         kind, _, path = given["PolicySourceArn"].rpartition(":")[2].partition("/")
         name = path.rpartition("/")[2]
         if (kind, name) == _ANYBODY:

@@ -58,7 +58,6 @@ def main(number: int, program: int) -> int:
 
 
 def _become(command: Command, terminal: int | None, control: socket.socket) -> None:
-    """Be the command; does not return."""
     try:
         os.setsid()
         if terminal is not None:

@@ -210,7 +210,6 @@ class _Session:
         self._client.send(bytes([channel]) + data)
 
     def _status(self) -> Object:
-        """Return what the API calls a v1.Status."""
         code = linux.exit_code(self._process.wait())
         found: Object = {"metadata": {}, "status": "Success"}
         said = b""

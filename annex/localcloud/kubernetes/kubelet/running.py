@@ -143,7 +143,6 @@ def _tell(process: "subprocess.Popen[str]", message: str) -> None:
 
 
 def _pipe(end: IO[str] | None) -> IO[str]:
-    """Return an end of a pipe that was asked for."""
     if end is None:
         raise ValueError("no pipe")
     return end

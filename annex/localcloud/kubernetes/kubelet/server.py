@@ -40,8 +40,6 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request of the API server."""
-
     server: Server
 
     def do_GET(self) -> None:
@@ -138,7 +136,6 @@ def _log_files(folder: Path) -> list[Path]:
 
 
 def _lines(file: Path, query: dict[str, str], is_running: Callable[[], bool]) -> Iterator[str]:
-    """Yield the lines that a query of the pod log API asks for."""
     since = _since(query)
     stamped = query.get("timestamps") == "true"
 
