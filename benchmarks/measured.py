@@ -155,15 +155,18 @@ def _published_model(row: Row) -> ModelShape:
     if row["preset"]:
         layers = int(row["num_layers"] or PRESETS[row["preset"]].num_layers)
         return replace(PRESETS[row["preset"]], num_layers=layers)
-    names = {field.name for field in fields(ModelShape)} - {"swiglu", "add_bias_linear"}
+    words = {"swiglu", "add_bias_linear", "hybrid_layer_pattern"}
+    names = {field.name for field in fields(ModelShape)} - words
     sizes: dict[str, Any] = {name: int(row[name]) for name in names & row.keys() if row[name]}
     layers, dense = sizes["num_layers"], int(row["dense_layers"] or 0)
     often = tuple(int(layer >= dense) for layer in range(layers))
+    pattern = row["hybrid_layer_pattern"] or None
     return ModelShape(
         **sizes,
         max_position_embeddings=131072,
         swiglu=row["swiglu"] == "1",
-        normalization="RMSNorm" if row["swiglu"] == "1" else "LayerNorm",
+        normalization="RMSNorm" if row["swiglu"] == "1" or pattern else "LayerNorm",
+        hybrid_layer_pattern=pattern,
         add_bias_linear=row["add_bias_linear"] == "1",
         untie_embeddings_and_output_weights=row["tied"] != "1",
         multi_latent_attention=bool(row["kv_lora_rank"]),

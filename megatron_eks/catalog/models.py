@@ -59,11 +59,34 @@ class ModelShape:
     """Earlier tokens that attention sees; None: all of them."""
     window_attn_skip_freq: int | None = None
     """Every so many layers sees all tokens; None: none does."""
+    hybrid_layer_pattern: str | None = None
+    """Layers of one part each: Mamba-2 (M), attention (*), feed-forward (-) or experts (E)."""
+    mamba_num_heads: int = 0
+    mamba_head_dim: int = 64
+    mamba_state_dim: int = 128
+    mamba_num_groups: int = 8
+    moe_latent_size: int | None = None
+    """What experts see of a token, between two maps of their own; None: all of it."""
 
     @property
     def expert_width(self) -> int:
         """Inner units of one expert."""
         return self.moe_ffn_hidden_size or self.ffn_hidden_size
+
+    @property
+    def expert_hidden(self) -> int:
+        """What an expert sees of a token."""
+        return self.moe_latent_size or self.hidden_size
+
+    @property
+    def mamba_inner(self) -> int:
+        """Channels of a Mamba layer's scan."""
+        return self.mamba_num_heads * self.mamba_head_dim
+
+    @property
+    def ahead_layers(self) -> int:
+        """Layers of multi-token prediction: of a hybrid, attention and experts apart."""
+        return self.mtp_num_layers * (2 if self.hybrid_layer_pattern else 1)
 
     @property
     def key_size(self) -> int:
@@ -91,11 +114,25 @@ class ModelShape:
         """Count the layers with experts among some layers."""
         if self.num_experts is None:
             return 0
+        if self.hybrid_layer_pattern:
+            return self.hybrid_layer_pattern[start:stop].count("E")
         often = self.moe_layer_freq
         if isinstance(often, int):
             # The multiples below the stop, without those below the start.
             return -(-stop // often) + -start // often
         return sum(often[start:stop])
+
+    def parts(self, layers: float, mixed: float) -> dict[str, float]:
+        """Return how many of some layers have each part, by the letters of a hybrid's pattern.
+
+        `mixed` of them have experts. A transformer's all have attention; of a hybrid's layers the
+        average is taken.
+        """
+        pattern = self.hybrid_layer_pattern
+        if not pattern:
+            return {"*": layers, "-": layers - mixed, "E": mixed, "M": 0}
+        of = {part: layers * pattern.count(part) / len(pattern) for part in "*-M"}
+        return {**of, "E": mixed}
 
 
 def _value(word: str) -> object:

@@ -50,7 +50,7 @@ def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, st
         # The input of the group that is computed again is already counted.
         working = group * most - layer_input
     if stage == layout.pipeline - 1:
-        stored += model.mtp_num_layers * layer
+        stored += model.ahead_layers * layer
     # Of what waits in the host's memory one layer is on its way.
     stored -= batch.offloaded * max(0.0, stored - layer)
     return stored * layout.microbatches_in_flight(stage, batch.microbatches) + working
@@ -61,72 +61,98 @@ def _layer(
 ) -> tuple[float, float]:
     """Return what a layer keeps on average, and the most that any one does."""
     tokens = batch.rank_tokens(layout)
-    experts, dense = (
-        tokens
-        * layer_bytes_per_token(
-            model, layout, precision=batch.precision, experts=kind, modules=modules
-        )
-        for kind in (True, False)
-    )
-    most = max(experts if mixed else 0.0, dense if mixed < 1 else 0.0)
-    return mixed * experts + (1 - mixed) * dense, most
+    parts = model.parts(1, mixed)
+    each = {
+        part: tokens * part_bytes_per_token(model, layout, part, batch.precision, modules)
+        for part, count in parts.items()
+        if count
+    }
+    # All parts but attention stand for each other, and in a hybrid attention too.
+    above = 0.0 if model.hybrid_layer_pattern else each.pop("*")
+    most = above + max(each.values())
+    return above + sum(parts[part] * size for part, size in each.items()), most
 
 
-def layer_bytes_per_token(
+def layer_bytes_per_token(model: ModelShape, layout: Layout, mixed: float) -> float:
+    """Return what an average layer keeps for a token on a rank, in bf16."""
+    parts = model.parts(1, mixed).items()
+    return sum(count * part_bytes_per_token(model, layout, part) for part, count in parts if count)
+
+
+def part_bytes_per_token(
     model: ModelShape,
     layout: Layout,
-    *,
-    experts: bool,
+    part: str,
     precision: Precision = "bf16",
     modules: frozenset[str] = NONE,
 ) -> float:
-    """Return what one layer keeps for a token on a rank, of what is not computed again."""
-    tensor = layout.tensor
-    shared = tensor if layout.sequence_parallel else 1
-    ranks = (tensor, shared, layout.expert_tensor * experts)
-    return _layer_bytes(model, ranks, precision, modules)
+    """Return what a part keeps for a token on a rank, of what is not computed again."""
+    shared = layout.tensor if layout.sequence_parallel else 1
+    ranks = (layout.tensor, shared, layout.expert_tensor)
+    return _part_bytes(model, ranks, part, precision, modules)
 
 
 @cache
-def _layer_bytes(
-    model: ModelShape, ranks: tuple[int, int, int], precision: Precision, modules: frozenset[str]
+def _part_bytes(
+    model: ModelShape,
+    ranks: tuple[int, int, int],
+    part: str,
+    precision: Precision,
+    modules: frozenset[str],
 ) -> float:
-    """Return the bytes of a layer on ranks that share it, its norms, and each expert if any.
+    """Return the bytes of a part and its norm on ranks that share them, and each expert.
 
     With FP8, Transformer Engine keeps what goes into a matrix product as one byte, and the output
     of attention both ways, because attention's own backward pass needs it in bf16.
     """
     hidden, (tensor, shared, expert_tensor) = model.hidden_size, ranks
     kept = _KEPT[precision]
-    masks = 2 * hidden if model.hidden_dropout else 0  # a byte each, of two dropouts
+    mask = hidden if model.hidden_dropout else 0  # a byte each
     outputs = 0.0 if "layernorm" in modules else kept
-    regional: float = 2 * (_BF16 + outputs) * hidden + masks  # inputs and outputs of two norms
+    regional: float = (_BF16 + outputs) * hidden + mask  # input and output of the norm
+    if part == "*":
+        within, compressed = _attention_bytes(model, tensor, precision, modules)
+        return within / tensor + (regional + compressed) / shared
+    # SwiGLU keeps gate, value and product; GELU keeps its input and output.
+    before = _BF16 * (2 if model.swiglu else 1)
+    if part == "-":
+        within = 0 if "mlp" in modules else (before + kept) * model.ffn_hidden_size
+    elif part == "E":
+        # A token goes to several experts, and is kept once for each as what goes into it, on every
+        # rank that shares the expert. What comes out is added up at once: its weight is multiplied
+        # into the activation (moe_utils.py, unpermute; experts.py, weighted_bias_swiglu).
+        copies = kept * model.expert_hidden * expert_tensor
+        after = 0.0 if "moe_act" in modules else kept
+        routed = (before + after) * model.expert_width + copies
+        within = routed * (model.moe_router_topk or 1) * ROUTED_IMBALANCE
+        always = 0.0 if "shared_experts" in modules else before + kept
+        within += always * (model.moe_shared_expert_intermediate_size or 0)
+        within *= "moe" not in modules
+    else:
+        # Convolution and scan are computed again from what they are given
+        # (mamba_split_conv1d_scan_combined); what they give goes into a product.
+        given = 2 * model.mamba_inner + 2 * model.mamba_num_groups * model.mamba_state_dim
+        within = _BF16 * given + kept * model.mamba_inner
+    return within / tensor + regional / shared
+
+
+def _attention_bytes(
+    model: ModelShape, tensor: int, precision: Precision, modules: frozenset[str]
+) -> tuple[float, float]:
+    """Return what attention keeps on ranks that share its heads, and what is compressed."""
+    compressed = 0.0
     if model.multi_latent_attention:
         # Compressed, before and after their norms.
         latent = (model.q_lora_rank or 0) + model.kv_lora_rank
-        regional += _BF16 * (2 * latent + model.qk_pos_emb_head_dim)
+        compressed = _BF16 * (2 * latent + model.qk_pos_emb_head_dim)
     # Query, output of attention, the softmax's fp32 normaliser of each head; key and value.
     attended = model.num_attention_heads * model.value_size
     attention: float = _BF16 * attended + _FP32 * model.num_attention_heads
     if not (model.multi_latent_attention and "mla_up_proj" in modules):
         attention += _BF16 * model.num_attention_heads * model.key_size
         attention += _BF16 * _key_value_size(model, tensor)
-    attention += attended * kept if precision != "bf16" else 0
-    # SwiGLU keeps gate, value and product; GELU keeps its input and output.
-    before = _BF16 * (2 if model.swiglu else 1)
-    feed_forward: float = 0 if "mlp" in modules else (before + kept) * model.ffn_hidden_size
-    if expert_tensor:
-        # A token goes to several experts, and is kept once for each as what goes into it, on every
-        # rank that shares the expert. What comes out is added up at once: its weight is multiplied
-        # into the activation (moe_utils.py, unpermute; experts.py, weighted_bias_swiglu).
-        copies = kept * hidden * expert_tensor
-        after = 0.0 if "moe_act" in modules else kept
-        routed = (before + after) * model.expert_width + copies
-        feed_forward = routed * (model.moe_router_topk or 1) * ROUTED_IMBALANCE
-        always = 0.0 if "shared_experts" in modules else before + kept
-        feed_forward += always * (model.moe_shared_expert_intermediate_size or 0)
-        feed_forward *= "moe" not in modules
-    return (attention + feed_forward) / tensor + regional / shared
+    attention += attended * _KEPT[precision] if precision != "bf16" else 0
+    return attention, compressed
 
 
 def _key_value_size(model: ModelShape, tensor: int) -> float:

@@ -38,11 +38,37 @@ def attention(model: ModelShape, tensor: int) -> tuple[Matrix, ...]:
     )
 
 
-def feed_forward(model: ModelShape, width: int, tensor: int) -> tuple[Matrix, ...]:
+def feed_forward(
+    model: ModelShape, width: int, tensor: int, hidden: int | None = None
+) -> tuple[Matrix, ...]:
     """Return a feed-forward block of so many inner units; SwiGLU has a gate beside them."""
     gates = 2 if model.swiglu else 1
-    inner = width / tensor
-    return Matrix(model.hidden_size, gates * inner), Matrix(inner, model.hidden_size)
+    inner, hidden = width / tensor, hidden or model.hidden_size
+    return Matrix(hidden, gates * inner), Matrix(inner, hidden)
+
+
+def expert(model: ModelShape, tensor: int) -> tuple[Matrix, ...]:
+    """Return one expert's maps."""
+    return feed_forward(model, model.expert_width, tensor, model.expert_hidden)
+
+
+def latent(model: ModelShape) -> tuple[Matrix, ...]:
+    """Return the maps around experts that see less of a token, whole on every rank."""
+    if model.moe_latent_size is None:
+        return ()
+    hidden, seen = model.hidden_size, model.moe_latent_size
+    return Matrix(hidden, seen), Matrix(seen, hidden)
+
+
+def mamba(model: ModelShape, tensor: int) -> tuple[Matrix, ...]:
+    """Return the projections around a Mamba-2 scan (arXiv 2405.21060, section 7.1).
+
+    The first gives gate and input of each channel, the states' two maps of each group, and a step
+    of each head (Megatron-LM's `mamba_mixer.py`).
+    """
+    inner = model.mamba_inner
+    given = 2 * inner + 2 * model.mamba_num_groups * model.mamba_state_dim + model.mamba_num_heads
+    return Matrix(model.hidden_size, given / tensor), Matrix(inner / tensor, model.hidden_size)
 
 
 def size(matrices: Iterable[Matrix]) -> float:
@@ -56,15 +82,28 @@ def size(matrices: Iterable[Matrix]) -> float:
 FORWARD_AND_BACKWARD = 3  # a backward pass is two matrix products for each of the forward pass
 
 
-def layer_flops_per_token(model: ModelShape, *, experts: bool) -> float:
-    """Return the forward operations of one layer's matrices for a token."""
-    entries = size(attention(model, 1))
-    if not experts:
-        return 2 * (entries + size(feed_forward(model, model.ffn_hidden_size, 1)))
-    entries += model.hidden_size * (model.num_experts or 0)
-    entries += size(feed_forward(model, model.expert_width, 1)) * (model.moe_router_topk or 1)
-    entries += size(feed_forward(model, model.moe_shared_expert_intermediate_size or 0, 1))
-    return 2 * entries
+def layers_flops_per_token(model: ModelShape) -> float:
+    """Return the forward operations of all layers' matrices for a token."""
+    routed = model.hidden_size * (model.num_experts or 0) + size(latent(model))
+    routed += size(expert(model, 1)) * (model.moe_router_topk or 1)
+    routed += size(feed_forward(model, model.moe_shared_expert_intermediate_size or 0, 1))
+    entries = {
+        "*": size(attention(model, 1)),
+        "-": size(feed_forward(model, model.ffn_hidden_size, 1)),
+        "E": routed,
+        "M": size(mamba(model, 1)),
+    }
+    parts = model.parts(model.num_layers, model.expert_layers(0, model.num_layers))
+    return 2 * sum(count * entries[part] for part, count in parts.items())
+
+
+# A state is decayed, added to and read, of each channel: what Megatron-LM counts of a scan.
+_SCAN = 7
+
+
+def scan_flops_per_token(model: ModelShape) -> float:
+    """Return the forward operations of one Mamba layer's scan for a token."""
+    return _SCAN * model.mamba_inner * model.mamba_state_dim
 
 
 def attention_flops_per_token(model: ModelShape, sequence_length: int) -> float:
@@ -90,13 +129,13 @@ def model_flops_per_token(
 
     Frozen matrices have no gradient of their own: two products instead of three.
     """
-    mixed = model.expert_layers(0, model.num_layers)
-    layers = mixed * layer_flops_per_token(model, experts=True)
-    layers += (model.num_layers - mixed) * layer_flops_per_token(model, experts=False)
-    pairs = model.num_layers * attention_flops_per_token(model, sequence_length)
+    layers = layers_flops_per_token(model)
+    parts = model.parts(model.num_layers, 0)
+    pairs = parts["*"] * attention_flops_per_token(model, sequence_length)
+    pairs += parts["M"] * scan_flops_per_token(model)
     # Multi-token prediction: a layer, a map of two inputs to one, and the output layer again.
-    ahead = model.mtp_num_layers
-    layers += ahead * (layers / model.num_layers + 4 * model.hidden_size**2)
+    ahead, each = model.mtp_num_layers, model.ahead_layers / model.num_layers
+    layers += each * layers + ahead * 4 * model.hidden_size**2
     layers += (1 + ahead) * output_flops_per_token(model)
-    pairs += ahead * pairs / model.num_layers
+    pairs += each * pairs
     return (FORWARD_AND_BACKWARD - frozen) * layers + FORWARD_AND_BACKWARD * pairs

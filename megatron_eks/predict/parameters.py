@@ -1,11 +1,21 @@
 """Counts parameters: of a model, and of what one rank holds of its layers."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.layout import Batch
-from megatron_eks.predict.matrices import adapter, attention, feed_forward, size
+from megatron_eks.predict.matrices import (
+    Matrix,
+    adapter,
+    attention,
+    expert,
+    feed_forward,
+    latent,
+    mamba,
+    size,
+)
 
 _VOCABULARY_MULTIPLE = 128
 
@@ -23,6 +33,8 @@ def ahead_parameters(model: ModelShape, tensor: int = 1, experts: int | None = N
     if not model.mtp_num_layers:
         return 0
     last = model.num_layers - 1
+    if model.hybrid_layer_pattern:  # attention and experts
+        model = replace(model, hybrid_layer_pattern=None, moe_layer_freq=1)
     layer = common_parameters(model, tensor, last, last + 1)
     layer += expert_parameters(model, 1, 1) if experts is None else experts
     return model.mtp_num_layers * (layer + 2 * model.hidden_size**2 // tensor)
@@ -43,20 +55,26 @@ def common_parameters(model: ModelShape, tensor: int, start: int, stop: int) -> 
 @cache
 def layers_without_experts(model: ModelShape, tensor: int, layers: int, mixed: int) -> int:
     """Parameters of so many layers, some of them with experts, without those of routed experts."""
-    whole = layers * (_attention_parameters(model, tensor) + _norms(model))
-    whole += (layers - mixed) * _feed_forward_parameters(model, model.ffn_hidden_size, tensor)
-    router = model.hidden_size * (model.num_experts or 0)
+    router = model.hidden_size * (model.num_experts or 0) + int(size(latent(model)))
     shared = model.moe_shared_expert_intermediate_size or 0
     if shared:
         router += _feed_forward_parameters(model, shared, tensor)
-    return whole + mixed * router
+    each = {
+        "*": _attention_parameters(model, tensor),
+        "-": _feed_forward_parameters(model, model.ffn_hidden_size, tensor),
+        "E": router,
+        "M": int(size(mamba(model, tensor))),
+    }
+    # A norm before each part.
+    parts = model.parts(layers, mixed).items()
+    return int(sum(count * (each[part] + _norm(model)) for part, count in parts))
 
 
 @cache
-def expert_parameters(model: ModelShape, expert: int, tensor: int) -> int:
+def expert_parameters(model: ModelShape, ranks: int, tensor: int) -> int:
     """Parameters of one layer's routed experts on one rank."""
-    count = (model.num_experts or 0) // expert
-    return count * _feed_forward_parameters(model, model.expert_width, tensor)
+    count = (model.num_experts or 0) // ranks
+    return count * _with_biases(model, expert(model, tensor))
 
 
 @cache
@@ -64,7 +82,7 @@ def adapter_parameters(
     model: ModelShape, ranks: tuple[int, int, int], layers: int, mixed: int, batch: Batch
 ) -> int:
     """Parameters of adapters on one rank of tensor, expert and expert tensor parallelism."""
-    (tensor, expert, expert_tensor), rank = ranks, batch.lora
+    (tensor, expert_ranks, expert_tensor), rank = ranks, batch.lora
     whole = layers * adapter(attention(model, tensor), rank)
     if batch.lora_targets == "attention":
         return int(whole)
@@ -72,8 +90,8 @@ def adapter_parameters(
     whole += (layers - mixed) * adapter(dense, rank)
     if shared := model.moe_shared_expert_intermediate_size:
         whole += mixed * adapter(feed_forward(model, shared, tensor), rank)
-    routed = adapter(feed_forward(model, model.expert_width, expert_tensor), rank)
-    return int(whole + mixed * (model.num_experts or 0) // expert * routed)
+    routed = adapter(expert(model, expert_tensor), rank)
+    return int(whole + mixed * (model.num_experts or 0) // expert_ranks * routed)
 
 
 def _attention_parameters(model: ModelShape, tensor: int) -> int:
@@ -86,19 +104,22 @@ def _attention_parameters(model: ModelShape, tensor: int) -> int:
     return int(size(matrices) + biases) + compressed
 
 
-def _norms(model: ModelShape) -> int:
-    return model.hidden_size * (2 if model.normalization == "RMSNorm" else 4)
+def _norm(model: ModelShape) -> int:
+    return model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
 
 
 def _feed_forward_parameters(model: ModelShape, width: int, tensor: int) -> int:
-    matrices = feed_forward(model, width, tensor)
+    return _with_biases(model, feed_forward(model, width, tensor))
+
+
+def _with_biases(model: ModelShape, matrices: tuple[Matrix, ...]) -> int:
     biases = matrices[0].columns + model.hidden_size if model.add_bias_linear else 0
     return int(size(matrices) + biases)
 
 
 def extra_parameters(model: ModelShape) -> int:
     """Count the final norm and learned positions, which every tensor parallel rank holds."""
-    norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
+    norm = _norm(model)
     learned = model.position_embedding_type == "learned_absolute"
     return norm + (model.max_position_embeddings * model.hidden_size if learned else 0)
 

@@ -54,7 +54,7 @@ class _Rank:
         """Return what the layers keep until the backward pass, and the one that is at work."""
         model, layout, batch = self.model, self.layout, self.batch
         # torchao casts to FP8 in passing, and keeps what comes in as bf16.
-        every = layer_bytes_per_token(model, layout, experts=model.num_experts is not None)
+        every = layer_bytes_per_token(model, layout, 0.0 if model.num_experts is None else 1.0)
         given = _BF16 * model.hidden_size / (layout.tensor if layout.sequence_parallel else 1)
         # DTensor keeps what goes into the first products of attention and feed-forward as it was
         # gathered, and the sums that come out of the last ones are whole before they are scattered.

@@ -87,7 +87,7 @@ def megatron_speed(
     again = _computed_again(batch, chunk, layer, layer.again_seconds)
     computing = layer.forward_seconds + layer.backward_seconds + again
     whole = batch.recompute == "full"
-    sent = _sent(calibration, wires, layer, batch, 3 if whole or "moe" in batch.modules else 2)
+    sent = _sent(calibration, wires, layer, 3 if whole or "moe" in batch.modules else 2)
     mixed = model.expert_layers(0, model.num_layers) / model.num_layers
     # What is computed again is started again.
     host = calibration.launching(batch, mixed, hardware.generation)
@@ -138,7 +138,7 @@ def fsdp_speed(
     half = layer.forward_seconds * _FSDP_SELECTIVE
     once = layer.forward_seconds + layer.backward_seconds
     each = once + _computed_again(batch, model.num_layers, layer, half)
-    sent = _sent(calibration, wires, layer, batch, 3 if batch.recompute == "full" else 2)
+    sent = _sent(calibration, wires, layer, 3 if batch.recompute == "full" else 2)
     mixed = model.expert_layers(0, model.num_layers) / model.num_layers
     host = calibration.launching(batch, mixed, hardware.generation) * each / once
     waited = _waited(host, each + sent)
@@ -168,12 +168,14 @@ def _waited(host: float, gpu: float) -> float:
     return float((host**_SOFT + gpu**_SOFT) ** (1 / _SOFT)) - gpu
 
 
-def _sent(calibration: Calibration, wires: Wires, layer: Work, batch: Batch, passes: int) -> float:
-    """Return what is not hidden of a layer's traffic inside one copy of the model."""
+def _sent(calibration: Calibration, wires: Wires, layer: Work, passes: int) -> float:
+    """Return what is not hidden of an average layer's traffic inside one copy of the model."""
+    model = wires.model
+    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
     ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
     tensor = passes * wires.tensor_seconds() + 2 * ring
-    experts = passes * wires.expert_seconds() * calibration["exposed experts"]
-    if batch.expert_overlap:
+    experts = mixed * passes * wires.expert_seconds() * calibration["exposed experts"]
+    if wires.batch.expert_overlap:
         # Another microbatch's layer computes meanwhile.
         experts = max(0.0, experts - layer.forward_seconds - layer.backward_seconds)
     return calibration["exposed tensor"] * tensor + experts
@@ -185,12 +187,12 @@ def _last(layout: Layout) -> float:
 
 def _layers(model: ModelShape, layout: Layout, output: float) -> tuple[float, float]:
     """Return the layers of the slowest stage, its loss counted in layers, and of the average."""
-    count = model.num_layers + model.mtp_num_layers
+    count = model.num_layers + model.ahead_layers
     if layout.pipeline == 1:
         return count, count
     last = layout.pipeline - 1
     stages = [layout.stage_layers(model.num_layers, stage) for stage in (0, 1 % layout.pipeline)]
-    end = layout.stage_layers(model.num_layers, last) + model.mtp_num_layers + output
+    end = layout.stage_layers(model.num_layers, last) + model.ahead_layers + output
     if layout.stages.chunks:
         stages = [layout.stage_layers(model.num_layers, stage) for stage in range(last)]
     return max(*stages, end), count / layout.pipeline

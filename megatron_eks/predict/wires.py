@@ -33,12 +33,13 @@ class Wires:
     """What each GPU sends to experts in other nodes by NCCL over EFA."""
 
     def tensor_seconds(self) -> float:
-        """One layer's forward pass: two all-gathers and two reduce-scatters, or two all-reduces."""
+        """One layer's forward pass: each of its parts gathers and scatters, or reduces."""
         size = self.layout.tensor
         if size == 1:
             return 0.0
         message = self.batch.rank_tokens(self.layout) * self.model.hidden_size * _BF16
-        return 4 * message * (size - 1) / size / self._rate(size, 1)
+        parts = 1 if self.model.hybrid_layer_pattern else 2
+        return 2 * parts * message * (size - 1) / size / self._rate(size, 1)
 
     def context_seconds(self) -> float:
         """One layer's forward pass: keys and values travel around the ring."""
@@ -56,12 +57,12 @@ class Wires:
         return (size - 1) * (held / self._rate(size, tensor) + latency)
 
     def expert_seconds(self) -> float:
-        """One layer's forward pass: tokens to their experts, and back."""
+        """One forward pass of a layer with experts: tokens to them, and back."""
         size, divided = self.layout.expert, self.layout.expert_tensor
         topk = self.model.moe_router_topk or 1
         if self.model.num_experts is None or size * divided == 1:
             return 0.0
-        message = self.batch.rank_tokens(self.layout) * self.model.hidden_size * _BF16
+        message = self.batch.rank_tokens(self.layout) * self.model.expert_hidden * _BF16
         message /= self.layout.tensor
         # Ranks that share an expert stand side by side, and gather what one of them has received.
         shared = 2 * message * topk * (divided - 1) / self._rate(divided, 1)

@@ -13,7 +13,16 @@ from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import layer_bytes_per_token
 from megatron_eks.predict.hardware import Calibration, Framework, Hardware
 from megatron_eks.predict.layout import EVEN, Batch, Layout, Precision
-from megatron_eks.predict.matrices import Matrix, attention, attention_flops_per_token, feed_forward
+from megatron_eks.predict.matrices import (
+    Matrix,
+    attention,
+    attention_flops_per_token,
+    expert,
+    feed_forward,
+    latent,
+    mamba,
+    scan_flops_per_token,
+)
 from megatron_eks.predict.parameters import padded_vocabulary
 
 _BF16 = 2
@@ -65,21 +74,27 @@ class Worker:
         tokens, modules = self.batch.rank_tokens(self.layout), self.batch.modules
         model, tensor = self.model, self.layout.tensor
         mixed = model.expert_layers(0, model.num_layers) / model.num_layers
-        around = self._products(tokens, attention(model, tensor))
-        dense = (1 - mixed) * self._products(
+        parts = model.parts(1, mixed)
+        around = parts["*"] * self._products(tokens, attention(model, tensor))
+        dense = parts["-"] * self._products(
             tokens, feed_forward(model, model.ffn_hidden_size, tensor)
         )
         routed, shared = self._experts(tokens) if mixed else (0.0, 0.0)
+        maps = parts["M"] * self._products(tokens, mamba(model, tensor)) if parts["M"] else 0.0
         experts = mixed * (routed + shared)
         length = self.batch.sequence_length
-        pairs = attention_flops_per_token(model, length) / tensor
+        pairs = parts["*"] * attention_flops_per_token(model, length) / tensor
         generation, software = self.hardware.generation, self.batch.software
         rate = self.calibration.attention(self.framework, generation, software)
         rate *= length / (length + _SHORT_SEQUENCE)
         rate *= _wide((model.key_size + model.value_size) / 2)
-        scores = tokens * pairs / (rate * self.hardware.peak_flops("bf16"))
+        peak = self.hardware.peak_flops("bf16")
+        scores = tokens * pairs / (rate * peak)
+        # In chunks a scan is products like attention's (arXiv 2405.21060, section 6).
+        full = self.calibration.attention(self.framework, generation, software) * peak
+        scores += parts["M"] * tokens * scan_flops_per_token(model) / tensor / full
         between = self._between(tokens, mixed)
-        products = around + dense + experts
+        products = around + dense + experts + maps
         # Of latent attention's maps those that expand are most.
         parts = {
             "core_attn": scores,
@@ -135,9 +150,7 @@ class Worker:
 
     def _between(self, tokens: float, mixed: float) -> float:
         """Return the time of what is done between the products, forward and backward."""
-        kept = mixed * layer_bytes_per_token(self.model, self.layout, experts=True) if mixed else 0
-        if mixed < 1:
-            kept += (1 - mixed) * layer_bytes_per_token(self.model, self.layout, experts=False)
+        kept = layer_bytes_per_token(self.model, self.layout, mixed)
         return self.calibration["traffic"] * tokens * kept / self.hardware.memory_bytes_per_second
 
     def _experts(self, tokens: float) -> tuple[float, float]:
@@ -145,8 +158,8 @@ class Worker:
         model, layout = self.model, self.layout
         count = (model.num_experts or 1) / layout.expert
         routed = tokens * (model.moe_router_topk or 1) * layout.expert_tensor / layout.tensor
-        each = feed_forward(model, model.expert_width, layout.expert_tensor)
-        seconds = count * self._products(routed / count, each)
+        seconds = count * self._products(routed / count, expert(model, layout.expert_tensor))
+        seconds += self._products(tokens, latent(model))
         width = model.moe_shared_expert_intermediate_size
         shared = self._products(tokens, feed_forward(model, width, layout.tensor)) if width else 0.0
         return seconds, shared
