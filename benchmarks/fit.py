@@ -20,6 +20,7 @@ _BOUNDS = {
     "launch blackwell": (0.3, 1.0),
     "traffic": (1.0, 20.0),
     "cast": (1.0, 16.0),
+    "scan": (20.0, 600.0),
     "tiles": (10.0, 600.0),
     "exposed tensor": (0.05, 1.0),
     "exposed experts": (0.1, 1.5),

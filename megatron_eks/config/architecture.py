@@ -58,6 +58,14 @@ class ModelSpec(Model):
     """How many earlier tokens attention sees, by default all."""
     window_attn_skip_freq: Positive | None = None
     """With `window_size`, every Nth layer sees all tokens."""
+    hybrid_layer_pattern: Annotated[str, Field(pattern=r"^[M*E-]+$")] | None = None
+    """Layers of one part each: Mamba (M), attention (*), feed-forward (-), experts (E)."""
+    mamba_num_heads: Positive | None = None
+    mamba_head_dim: Positive | None = None
+    mamba_state_dim: Positive | None = None
+    mamba_num_groups: Positive | None = None
+    moe_latent_size: Positive | None = None
+    """What experts see of a token, by default all of it."""
 
     @model_validator(mode="after")
     def _derive(self) -> Self:

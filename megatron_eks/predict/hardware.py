@@ -156,10 +156,15 @@ _UNKNOWN = ("1.6", "0")
 
 
 def spread(
-    framework: Framework, generation: Generation, precision: Precision, *, experts: bool
+    framework: Framework,
+    generation: Generation,
+    precision: Precision,
+    *,
+    experts: bool = False,
+    hybrid: bool = False,
 ) -> tuple[float, int]:
     """Return the factor within which a run is to be expected, and of how many rows it comes."""
     bits = "bf16" if precision == "bf16" else "fewer"
     name = f"{framework} {generation} {bits}{' experts' * experts}"
-    factor, count = _SPREAD.get(name, _UNKNOWN)
+    factor, count = _SPREAD.get(f"{framework} hybrid" if hybrid else name, _UNKNOWN)
     return float(factor), int(count)

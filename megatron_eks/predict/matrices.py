@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from megatron_eks.catalog.models import ModelShape
 
@@ -122,6 +123,7 @@ def adapter(matrices: Iterable[Matrix], rank: int) -> float:
     return sum(rank * (matrix.inner + matrix.columns) for matrix in matrices)
 
 
+@cache
 def model_flops_per_token(
     model: ModelShape, sequence_length: int, *, frozen: bool = False
 ) -> float:

@@ -18,6 +18,8 @@ from megatron_eks.predict.matrices import (
 )
 
 _VOCABULARY_MULTIPLE = 128
+# Earlier tokens that a Mamba layer's convolution sees.
+_CONVOLUTION = 4
 
 
 def parameters(model: ModelShape) -> int:
@@ -63,7 +65,7 @@ def layers_without_experts(model: ModelShape, tensor: int, layers: int, mixed: i
         "*": _attention_parameters(model, tensor),
         "-": _feed_forward_parameters(model, model.ffn_hidden_size, tensor),
         "E": router,
-        "M": int(size(mamba(model, tensor))),
+        "M": _mamba_parameters(model, tensor),
     }
     # A norm before each part.
     parts = model.parts(layers, mixed).items()
@@ -102,6 +104,13 @@ def _attention_parameters(model: ModelShape, tensor: int) -> int:
     compressed = (model.q_lora_rank or 0) + model.kv_lora_rank
     compressed *= gains * model.multi_latent_attention
     return int(size(matrices) + biases) + compressed
+
+
+def _mamba_parameters(model: ModelShape, tensor: int) -> int:
+    """Count projections, convolution and its biases, three numbers a head, and the norm behind."""
+    mixed = model.mamba_inner + 2 * model.mamba_num_groups * model.mamba_state_dim
+    beside = mixed * (_CONVOLUTION + 1) + 3 * model.mamba_num_heads + model.mamba_inner
+    return int(size(mamba(model, tensor))) + beside // tensor
 
 
 def _norm(model: ModelShape) -> int:

@@ -232,8 +232,13 @@ def _speed(worker: Worker, parts: _Parts) -> Speed:
     seconds = parts.compute + parts.communication + parts.launch + parts.bubble + parts.optimizer
     tokens = batch.microbatches * batch.micro_batch_size * batch.sequence_length * layout.data
     rate = tokens / seconds / layout.gpus
-    experts = model.num_experts is not None
-    factor, rows = spread(worker.framework, hardware.generation, batch.precision, experts=experts)
+    factor, rows = spread(
+        worker.framework,
+        hardware.generation,
+        batch.precision,
+        experts=model.num_experts is not None,
+        hybrid=model.hybrid_layer_pattern is not None,
+    )
     flops = rate * model_flops_per_token(model, batch.sequence_length, frozen=batch.lora > 0)
     return Speed(
         step_seconds=seconds,

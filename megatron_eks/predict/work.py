@@ -5,14 +5,13 @@ A matrix product takes the time of its operations and the time of its operands' 
 the products is bound by memory, and moves what is kept for the backward pass a few times.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import layer_bytes_per_token
 from megatron_eks.predict.hardware import Calibration, Framework, Hardware
-from megatron_eks.predict.layout import EVEN, Batch, Layout, Precision
+from megatron_eks.predict.layout import Batch, Layout, Precision
 from megatron_eks.predict.matrices import (
     Matrix,
     attention,
@@ -21,7 +20,6 @@ from megatron_eks.predict.matrices import (
     feed_forward,
     latent,
     mamba,
-    scan_flops_per_token,
 )
 from megatron_eks.predict.parameters import padded_vocabulary
 
@@ -53,6 +51,11 @@ class Work:
     """Of the modules that selective recomputation names, once more."""
 
 
+# What a search asks for again and again, by all that it comes from.
+_DONE: dict[Hashable, tuple[Work, Work]] = {}
+_MOST = 4096
+
+
 @dataclass(frozen=True)
 class Worker:
     """One rank: its GPU, and its share of a run."""
@@ -66,8 +69,18 @@ class Worker:
 
     def work(self) -> tuple[Work, Work]:
         """Return the work of one layer and of the output, the same in every stage and replica."""
-        layout = replace(self.layout, pipeline=1, data=1, virtual_pipeline=1, stages=EVEN)
-        return _work(replace(self, layout=layout, batch=replace(self.batch, microbatches=1)))
+        layout, batch = self.layout, self.batch
+        key = (
+            *(self.framework, self.hardware, self.calibration, self.model),
+            *(layout.tensor, layout.context, layout.expert, layout.expert_tensor),
+            *(layout.sequence_parallel, batch.micro_batch_size, batch.sequence_length),
+            *(batch.precision, batch.software, batch.modules, batch.lora, batch.lora_targets),
+        )
+        if key not in _DONE:
+            if len(_DONE) > _MOST:
+                _DONE.clear()
+            _DONE[key] = self.layer(), self.output()
+        return _DONE[key]
 
     def layer(self) -> Work:
         """Return the work of one layer, on average of those with experts and those without."""
@@ -88,12 +101,8 @@ class Worker:
         rate = self.calibration.attention(self.framework, generation, software)
         rate *= length / (length + _SHORT_SEQUENCE)
         rate *= _wide((model.key_size + model.value_size) / 2)
-        peak = self.hardware.peak_flops("bf16")
-        scores = tokens * pairs / (rate * peak)
-        # In chunks a scan is products like attention's (arXiv 2405.21060, section 6).
-        full = self.calibration.attention(self.framework, generation, software) * peak
-        scores += parts["M"] * tokens * scan_flops_per_token(model) / tensor / full
-        between = self._between(tokens, mixed)
+        scores = tokens * pairs / (rate * self.hardware.peak_flops("bf16"))
+        between = self._between(tokens, mixed) + parts["M"] * self._scan(tokens)
         products = around + dense + experts + maps
         # Of latent attention's maps those that expand are most.
         parts = {
@@ -148,6 +157,12 @@ class Worker:
         )
         return _BF16 * moved / self.hardware.memory_bytes_per_second
 
+    def _scan(self, tokens: float) -> float:
+        """Return the time of a Mamba layer's convolution and scan, both ways: memory's."""
+        channels = self.model.mamba_inner / self.layout.tensor
+        moved = _BF16 * self.calibration["scan"] * tokens * channels
+        return moved / self.hardware.memory_bytes_per_second
+
     def _between(self, tokens: float, mixed: float) -> float:
         """Return the time of what is done between the products, forward and backward."""
         kept = layer_bytes_per_token(self.model, self.layout, mixed)
@@ -186,8 +201,3 @@ class Worker:
 def _wide(head: float) -> float:
     """Return the rate of attention with heads of so many channels, 1 at 128."""
     return head / (head + _NARROW_HEAD) * (_HEAD + _NARROW_HEAD) / _HEAD
-
-
-@lru_cache(maxsize=4096)
-def _work(worker: Worker) -> tuple[Work, Work]:
-    return worker.layer(), worker.output()

@@ -183,6 +183,28 @@ EXPERTS = "num_experts: 8, moe_router_topk: 2"
 
 
 @pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ("M*", ["its programs build transformers alone - use kind: torchrun"]),
+        ("MEM", ["3 letters for 24 layers - set num_layers: 3", "add model.num_experts"]),
+    ],
+)
+def test_patterns_of_hybrids(layers, expected):
+    """A pattern describes layers that the model has, and Megatron's program builds no hybrid."""
+    place = ROOT / "examples" / "p5-reservation"
+    pattern = layers * 12 if len(layers) == 2 else layers
+    model = (
+        "model: {num_layers: 24, hidden_size: 2048, ffn_hidden_size: 8192, "
+        "num_attention_heads: 16, vocab_size: 102400, max_position_embeddings: 8192, "
+        f"hybrid_layer_pattern: '{pattern}', mamba_num_heads: 32}}"
+    )
+    text = (place / "jobs" / "llama-3-1-70b.yaml").read_text()
+    text = text.replace("model: llama-3.1-70b", model).replace("  virtual_pipeline: 5\n", "")
+    said = findings(text.replace("llama-3.1-8b", "own"), (place / "cluster.yaml").read_text())
+    assert [line in each for line, each in zip(expected, said, strict=True)] == [True] * len(said)
+
+
+@pytest.mark.parametrize(
     ("size", "expected"),
     [
         ("qk_pos_emb_head_dim: 32", []),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from benchmarks.predictions import HARDWARE
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.predict.layout import Batch, Layout, Stages
+from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.memory import GIB, estimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.settings import (
@@ -61,6 +62,77 @@ LLAMA = PRESETS["llama-3.1-8b"]
 def test_parameters_are_those_of_the_model_cards(model, billions):
     """DeepSeek's papers give 15.7 B (arXiv 2405.04434) and 671 B (arXiv 2412.19437)."""
     assert parameters(model) / 1e9 == pytest.approx(billions, rel=0.003)
+
+
+# NVIDIA-NeMo/Megatron-Bridge, nemotron_3_nano_4b.py and nemotron_h_provider.py (Nemotron 3 Nano).
+NANO_4B = ModelShape(
+    num_layers=42,
+    hidden_size=3136,
+    ffn_hidden_size=12544,
+    num_attention_heads=40,
+    num_query_groups=8,
+    kv_channels=128,
+    vocab_size=131072,
+    max_position_embeddings=262144,
+    swiglu=False,
+    hybrid_layer_pattern="M-M-M-MM-M-M*-M-M*-M-M-M*-M-M-MM*-MMM-M-M-",
+    mamba_num_heads=96,
+    mamba_head_dim=80,
+)
+NANO = replace(
+    NANO_4B,
+    num_layers=52,
+    hidden_size=2688,
+    ffn_hidden_size=1856,
+    num_attention_heads=32,
+    num_query_groups=2,
+    num_experts=128,
+    moe_router_topk=6,
+    moe_shared_expert_intermediate_size=3712,
+    hybrid_layer_pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    mamba_num_heads=64,
+    mamba_head_dim=64,
+)
+
+
+def test_a_hybrid_has_the_parameters_of_its_model_card():
+    """To the last one of Nano 4B, and 3.6 of Nano's 31.6 B work on a token."""
+    assert parameters(NANO_4B) == 3_973_556_832
+    assert parameters(NANO) / 1e9 == pytest.approx(31.6, rel=0.001)
+    active = replace(NANO, num_experts=NANO.moe_router_topk)
+    assert parameters(active) / 1e9 == pytest.approx(3.6, rel=0.02)
+
+
+def test_a_hybrid_has_the_operations_that_megatron_counts():
+    """6.92 G a token, forward, and a router's besides (`hybrid_flops` of megatron/training)."""
+    routers = 23 * 2 * NANO.hidden_size * (NANO.num_experts or 0)
+    assert model_flops_per_token(NANO, 8192) / 3 - routers == pytest.approx(6.92e9, rel=0.002)
+
+
+def test_a_layer_of_a_hybrid_keeps_what_its_part_keeps():
+    """More of a pattern's heavy letters, more memory; a scan takes time that a GPU's memory has."""
+    layout, batch = Layout(1, 1, 1, 8, expert=8), Batch(1, 8192, 4, "none")
+    fewer = replace(NANO, hybrid_layer_pattern="MEMEM*-MEMEM" + "M" * 40)
+    assert (
+        estimate(fewer, layout, batch, 0).fullest.activations_bytes
+        < estimate(NANO, layout, batch, 0).fullest.activations_bytes
+    )
+    slow = replace(HARDWARE["h100"], memory_gb_s=1000.0)
+    fast, late = (megatron_speed(NANO_4B, layout, batch, gpu) for gpu in (HARDWARE["h100"], slow))
+    assert late.compute_seconds > 1.5 * fast.compute_seconds
+    assert fast.measured_rows == 34
+
+
+def test_experts_behind_a_latent_map_are_narrower():
+    """Their weights, and what travels to them, shrink with it."""
+    narrow = replace(NANO, moe_latent_size=672)
+    assert parameters(narrow) < 0.35 * parameters(NANO)
+    layout, batch = Layout(1, 1, 1, 64, expert=64), Batch(1, 8192, 4, "none")
+    wide, less = (
+        megatron_speed(model, layout, batch, HARDWARE["h100"]).communication_seconds
+        for model in (NANO, narrow)
+    )
+    assert less < 0.5 * wide
 
 
 def test_active_parameters_are_those_of_the_model_card():

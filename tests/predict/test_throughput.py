@@ -19,7 +19,7 @@ from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.throughput import fsdp_speed, megatron_speed
 
-ROWS = [row for row in measured.throughput() if not row.part.startswith("blind")]
+ROWS = [row for row in measured.throughput() if not row.part.startswith(("blind", "hybrids"))]
 FITTED = [row for row in ROWS if row.part == "fit"]
 CHOSEN = [row for row in ROWS if row.part == "choose"]
 FAMILIES = sorted({row.family for row in FITTED + CHOSEN})

@@ -76,6 +76,8 @@ def check_model(model: str | ModelSpec) -> Iterator[Finding]:
                 sizes = "or write its sizes under model (num_layers, hidden_size, ...) in its place"
                 problem = replace(problem, remedy=f"{problem.remedy}; {sizes}")
             yield problem
+        else:
+            yield from _check_pattern(model_shape(model))
         return
     given = set() if isinstance(model, str) else set(model.model_dump(exclude_none=True))
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]
@@ -92,6 +94,22 @@ def check_model(model: str | ModelSpec) -> Iterator[Finding]:
         verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
         found = f"without preset, {', '.join(missing)} {verb} missing"
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, f"add {them}, or name a preset")
+    else:
+        yield from _check_pattern(model_shape(model))
+
+
+def _check_pattern(shape: ModelShape) -> Iterator[Finding]:
+    """Yield why a hybrid's pattern of layers describes none."""
+    pattern, path = shape.hybrid_layer_pattern, ("model", "hybrid_layer_pattern")
+    if not pattern:
+        return
+    if len(pattern) != shape.num_layers:
+        found = f"{len(pattern)} letters for {shape.num_layers} layers"
+        yield Finding(Code.UNKNOWN_MODEL, path, found, f"set num_layers: {len(pattern)}")
+    for letter, name in (("M", "mamba_num_heads"), ("E", "num_experts")):
+        if letter in pattern and not getattr(shape, name):
+            found = f"{letter} stands for layers whose {name} is missing"
+            yield Finding(Code.UNKNOWN_MODEL, path, found, f"add model.{name}")
 
 
 def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
@@ -143,6 +161,10 @@ def check_values(job: TrainingJob) -> Iterator[Finding]:
     """Yield what means nothing, is a slip, or is not what base weights were trained with."""
     model, trained = job.model, job.checkpoint.pretrained is not None
     yield from check_meaning(model)
+    if model_shape(model).hybrid_layer_pattern:
+        path, found = ("model", "hybrid_layer_pattern"), "its programs build transformers alone"
+        remedy = "use kind: torchrun with a program that builds it"
+        yield Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
     if isinstance(model, str):
         return
     base = PRESETS.get(model.preset or "")
