@@ -113,6 +113,9 @@ def _fastest(
         gpus // 8, sequences, sequence_length=batch.sequence_length, precision=batch.precision
     )
     words = ["--grad-reduce-in-bf16"] * (states.gradient == 2)  # noqa: PLR2004 -- bytes
+    moments = ("--exp-avg-dtype=bf16", "--exp-avg-sq-dtype=bf16")
+    if states.optimizer == 6:  # noqa: PLR2004 -- half a master weight, two moments of 16 bits
+        words += ["--use-precision-aware-optimizer", *moments]
     words += ["--fp8-param-gather"] * batch.fp8_weights
     graphs = "full_iteration" if batch.graphs == "full" else "local"
     words += [f"--cuda-graph-impl={graphs}"] * (batch.graphs != "none")

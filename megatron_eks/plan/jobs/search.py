@@ -32,8 +32,11 @@ from megatron_eks.predict.throughput import Speed, megatron_speed
 # Layouts whose times differ by less are as fast as far as the model can tell: it is off by 3 % in
 # the median where it was fitted. Of them the simpler one comes first.
 TIE = 0.03
-# Selective recomputation is left out: with flash attention it costs time and saves nothing.
+# Of what can be selected, attention saves nothing with flash attention, and latent attention's
+# maps, which expand what is kept, save much for little.
 _RECOMPUTE: tuple[Recompute, ...] = ("none", "full")
+_WITH_LATENT: tuple[Recompute, ...] = ("none", "selective", "full")
+_EXPANDED = "mla_up_proj"
 # What takes longer than so many times the best so far is of no interest.
 _SLOW = 1.5
 REDUCED = "--grad-reduce-in-bf16"
@@ -221,15 +224,15 @@ class _Space:
                 )
                 yield Stages(embedding=True, loss=True), divisors((layers + 2) // pipeline), names
                 return
-            inner = pipeline - 2
-            ends = layers - -(-layers // pipeline) * inner
-            if ends >= 2:  # noqa: PLR2004 -- a layer for each end
-                first, last = -(-ends // 2), ends // 2
+            most = -(-layers // pipeline)
+            ends = layers - most * (pipeline - 2)
+            # Evenly, or with as little as can be where loss and further tokens are predicted.
+            for first in sorted({-(-ends // 2), min(most, ends - 1)} if ends > 1 else ()):
                 words = (
                     *("--decoder-first-pipeline-num-layers", str(first)),
-                    *("--decoder-last-pipeline-num-layers", str(last)),
+                    *("--decoder-last-pipeline-num-layers", str(ends - first)),
                 )
-                yield Stages(first=first, last=last), [1], words
+                yield Stages(first=first, last=ends - first), [1], words
 
     def _microbatches(
         self, layout: Layout, batch: Batch, capacity: int, states: States, extra: tuple[str, ...]
@@ -243,10 +246,11 @@ class _Space:
         whole = self.job.training.global_batch_size // layout.data
         sizes = divisors(whole) if layout.context == 1 else [1]
         most = 0
-        for again, size in product(_RECOMPUTE, sizes):
+        latent = self.model.multi_latent_attention and isinstance(self.job, MegatronJob)
+        for again, size in product(_WITH_LATENT if latent else _RECOMPUTE, sizes):
             batches = whole // size
             # What fits as it is is never faster when it is computed again.
-            if again == "full" and size <= most:
+            if again != "none" and size <= most:
                 continue
             if layout.virtual_pipeline > 1 and batches % layout.pipeline:
                 continue
@@ -260,7 +264,9 @@ class _Space:
                 recompute=again,
                 recompute_method="uniform" if again == "full" else None,
                 recompute_layers=1,
+                modules=frozenset({_EXPANDED} if again == "selective" else ()),
             )
+            told = ("--recompute-modules", _EXPANDED) if again == "selective" else ()
             speed = megatron_speed(self.model, layout, option, self.hardware, states=states)
             if speed.step_seconds > _SLOW * self.best[0]:
                 continue
@@ -269,4 +275,4 @@ class _Space:
                 continue
             most = size
             self.best[0] = min(self.best[0], speed.step_seconds)
-            yield Candidate(layout, option, memory, speed, extra)
+            yield Candidate(layout, option, memory, speed, (*extra, *told))

@@ -2,11 +2,13 @@
 
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.errors import has_errors
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.config.load import read_mapping
@@ -15,6 +17,26 @@ from megatron_eks.plan.jobs.layout import check_layout
 from megatron_eks.plan.jobs.models import model_shape
 from megatron_eks.plan.jobs.search import REDUCED, TIE, as_job, evaluate, search
 from megatron_eks.plan.jobs.training import fits
+
+# deepseek-ai/DeepSeek-V3, config.json.
+_DEEPSEEK: dict[str, Any] = {
+    "num_layers": 61,
+    "hidden_size": 7168,
+    "ffn_hidden_size": 18432,
+    "num_attention_heads": 128,
+    "vocab_size": 129280,
+    "max_position_embeddings": 131072,
+    "swiglu": True,
+    "num_experts": 256,
+    "moe_router_topk": 8,
+    "moe_ffn_hidden_size": 2048,
+    "moe_shared_expert_intermediate_size": 2048,
+    "moe_layer_freq": (0, 0, 0, *(1,) * 58),
+    "mtp_num_layers": 1,
+    "multi_latent_attention": True,
+    "q_lora_rank": 1536,
+    "v_head_dim": 128,
+}
 
 JOB = Path("jobs/megatron-cpt-techpulse.yaml").read_text()
 
@@ -122,3 +144,27 @@ def test_gradients_in_bf16_are_tried_where_nothing_fits():
     found = search(run, model_shape(run.model), INSTANCES["p5.48xlarge"])
     assert found
     assert all(REDUCED in each.extra_args for each in found)
+
+
+def test_deepseek_v3_gets_little_beside_its_loss_and_maps_that_are_computed_again():
+    """Its 61 layers have no even stages; what is written is accepted, and is what was predicted."""
+    run = job(
+        pool="p6",
+        nodes=32,
+        model=ModelSpec(**_DEEPSEEK),
+        global_batch_size=2048,
+        extra_args=("--moe-token-dispatcher-type=flex", "--moe-flex-dispatcher-backend=hybridep"),
+    )
+    shape, instance = model_shape(run.model), INSTANCES["p6-b200.48xlarge"]
+    found = search(run, shape, instance)
+    again = next(each for each in found if each.batch.recompute == "selective")
+    assert "mla_up_proj" in again.extra_args
+    ends = next(each for each in found if (each.layout.stages.last or 9) < 2)
+    assert ends.layout.stages.first == -(-61 // ends.layout.pipeline)
+    for each in (again, ends):
+        option = as_job(run, each)
+        assert not has_errors(check_layout(option, shape, instance))
+        own = evaluate(option, shape, instance)
+        assert own is not None
+        assert own.speed == each.speed
+        assert own.memory.per_gpu_bytes == each.memory.per_gpu_bytes
