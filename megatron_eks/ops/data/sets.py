@@ -69,43 +69,26 @@ def push(
     *,
     output: str,
 ) -> int:
-    """Send files to S3, and say how pods get them; what is left out makes it end with 4."""
+    """Send files to S3; what is left out makes it end with 4."""
     ended = programs.run(place, "upload", [*paths, uri], console)
     left_out = ended.rows("left_out")
     if ended.code and not left_out:
         return ended.code
     found = ended.summary
-    # The narrowest URI that holds all that was sent.
-    only = paths[0] if len(paths) == 1 and not paths[0].endswith("/") else ""
-    sent = f"{uri}/{Path(only).name}{'/' * Path(only).is_dir() if only else ''}"
-    where, how = on_shared(sent, plan)
     left = f"; {len(left_out)} left out" if left_out else ""
     line = f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
     line += f"{found.get('sent')} sent, {found.get('present')} there already{left}"
     facts = ("files", "bytes", "sent", "present", "bytes_sent")
     shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "s3_uri": uri}
-    shown |= {fact: found.get(fact) for fact in facts}
-    shown |= {"left_out": [*left_out], "shared": {"path": where, "how": how}}
+    shown |= {fact: found.get(fact) for fact in facts} | {"left_out": [*left_out]}
     console.write(formatted(output, [line], lambda: shown))
     if output == "table":
-        console.say(f"for pods: {how}")
+        # The narrowest URI that holds all that was sent.
+        only = paths[0] if len(paths) == 1 and not paths[0].endswith("/") else ""
+        sent = f"{uri}/{Path(only).name}{'/' * Path(only).is_dir() if only else ''}"
+        there = f"{plan.platform.mount_path}/data/{PurePosixPath(sent).stem}"
+        console.say(f"for pods: meks data fetch {sent} {there}")
     return ended.code
-
-
-def on_shared(uri: str, plan: ClusterPlan) -> tuple[str | None, str]:
-    """Say where pods find an object or prefix by themselves, or what brings it to them."""
-    lustre = plan.storage.lustre
-    target = f"{lustre.mount_path}/data/{PurePosixPath(uri).stem}"
-    command = f"meks data fetch {uri} {target}"
-    for each in lustre.repositories:
-        root = each.s3_uri.rstrip("/")
-        if uri.startswith(f"{root}/"):
-            path = f"{lustre.mount_path}{each.path.rstrip('/')}{uri.removeprefix(root)}"
-            if each.import_events:
-                return path, f"FSx shows it as {path} within minutes (a data repository)"
-            text = f"{path} does not show what is new in S3 (import_changes: false)"
-            return None, f"{text}; {command}"
-    return None, f"{command} brings it to {lustre.mount_path}; or a job of kind fetch"
 
 
 def fetch(uri: str, directory: str, place: Place, console: Console) -> int:

@@ -45,7 +45,18 @@ _FILES = "files/"
 _TAIL = 2000
 _PACKAGES = ("aws-cdk-lib", "boto3", "cdk8s", "cdk8s-plus-27", "pydantic", "websockets")
 
-_ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)")
+_PLACES = (
+    (
+        "account ids",
+        "(account id)",
+        re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)"),
+    ),
+    (
+        "mail addresses",
+        "(mail address)",
+        re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"),
+    ),
+)
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 _QUOTED = re.compile(r"'([^'\n]*)'")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
@@ -61,7 +72,6 @@ class Redactor:
 
     def __init__(self, home: Path) -> None:
         self._home = str(home)
-        self._known: dict[tuple[str, str], str] = {}
         self._texts = Texts()
         self.counts = self._texts.counts
         """How many values of each kind were taken out."""
@@ -73,8 +83,9 @@ class Redactor:
         if own:
             text = _QUOTED.sub(lambda match: HIDDEN if match[1] in self.hidden else match[0], text)
         text = self._texts.without_secrets(text, own=own)
-        text = _ACCOUNT.sub(self._placeholder("account ids", "ACCOUNT"), text)
-        text = _MAIL.sub(self._placeholder("mail addresses", "MAIL"), text)
+        for kind, instead, pattern in _PLACES:
+            text, number = pattern.subn(instead, text)
+            self.counts.update([kind] * number)
         text = _ADDRESS.sub(self._address, text)
         return text.replace(self._home, "~") if len(self._home) > 1 else text
 
@@ -92,21 +103,14 @@ class Redactor:
             return [self._values(each, own=own) for each in value]
         return self.text(value, own=own) if isinstance(value, str) else value
 
-    def _placeholder(self, kind: str, name: str) -> Callable[[re.Match[str]], str]:
-        def replace(match: re.Match[str]) -> str:
-            self.counts[kind] += 1
-            known = [each for each in self._known if each[0] == kind]
-            return self._known.setdefault((kind, match[0]), f"{name}-{len(known) + 1}")
-
-        return replace
-
     def _address(self, match: re.Match[str]) -> str:
         try:
             is_public = ipaddress.ip_address(match[0]).is_global
         except ValueError:
             return match[0]
         # Those of the VPC say nothing to others, and everything about a network that is wrong.
-        return self._placeholder("public addresses", "ADDRESS")(match) if is_public else match[0]
+        self.counts.update(["public addresses"] * is_public)
+        return "(public address)" if is_public else match[0]
 
 
 @dataclass

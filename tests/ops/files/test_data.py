@@ -155,24 +155,8 @@ def test_without_a_place_it_goes_to_the_clusters_bucket(meks, project, corpus, s
     (project.parent / "outputs.json").write_text(json.dumps(outputs))
     done = meks("data", "push", corpus / "a.jsonl")
     assert done.returncode == 0, done.stderr
-    fetch = f"meks data fetch s3://{BUCKET}/data/a.jsonl /shared/data/a"
-    assert f"for pods: {fetch} brings it to /shared" in done.stderr
+    assert f"for pods: meks data fetch s3://{BUCKET}/data/a.jsonl /shared/data/a\n" in done.stderr
     s3.client.delete_object(Bucket=BUCKET, Key="data/a.jsonl")
-
-
-def test_a_data_repository_shows_it_to_pods(meks, project, corpus):
-    """Where FSx imports what is new under the prefix."""
-    text = project.read_text()
-    repository = f"{{path: /data, s3_uri: 's3://{BUCKET}/run', import_changes: true}}"
-    assert "capacity_gib: 1200" in text
-    project.write_text(
-        text.replace(
-            "capacity_gib: 1200", f"capacity_gib: 1200\n    data_repositories: [{repository}]"
-        )
-    )
-    done = meks("data", "push", corpus / "a.jsonl", URI, "-o", "json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["shared"]["path"] == "/shared/data/corpus/a.jsonl"
 
 
 def test_parts_that_fail_are_sent_again_and_then_given_up(meks, s3, corpus):
