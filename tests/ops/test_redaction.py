@@ -97,7 +97,6 @@ def test_accounts_people_and_public_addresses_go(redactor, text, secret):
 def test_what_helps_stays(redactor, text):
     """Numbers of a run, the addresses of the VPC, where a secret is, messages of Kubernetes."""
     assert redactor.text(text) == text
-    assert not redactor.counts
 
 
 def test_findings_keep_their_words(redactor):

@@ -37,7 +37,7 @@ from megatron_eks.ops.opening import today
 from megatron_eks.ops.output import count, formatted, structured
 from megatron_eks.ops.planning.plan_json import plan_as_json
 from megatron_eks.ops.support.settings import shown_file
-from megatron_eks.ops.support.text import HIDDEN, Texts
+from megatron_eks.ops.support.text import HIDDEN, without_secrets
 from megatron_eks.project import Project, job_files, load_project
 
 _KIB = 1024
@@ -45,18 +45,8 @@ _FILES = "files/"
 _TAIL = 2000
 _PACKAGES = ("aws-cdk-lib", "boto3", "cdk8s", "cdk8s-plus-27", "pydantic", "websockets")
 
-_PLACES = (
-    (
-        "account ids",
-        "(account id)",
-        re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)"),
-    ),
-    (
-        "mail addresses",
-        "(mail address)",
-        re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"),
-    ),
-)
+_ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 _QUOTED = re.compile(r"'([^'\n]*)'")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
@@ -68,13 +58,10 @@ Part = tuple[str, Callable[[], str]]
 
 
 class Redactor:
-    """Takes secrets, accounts, people and public addresses out, and counts them."""
+    """Takes secrets, accounts, people and public addresses out."""
 
     def __init__(self, home: Path) -> None:
         self._home = str(home)
-        self._texts = Texts()
-        self.counts = self._texts.counts
-        """How many values of each kind were taken out."""
         self.hidden: set[str] = set()
         """Values of the files that go where our own words quote them, too."""
 
@@ -82,11 +69,9 @@ class Redactor:
         """Return text without them; `own` is text that this project wrote."""
         if own:
             text = _QUOTED.sub(lambda match: HIDDEN if match[1] in self.hidden else match[0], text)
-        text = self._texts.without_secrets(text, own=own)
-        for kind, instead, pattern in _PLACES:
-            text, number = pattern.subn(instead, text)
-            self.counts.update([kind] * number)
-        text = _ADDRESS.sub(self._address, text)
+        text = without_secrets(text, own=own)
+        text = _MAIL.sub("(mail address)", _ACCOUNT.sub("(account id)", text))
+        text = _ADDRESS.sub(_address, text)
         return text.replace(self._home, "~") if len(self._home) > 1 else text
 
     def as_json(self, value: Value, *, own: bool = False) -> str:
@@ -103,14 +88,13 @@ class Redactor:
             return [self._values(each, own=own) for each in value]
         return self.text(value, own=own) if isinstance(value, str) else value
 
-    def _address(self, match: re.Match[str]) -> str:
-        try:
-            is_public = ipaddress.ip_address(match[0]).is_global
-        except ValueError:
-            return match[0]
+
+def _address(match: re.Match[str]) -> str:
+    try:
         # Those of the VPC say nothing to others, and everything about a network that is wrong.
-        self.counts.update(["public addresses"] * is_public)
-        return "(public address)" if is_public else match[0]
+        return "(public address)" if ipaddress.ip_address(match[0]).is_global else match[0]
+    except ValueError:
+        return match[0]
 
 
 @dataclass
@@ -173,7 +157,6 @@ def run(
                 "created": f"{now:%Y-%m-%dT%H:%M:%SZ}",
                 "parts": [{"name": name, "bytes": size} for name, size in bundle.written.items()],
                 "missing": [{"name": name, "why": why} for name, why in bundle.missing.items()],
-                "redacted": dict(sorted(bundle.redactor.counts.items())),
             }
             bundle.add("contents.json", structured(contents, "json"))
         partial_file.flush()
@@ -293,7 +276,5 @@ def _lines(bundle: _Bundle, file: Path) -> Iterator[str]:
         yield f"{size / _KIB:9.1f} KiB  {name}"
     for name, why in bundle.missing.items():
         yield f"  missing      {name}: {why}"
-    taken = ", ".join(f"{number} {kind}" for kind, number in sorted(bundle.redactor.counts.items()))
-    yield f"taken out: {taken or 'nothing'}"
     yield "addresses of private networks are kept; logs, objects and Secrets are not in it"
     yield f"{count(len(bundle.written), 'part')} in {file}; look into it before you pass it on"

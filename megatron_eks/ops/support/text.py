@@ -8,8 +8,7 @@ import binascii
 import contextlib
 import html
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from megatron_eks.catalog import shown
@@ -65,109 +64,92 @@ _BEFORE_CAUSES = (
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
-class Texts:
-    """Takes secrets out of texts, and counts them."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        """How many values of each kind were taken out."""
-
-    def without_secrets(self, text: str, *, own: bool = False) -> str:
-        """Return a text without them; our own text is one whose names say what we say of them."""
-        return self._cleaned(text, 0, own=own)
-
-    def _cleaned(self, text: str, depth: int, *, own: bool) -> str:
-        text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, _COLOURS.sub("", text))
-        for kind, pattern in secret_forms.FORMS.items():
-            text = pattern.sub(self._but_prefix(kind), text)
-        text = secret_forms.WRAPPED.sub(lambda _: self._hidden("encoded texts"), text)
-        if depth < _DEEPEST:
-            text = _ENCODED.sub(lambda found: self._decoded(found[0], depth), text)
-        return text if own else "".join(self._lines(text, depth))
-
-    def _decoded(self, word: str, depth: int) -> str:
-        """Return a word, unless it stands for a text with a secret."""
-        for text in _plain_texts(word):
-            if self._cleaned(text, depth + 1, own=False) != text:
-                return self._hidden("encoded texts")
-        return word
-
-    def _lines(self, text: str, depth: int) -> Iterator[str]:
-        for line in text.splitlines(keepends=True):
-            words = line.rstrip("\r\n")
-            kept = self._line(words, depth)
-            yield kept + line[len(words) :]
-            if kept != words and kept.endswith(HIDDEN):
-                # What follows may belong to the value that began here.
-                return
-
-    def _line(self, line: str, depth: int) -> str:
-        plain = _ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line)
-        plain = html.unescape(unquote(plain))
-        if plain != line and depth < _DEEPEST:
-            cleaned = self._cleaned(plain, depth + 1, own=False)
-            return cleaned if cleaned != plain else line
-        end = min(self._ends(line), default=None)
-        if end is not None:
-            return line[:end] + self._hidden("values of others")
-        line = "".join(self._option(part) for part in _OPTIONS.split(line))
-        return secret_forms.RANDOM.sub(
-            lambda found: self._hidden("tokens") if looks_random(found[0]) else found[0], line
-        )
-
-    def _ends(self, line: str) -> Iterator[int]:
-        """Yield after how much of a line a secret begins."""
-        for match in _NAMED.finditer(line):
-            rest = line[match.end() :]
-            name = match["name"]
-            counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
-            if (
-                sounds_secret(name)
-                and not (counted or _NOTHING.match(rest))
-                and not line[: match.start()].endswith(_BEFORE_CAUSES)
-                and not (line[: match.start()].endswith("/") and "=" not in match[0])
-            ):
-                yield match.end()
-                break
-        for match in _VARIABLE.finditer(line):
-            name = next(filter(None, match.groups()))
-            if name not in shown.ENVIRONMENT and not _TRIVIAL.match(line[match.end() :]):
-                yield match.end()
-                break
-        for match in _VALUE.finditer(line):
-            rest = line[match.end() :]
-            if not _NUMBER.match(rest) and not _TRIVIAL.match(rest):
-                yield match.end()
-                break
-        for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND, secret_forms.SAID):
-            yield from (found.end() for found in form.finditer(line))
-
-    def _option(self, part: str) -> str:
-        """Return an option as somebody printed it, with its value if we set it."""
-        match = _OPTION.match(part)
-        if match is None or match["name"].replace("_", "-") in _OPTIONS_OF_OURS:
-            return part
-        return match[0] + self._hidden("values of others") + (" " if part.endswith(" ") else "")
-
-    def _hidden(self, kind: str) -> str:
-        self.counts[kind] += 1
-        return HIDDEN
-
-    def _but_prefix(self, kind: str) -> Callable[[re.Match[str]], str]:
-        """Return what takes a match out, all but its groups."""
-
-        def hide(match: re.Match[str]) -> str:
-            prefix = "".join(filter(None, match.groups()))
-            if match[0] in {"", prefix + HIDDEN}:
-                return match[0]
-            return prefix + self._hidden(kind)
-
-        return hide
+def without_secrets(text: str, *, own: bool = False) -> str:
+    """Return a text without them; our `own` is one whose names say what we say of them."""
+    return _cleaned(text, 0, own=own)
 
 
-def without_secrets(text: str) -> str:
-    """Return a text of others without secrets, where nothing else is known of it."""
-    return Texts().without_secrets(text)
+def _cleaned(text: str, depth: int, *, own: bool = False) -> str:
+    text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, _COLOURS.sub("", text))
+    for pattern in secret_forms.FORMS.values():
+        text = pattern.sub(_but_prefix, text)
+    text = secret_forms.WRAPPED.sub(HIDDEN, text)
+    if depth < _DEEPEST:
+        text = _ENCODED.sub(lambda found: _decoded(found[0], depth), text)
+    return text if own else "".join(_lines(text, depth))
+
+
+def _but_prefix(match: re.Match[str]) -> str:
+    """Take a match out, all but its groups."""
+    prefix = "".join(filter(None, match.groups()))
+    return match[0] if match[0] in {"", prefix + HIDDEN} else prefix + HIDDEN
+
+
+def _decoded(word: str, depth: int) -> str:
+    """Return a word, unless it stands for a text with a secret."""
+    kept = all(_cleaned(text, depth + 1) == text for text in _plain_texts(word))
+    return word if kept else HIDDEN
+
+
+def _lines(text: str, depth: int) -> Iterator[str]:
+    for line in text.splitlines(keepends=True):
+        words = line.rstrip("\r\n")
+        kept = _line(words, depth)
+        yield kept + line[len(words) :]
+        if kept != words and kept.endswith(HIDDEN):
+            # What follows may belong to the value that began here.
+            return
+
+
+def _line(line: str, depth: int) -> str:
+    plain = _ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line)
+    plain = html.unescape(unquote(plain))
+    if plain != line and depth < _DEEPEST:
+        cleaned = _cleaned(plain, depth + 1)
+        return cleaned if cleaned != plain else line
+    end = min(_ends(line), default=None)
+    if end is not None:
+        return line[:end] + HIDDEN
+    line = "".join(map(_option, _OPTIONS.split(line)))
+    return secret_forms.RANDOM.sub(
+        lambda found: HIDDEN if looks_random(found[0]) else found[0], line
+    )
+
+
+def _ends(line: str) -> Iterator[int]:
+    """Yield after how much of a line a secret begins."""
+    for match in _NAMED.finditer(line):
+        rest = line[match.end() :]
+        name = match["name"]
+        counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
+        if (
+            sounds_secret(name)
+            and not (counted or _NOTHING.match(rest))
+            and not line[: match.start()].endswith(_BEFORE_CAUSES)
+            and not (line[: match.start()].endswith("/") and "=" not in match[0])
+        ):
+            yield match.end()
+            break
+    for match in _VARIABLE.finditer(line):
+        name = next(filter(None, match.groups()))
+        if name not in shown.ENVIRONMENT and not _TRIVIAL.match(line[match.end() :]):
+            yield match.end()
+            break
+    for match in _VALUE.finditer(line):
+        rest = line[match.end() :]
+        if not _NUMBER.match(rest) and not _TRIVIAL.match(rest):
+            yield match.end()
+            break
+    for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND, secret_forms.SAID):
+        yield from (found.end() for found in form.finditer(line))
+
+
+def _option(part: str) -> str:
+    """Return an option as somebody printed it, with its value if we set it."""
+    match = _OPTION.match(part)
+    if match is None or match["name"].replace("_", "-") in _OPTIONS_OF_OURS:
+        return part
+    return match[0] + HIDDEN + (" " if part.endswith(" ") else "")
 
 
 def _plain_texts(word: str) -> Iterator[str]:
