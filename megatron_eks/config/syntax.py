@@ -32,6 +32,8 @@ class _Place(NamedTuple):
     column: int
     context: str
     start: int
+    text: str
+    """The line itself; empty behind the last one."""
 
 
 # Git's marks of a conflict (git-merge(1), "How conflicts are presented").
@@ -39,9 +41,10 @@ _CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
 _DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
 _COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
 _ASSIGNED = re.compile(r"\s*([A-Za-z_][\w-]*) ?= ?\S.*")
-_OTHER_COLON = re.compile("[\uff1a\ufe55\ua789\u2236]")
-_SECTION = re.compile(r"\s*\[[A-Za-z][\w. \"-]*\]\s*")
-_OPENED = re.compile(r"""(?:^|[:,\[{-]\s+|[\[{])(["'])""")
+# The sign of a text in quotes that does not end on its line.
+_UNCLOSED = re.compile(
+    r"""^(?!\s*#)(?:.*[:,\[{-]\s+|.*[\[{])?(?:(")(?:[^"\\]|\\.)*|(')(?:[^']|'')*)$"""
+)
 # YAML 1.2, section 5.1: what no YAML file may hold.
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # Where libyaml counts a line: fewer signs than str.splitlines() knows.
@@ -55,45 +58,39 @@ _WORDS = entries(sections("formats.txt")["yaml"])
 def mistake(text: str, error: "yaml.YAMLError") -> Mistake:
     """Return the likely cause of an error, or what libyaml says of it."""
     lines = _BREAK.split(text)
-    place = _place(error)
-    signs = (_conflict, _control, _missing_blank, _odd_blank, _tab)
-    for find in (*signs, _quote, _flow, _colon, _layout):
+    place = _place(error, lines)
+    for find in (_sign, _slip_above, _quote, _flow, _colon, _layout):
         if found := find(lines, place):
             return found
     remedies = (remedy for words, remedy in _WORDS if words in place.problem)
     return Mistake(place.line, place.problem, next(remedies, "correct the syntax at this line"))
 
 
-def _place(error: "yaml.YAMLError") -> _Place:
+def _place(error: "yaml.YAMLError", lines: Sequence[str]) -> _Place:
     fields: Any = error
     mark = getattr(fields, "problem_mark", None)
     start = getattr(fields, "context_mark", None)
     problem = getattr(fields, "problem", None) or getattr(fields, "reason", None) or str(error)
-    line = mark.line + 1 if mark else 1
-    column = mark.column if mark else 0
+    line, column = (mark.line + 1, mark.column) if mark else (1, 0)
     context = getattr(fields, "context", None) or ""
-    return _Place(problem, line, column, context, start.line + 1 if start else line)
+    text = "".join(lines[line - 1 : line])
+    return _Place(problem, line, column, context, start.line + 1 if start else line, text)
 
 
-def _conflict(lines: Sequence[str], _place: _Place) -> Mistake | None:
+def _sign(lines: Sequence[str], place: _Place) -> Mistake | None:
+    """Find what no YAML may hold: libyaml gives a control character no line."""
+    unseen = "control characters" in place.problem
     for number, each in enumerate(lines, start=1):
         if _CONFLICT.match(each):
             return Mistake(number, "a conflict of a merge is left", "keep one of its two sides")
-    return None
-
-
-def _control(lines: Sequence[str], place: _Place) -> Mistake | None:
-    """Find the sign that no YAML may hold: libyaml gives it no line."""
-    if "control characters" not in place.problem:
-        return None
-    for number, each in enumerate(lines, start=1):
-        if found := _CONTROL.search(each):
+        if unseen and (found := _CONTROL.search(each)):
             code = f"U+{ord(found.group()):04X}"
             return Mistake(number, f"the control character {code}", "remove it, or retype the line")
     return None
 
 
-def _missing_blank(lines: Sequence[str], place: _Place) -> Mistake | None:
+def _slip_above(lines: Sequence[str], place: _Place) -> Mistake | None:
+    """Find a blank that is missing, or a sign that only looks like one, at the place or above."""
     for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
         line = lines[number - 1]
         if found := _DASH.match(line):
@@ -101,46 +98,26 @@ def _missing_blank(lines: Sequence[str], place: _Place) -> Mistake | None:
         if (found := _COLON.fullmatch(line)) and ": " not in line:
             value = found[2].partition(" #")[0]
             return Mistake(number, "no blank after the colon", f"write {found[1]}: {value}")
-    return None
-
-
-def _odd_blank(lines: Sequence[str], place: _Place) -> Mistake | None:
-    """Find a sign that looks like a blank at the start of a line, where YAML counts blanks."""
-    for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
-        start = re.match(r"\s*", lines[number - 1])
-        if start and (slip := odd_sign(start[0])):
+        if slip := odd_sign(line[: len(line) - len(line.lstrip())]):
             return Mistake(number, "a line begins with a sign that only looks like a blank", slip)
+    if "\t" in place.text:
+        remedy = "indent with spaces: YAML takes no tab there"
+        return Mistake(place.line, place.problem, remedy)
     return None
-
-
-def _tab(lines: Sequence[str], place: _Place) -> Mistake | None:
-    if "\t" not in (lines[place.line - 1] if place.line <= len(lines) else ""):
-        return None
-    remedy = "indent with spaces: YAML takes no tab there"
-    return Mistake(place.line, place.problem, remedy)
 
 
 def _quote(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find the quote that nothing closes on its line, where the rest of the file is its text."""
+    at_end = "end of stream" in place.problem
     for number, each in enumerate(lines[: place.line], start=1):
-        found = _OPENED.search(each)
-        if found is None or each.lstrip().startswith("#") or _closed(each[found.end() :], found[1]):
-            continue
-        line_of_problem = lines[place.line - 1] if place.line <= len(lines) else ""
-        if "end of stream" in place.problem or (
-            number < place.line and found[1] in line_of_problem
-        ):
-            remedy = f"close it on its line with the same sign: {found[1]}"
-            return Mistake(number, f"a quote {found[1]} opens here, and nothing closes it", remedy)
-    if "end of stream" in place.problem:
+        found = _UNCLOSED.match(each)
+        sign = found[found.lastindex or 0] if found else ""
+        if found and (at_end or (number < place.line and sign in place.text)):
+            remedy = f"close it on its line with the same sign: {sign}"
+            return Mistake(number, f"a quote {sign} opens here, and nothing closes it", remedy)
+    if at_end:
         return Mistake(place.start, "what begins here has no end", "close it: a quote or a bracket")
     return None
-
-
-def _closed(rest: str, quote: str) -> bool:
-    if quote == "'":
-        return rest.replace("''", "").count("'") > 0
-    return re.search(r'(?<!\\)(\\\\)*"', rest) is not None
 
 
 def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
@@ -150,21 +127,12 @@ def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
     end = place.problem.rpartition("or ")[2].strip("'")
     begin = {"]": "[", "}": "{"}[end]
     if place.start == place.line:
-        remedy = (
-            f"write a comma between entries, {end} at the end, and texts with {begin} in quotes"
-        )
-        return Mistake(place.line, place.problem, remedy)
-    for number in range(place.start, min(place.line, len(lines)) + 1):
-        if lines[number - 1].lstrip().startswith(("//", "/*")):
-            cause = f"{lines[number - 1].strip()[:2]} begins no comment in YAML"
-            return Mistake(number, cause, "write # in its place, or remove the line")
+        remedy = f"write a comma between entries, {end} at the end, and texts with {begin} in "
+        return Mistake(place.line, place.problem, f"{remedy}quotes")
     opening = lines[place.start - 1]
     if end in opening.partition(" #")[2]:
         cause = f"the comment hides the {end} that closes the {begin} of this line"
         return Mistake(place.start, cause, f"write {end} before the #")
-    if opening.strip() == begin and len(lines) > place.line:  # a whole file in JSON
-        cause = f"no comma or {end} before this line, inside the {begin} of line {place.start}"
-        return Mistake(place.line, cause, "write a comma after the entry above")
     cause = f"the {begin} of this line is not closed before line {place.line}"
     return Mistake(place.start, cause, f"write {end} where it ends, and commas between entries")
 
@@ -178,9 +146,6 @@ def _colon(lines: Sequence[str], place: _Place) -> Mistake | None:
     else:
         return None
     line = lines[number - 1] if 0 < number <= len(lines) else ""
-    if found := _OTHER_COLON.search(line):
-        code = f"U+{ord(found.group()):04X}"
-        return Mistake(number, f"no colon, but {code}", "write : and a blank in its place")
     if ": " not in line and (found := _ASSIGNED.fullmatch(line)):
         return Mistake(number, "= after the key", f"write {found[1]}: and a blank in its place")
     if number == place.start and "expected ':'" in place.problem:
@@ -191,34 +156,30 @@ def _colon(lines: Sequence[str], place: _Place) -> Mistake | None:
 
 def _layout(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Explain what stands at a wrong depth, or behind a complete value."""
-    if place.line > len(lines) or not re.search("expected (key|'-'|<doc)", place.problem):
+    if not place.text or not re.search("expected (key|'-'|<doc)", place.problem):
         return None
-    line = lines[place.line - 1]
-    before = line[: place.column].rstrip()
-    if before:
+    if before := place.text[: place.column].rstrip():
         closing = before[-1]
         remedy = "put the whole value in quotes"
-        if line[place.column :].strip() in {",", ";"}:
+        if place.text[place.column :].strip() in {",", ";"}:
             remedy = "remove the comma or semicolon: lines of YAML end without"
         if closing == "'":
             remedy = "write '' for each ' of the text, or use double quotes"
         return Mistake(place.line, f"something follows the closing {closing}", remedy)
     if "<doc" in place.problem:
-        above = [each for each in lines[: place.line] if _SECTION.fullmatch(each)]
-        cause = "a section in brackets, as in TOML" if above else "a second value without a key"
-        return Mistake(place.line, cause, "write the whole file as `key: value` lines")
-    return _depth(lines, place, line)
+        remedy = "write the whole file as `key: value` lines"
+        return Mistake(place.line, "a second value without a key", remedy)
+    return _depth(lines, place)
 
 
-def _depth(lines: Sequence[str], place: _Place, line: str) -> Mistake:
-    depth = _indent(line)
-    levels = _levels(lines[: place.line - 1])
-    shown = ", ".join(map(str, levels))
+def _depth(lines: Sequence[str], place: _Place) -> Mistake:
+    depth, levels = _indent(place.text), _levels(lines[: place.line - 1])
     if depth not in levels:
         near = min(levels, key=lambda level: (abs(level - depth), -level), default=0)
+        shown = ", ".join(map(str, levels))
         cause = f"indented by {depth}, and the lines above by {shown}"
         return Mistake(place.line, cause, f"indent it by {near}, or as the block it belongs to")
-    if line.lstrip().startswith("-"):
+    if place.text.lstrip().startswith("-"):
         cause = f"a dash where a key is expected, indented by {depth}"
         return Mistake(place.line, cause, "remove the dash, or give the list a key above it")
     deeper = [level for level in levels if level > depth]
