@@ -1,7 +1,7 @@
 """What stands here for keys and values that other tools have, whatever their spelling."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -50,29 +50,3 @@ def of_other_tool(key: str, known: Iterable[str]) -> str | None:
     plain = _plain(key)
     tables = (table for name, table in _tables("keys").items() if name in known)
     return next((table[plain] for table in tables if plain in table), None)
-
-
-# The block of a training job that tables are about; PyTorch's programs have some of their own.
-_BLOCKS = {
-    "parallelism": ("expert_tensor",),
-    "training": ("train_iters", "learning_rate"),
-    "checkpoint": ("keep_last",),
-    "data": ("split",),
-    "model": ("num_attention_heads",),
-    "runtime": ("shm_gib",),
-}
-_OF_PYTORCH = {"training": ("max_steps", "learning_rate"), "data": ("configuration",)}
-
-
-def of_other_block(key: str, blocks: Collection[str]) -> str | None:
-    """Say what stands in another block of a job for a key, where other tools have no blocks."""
-    plain = _plain(key)
-    named = _BLOCKS if "parallelism" in blocks else _BLOCKS | _OF_PYTORCH
-    for block, tables in named.items():
-        remedies = (_tables("keys")[table].get(plain) for table in tables if block in blocks)
-        remedy = next(filter(None, remedies), None)
-        if remedy is None:
-            continue
-        use = re.match(r"use ([a-z_]+)(.*)", remedy)
-        return f"use {block}.{use[1]}{use[2]}" if use and "." not in use[1] else remedy
-    return None

@@ -1,7 +1,7 @@
 """What to write instead of a key or value that is refused, where no table of words can say it."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.tables import entries
@@ -19,34 +19,18 @@ from megatron_eks.config.model import (
     TABLE,
     ZONE,
 )
-from megatron_eks.config.scalars import as_text, odd_sign
+from megatron_eks.config.scalars import as_text
 
 Keys = dict[str, bool]
 """The keys of the block that belongs at a place, and whether each is required."""
 
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
-_GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
-_COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmbt])", re.IGNORECASE)
-_THOUSANDS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
-
-
-def of_key(key: str, known: Iterable[str]) -> str | None:
-    """Say what to do about a key that is a known one but for a blank that is missing."""
-    names = set(known)
-    name, colon, rest = key.partition(":")
-    if colon and name in names and not rest.strip(":"):
-        return f"write {name}: with one colon"
-    if colon and name in names:
-        return of_no_value(key)
-    if key.startswith("-") and key[1:] in names:
-        return f"write a blank after the dash: - {key[1:]}:"
-    return odd_sign(key)
 
 
 def of_no_value(key: str) -> str | None:
@@ -65,9 +49,6 @@ def of_place(text: str, key: str) -> str | None:
             "storage.lustre.data_repositories brings objects there, checkpoint.s3_uri copies "
             "checkpoints away"
         )
-    if "*" in text:
-        several = ", and several corpora under blend" if key == "prefix" else ""
-        return f"name one place{several}: no pattern is filled in here"
     if key == "prefix" and text.endswith("/"):
         return f"that is a folder: write {text.rstrip('/')}/NAME_text_document"
     if key in _FETCHED and _HUB.fullmatch(text):
@@ -79,21 +60,12 @@ def of_word(kind: str, text: str, key: str) -> str | None:
     """Say what a text was meant to be where a switch or a number belongs, by pydantic's kind."""
     if kind == "bool_type" and (meant := _SWITCHES.get(text.lower())):
         return f"write {meant}: {text!r} is a text in YAML 1.2"
-    return _number(text, key) if kind in {"int_type", "float_type"} else None
-
-
-def _number(text: str, key: str) -> str | None:
-    """Say what to do about a number that more stands beside than its digits."""
-    last = key.rpartition("_")[2]
-    if _NUMBER.fullmatch(text):
+    if kind not in {"int_type", "float_type"} or _NUMBER.fullmatch(text):
         return None
     if "#" in text:
         return "write a blank before the #: only after one it starts a comment"
-    if _GROUPED.fullmatch(text):
-        return f"write {re.sub('[^0-9]', '', text)}, without separators"
-    if (found := _COUNTED.fullmatch(text)) and last not in {*_UNITS, "bytes"}:
-        return f"write {round(float(found[1]) * _THOUSANDS[found[2].lower()])}, in digits"
-    return f"write the number alone, in {_UNITS[last]}" if last in _UNITS else "write a number"
+    unit = unit_of(key)
+    return f"write the number alone, in{unit}" if unit else "write a number, in digits alone"
 
 
 def unit_of(key: str) -> str:
@@ -169,24 +141,9 @@ def not_yet(text: str, pattern: str) -> tuple[str, str] | None:
     return None
 
 
-# What each kind of capacity and source is called below its `type`.
-_TYPES = frozenset({"asset", "capacity_block", "github", "on_demand", "reservation", "spot"})
 # Keys whose text would be a command line: a blank ends a word.
 _WORDS = frozenset({"args", "command", "extra_args"})
 _FEW = 6
-
-
-def of_missing_type(value: object) -> str | None:
-    """Say where a kind belongs that stands as the key itself: {reservation: cr-...}."""
-    kinds = [key for key in value if key in _TYPES] if isinstance(value, dict) else []
-    return f"write type: {kinds[0]}, and its other keys beside it" if kinds else None
-
-
-def of_name_as_key(key: str, block: object, known: Collection[str]) -> str | None:
-    """Say where a name belongs that stands as a key of its own: `- p4d:`."""
-    if "name" not in known or not isinstance(block, dict) or "name" in block:
-        return None
-    return f"write name: {key}" if block.get(key, key) is None else None
 
 
 def of_shape(kind: str, value: object, path: Path, keys: Keys) -> str | None:
@@ -197,21 +154,13 @@ def of_shape(kind: str, value: object, path: Path, keys: Keys) -> str | None:
         of_id = f"reservation, id: {value}" if re.search(RESERVATION, value) else kind_of
         return f"write {name}: {{type: {of_id}}}"
     if kind.startswith("model_"):
-        return _block(value, name, keys)
-    if kind == "bool_type" and isinstance(value, dict) and isinstance(value.get("enabled"), bool):
-        return f"write {name}: {str(value['enabled']).lower()}"
-    if kind == "dict_type":
-        return _pairs(value)
+        return _block(name, keys)
     if kind == "tuple_type":
-        return _entries(value, name, keys)
-    return _text(value, path) if kind == "string_type" else None
+        return _list(value, name, keys)
+    return _text(value, path) if kind == "string_type" and isinstance(value, list) else None
 
 
-def _block(value: object, name: str | int, keys: Keys) -> str | None:
-    """Name the keys of a block; of a list with one entry it is the dash that is too much."""
-    if isinstance(value, list):
-        dash = "remove the dash" if len(value) == 1 else "write one block, without dashes"
-        return f"{dash}: {name} is no list"
+def _block(name: str | int, keys: Keys) -> str | None:
     if any(keys.values()):
         return f"write {'-' if isinstance(name, int) else f'{name}:'} {_example(keys)}"
     rest = ", ..." if len(keys) > _FEW else ""
@@ -223,46 +172,17 @@ def _example(keys: Keys) -> str:
     return f"{{{', '.join(f'{key}: ...' for key, required in keys.items() if required)}}}"
 
 
-def _pairs(value: object) -> str | None:
-    """Write names and values, in a text or a list, as YAML does; a value may be a secret."""
-    entries = value.split(",") if isinstance(value, str) else value
-    first = entries[0] if isinstance(entries, list) and entries else None
-    if isinstance(first, dict) and "value" in map(str.lower, first):  # a pod's env, AWS's tags
-        names = [each for key, each in first.items() if key.lower() in {"name", "key"}]
-        return f"write NAME: value lines below it, without dashes: {[*names, 'NAME'][0]}: ..."
-    if isinstance(first, str) and (found := re.match(r"\s*-{0,2}([\w./-]+)=", first)):
-        return f"write {found[1]}: and its value in a line of its own, without ="
-    return "remove the dashes: write `key: value` lines below it" if first else None
-
-
-def _entries(value: object, name: str | int, keys: Keys) -> str | None:
-    """Write what stands alone, or below names, as the entries of a list."""
-    if isinstance(value, dict) and value:
-        first = next(iter(value))
-        if first[:1] == "-":
-            return f"write a blank after each dash: - {first[1:]}:"
-        named = "name: ..." if "name" in keys else "..."
-        return f"begin each entry with a dash: - {f'{first}: ...' if first in keys else named}"
+def _list(value: object, name: str | int, keys: Keys) -> str | None:
     if keys:
         return f"write a list, with - {_example(keys)} for each entry"
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.strip(" ,;"):
         return None
     words = [as_text(word) for word in value.split()]
     parts = words if name in _WORDS else [each.strip() for each in re.split("[,;]", value)]
-    listed = ", ".join(filter(None, parts))
-    return f"write a list: [{listed}]" if value.strip(" ,;") else None
+    return f"write a list: [{', '.join(filter(None, parts))}]"
 
 
-def _text(value: object, path: Path) -> str | None:
-    """Say which part of a mapping or list is the text that belongs here."""
-    if isinstance(value, list) and value:
-        several = "write one of them"
-        if path == ("data", "prefix"):
-            several = "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
-        return several if value[1:] else f"write {value[0]}, without brackets"
-    if not isinstance(value, dict) or not value:
-        return None
-    key, inner = next(iter(value.items()))
-    if key == "Ref" or key.startswith("Fn::"):
-        return "write the value itself: nothing resolves CloudFormation's functions in this file"
-    return f"write {inner} alone, without {key}:" if isinstance(inner, str) else None
+def _text(value: list[object], path: Path) -> str | None:
+    if path == ("data", "prefix"):
+        return "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
+    return "write one of them" if value[1:] or not value else f"write {value[0]}, without brackets"

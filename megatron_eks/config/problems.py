@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 
 from megatron_eks.catalog.tables import by_name, entries
 from megatron_eks.config import aliases, hints
-from megatron_eks.config.aliases import of_other_block, of_other_tool
 from megatron_eks.config.blocks import (
     block_at,
     data_path,
@@ -18,7 +17,6 @@ from megatron_eks.config.blocks import (
     fields_at,
     other_types,
     pattern_at,
-    value_at,
 )
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
@@ -32,6 +30,8 @@ _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 _HARMLESS = 5
 """No longer value of a variable is quoted: 1, true, INFO."""
 _HIDDEN = "..."
+# The blocks of a training job whose keys other tools have at the top.
+_BLOCKS = ("parallelism", "training", "checkpoint", "data", "model", "runtime")
 
 
 def finding_of(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
@@ -75,11 +75,10 @@ def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) 
     if path[-2:] in {("capacity", "ids"), ("capacity", "blocks")}:
         return Finding(Code.NOT_SUPPORTED_YET, path, *hints.SEVERAL_RESERVATIONS)
     known = fields_at(model, path[:-1], document.value)
-    block = value_at(document.value, path[:-1])
     remedy = (
-        hints.of_key(name, known)
-        or hints.of_name_as_key(name, block, known)
-        or of_other_tool(name, known)
+        hints.of_no_value(name)
+        or odd_sign(name)
+        or aliases.of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
         or _other_kinds(path, model)
@@ -101,7 +100,12 @@ def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
     """Say which block of a training job has what other tools write at the top, or elsewhere."""
     if model is None or model not in JOB_KINDS.values() or len(path) > len(("block", "key")):
         return None
-    return of_other_block(str(path[-1]), {*model.model_fields} - {str(path[0])})
+    for block in [each for each in _BLOCKS if each in model.model_fields and each != path[0]]:
+        remedy = aliases.of_other_tool(str(path[-1]), fields_at(model, (block,), None))
+        if remedy:
+            use = re.match(r"use ([a-z_]+)(.*)", remedy)
+            return f"use {block}.{use[1]}{use[2]}" if use and "." not in use[1] else remedy
+    return None
 
 
 def _wrong_value(
@@ -194,8 +198,7 @@ def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
 
 def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
-    missing = _missing((*path, name), context, value)
-    return replace(missing, remedy=hints.of_missing_type(value) or missing.remedy)
+    return _missing((*path, name), context, value)
 
 
 def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:
