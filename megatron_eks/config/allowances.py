@@ -1,7 +1,7 @@
 """Findings that somebody allows on purpose, with a reason; they stay in sight."""
 
 import re
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -34,32 +34,17 @@ class Allowance(Generic[PlaceT]):
     path: Path
 
 
-def _comments(content: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, code and reason of each comment that allows something."""
-    for number, line in enumerate(content.splitlines(), 1):
-        if "meks:" in line and (match := _COMMENT.search(line)):
-            code, _, reason = match["rest"].strip().partition(" ")
-            yield number, code, reason.strip()
-
-
-def in_comments(
-    content: str, file: str, starts: Sequence[int]
-) -> Iterator[Allowance[tuple[str, int]]]:
-    """Return what comments allow to the object or resource around them, or below them."""
-    for number, code, reason in _comments(content):
-        around = max((0, *(start for start in starts if start <= number)))
-        start = number + 1 if number + 1 in starts else around
-        yield Allowance((file, start), code, reason, file, number, ())
-
-
 def on_lines(content: str, file: str) -> Iterator[Allowance[tuple[str, int]]]:
     """Return what comments of a configuration file allow to their line, or to the one below."""
     lines = content.splitlines()
-    for number, code, reason in _comments(content):
+    for number, line in enumerate(lines, 1):
+        if not (match := _COMMENT.search(line)):
+            continue
+        code, _, reason = match["rest"].strip().partition(" ")
         meant = number
         while meant <= len(lines) and not lines[meant - 1].partition("#")[0].strip():
             meant += 1
-        yield Allowance((file, meant), code, reason, file, number, ())
+        yield Allowance((file, meant), code, reason.strip(), file, number, ())
 
 
 def apply(
@@ -89,10 +74,7 @@ def apply(
         else:
             kept.add(key)
             result.append((place, finding))
-    result += [
-        (each.place, each_wrong) for each in given for each_wrong in _wrong(each, used, kept)
-    ]
-    return result
+    return result + [(each.place, e) for each in given for e in _wrong(each, used, kept)]
 
 
 def _wrong(

@@ -58,9 +58,7 @@ def block_at(model: Any, path: Path) -> dict[str, bool]:  # noqa: ANN401 -- an a
 
 def pattern_at(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
     """Return the pattern that a text at a path must have."""
-    *block, name = path
-    if isinstance(name, int):
-        *block, name = block
+    *block, name = path[:-1] if isinstance(path[-1], int) else path
     for member in _members(model, tuple(block)):
         if field := member.model_fields.get(str(name)):
             return next(_patterns((*field.metadata, field.annotation)), None)
@@ -76,17 +74,11 @@ def _patterns(parts: Iterable[Any]) -> Iterator[str]:
 
 def other_types(model: Any, path: Path, value: Json) -> str | None:  # noqa: ANN401 -- an annotation of any shape
     """Say of which `type` a key is that stands beside another one."""
-    *block, name = path
-    types = [
-        each
-        for member in _members(model, tuple(block))
-        if str(name) in member.model_fields
-        for each in _types(member)
-    ]
-    if not types or _type(value_at(value, tuple(block))) is None:
+    members = [e for e in _members(model, path[:-1]) if str(path[-1]) in e.model_fields]
+    types = [f"type: {each}" for member in members for each in _types(member)]
+    if not types or _type(value_at(value, path[:-1])) is None:
         return None
-    word = "has" if len(types) == 1 else "have"
-    return f"only {' and '.join(f'type: {each}' for each in types)} {word} it"
+    return f"only {' and '.join(types)} {'has' if len(types) == 1 else 'have'} it"
 
 
 def _members(model: Any, path: Path) -> Iterator[type[BaseModel]]:  # noqa: ANN401 -- an annotation of any shape

@@ -31,14 +31,7 @@ _YAML_TAGS = "tag:yaml.org,2002:"
 _STRING = f"{_YAML_TAGS}str"
 _KNOWN_TAGS = {f"{_YAML_TAGS}{name}" for name in ("bool", "float", "int", "map", "null", "seq")}
 _UNFILLED = "{{ }}"
-_KINDS_OF_VALUES = {
-    type(None): "an empty file",
-    bool: "one word, and no key",
-    float: "one number, and no key",
-    int: "one number, and no key",
-    list: "a list",
-    str: "one text, and no key",
-}
+_KINDS_OF_VALUES = {type(None): "an empty file", list: "a list"}
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
 
@@ -107,17 +100,14 @@ def read_mapping(text: str, file: str) -> Document:
     """Parse a text that must hold exactly one mapping, as configuration files do."""
     documents = read_documents(text, file)
     if len(documents) > 1:
-        extra = Finding(
-            Code.NOT_A_MAPPING, (), f"{len(documents)} YAML documents", "keep one in a file"
-        )
-        return Document(file, findings=[extra.at(file, documents[1].line(()))])
+        found, remedy = f"{len(documents)} YAML documents", "keep one in a file"
+        extra = Finding(Code.NOT_A_MAPPING, (), found, remedy).at(file, documents[1].line(()))
+        return Document(file, findings=[extra])
     document = documents[0] if documents else Document(file)
     if not document.findings and not isinstance(document.value, dict):
-        found = _KINDS_OF_VALUES[type(document.value)]
-        wrong = Finding(
-            Code.NOT_A_MAPPING, (), found, "write `key: value` lines, as in the examples"
-        )
-        document.findings.append(wrong.at(file, 1))
+        remedy = "write `key: value` lines, as in the examples"
+        found = _KINDS_OF_VALUES.get(type(document.value), "one word or number, and no key")
+        document.findings.append(Finding(Code.NOT_A_MAPPING, (), found, remedy).at(file, 1))
     return document
 
 
@@ -203,10 +193,12 @@ class _Reader:
                 self._value(value_event, (*path, "?"))
             elif key == "<<" and not getattr(event, "style", None):
                 source = self._value(value_event, path)
-                if not _can_merge(source):
+                sources = source if isinstance(source, list) else [source]
+                if not all(isinstance(each, dict) for each in sources):
                     found, remedy = "'<<' merges a value that is no mapping", "use <<: *NAME"
                     self._refuse(place, path, Code.YAML_SYNTAX, found, remedy)
-                merged |= _merged(source)
+                for each in reversed(sources):  # the first one wins
+                    merged |= each if isinstance(each, dict) else {}
             elif key in result:
                 found = f"{key!r} is given twice, first on line {self._document.line((*path, key))}"
                 self._refuse(place, (*path, key), Code.DUPLICATE_KEY, found, "keep one of the two")
@@ -257,20 +249,6 @@ class _Reader:
     def _refuse(self, line: int, path: Path, code: Code, found: str, remedy: str) -> None:
         finding = Finding(code, path, found, remedy)
         self._document.findings.append(finding.at(self._document.file, line))
-
-
-def _can_merge(value: Json) -> bool:
-    sources = value if isinstance(value, list) else [value]
-    return all(isinstance(source, dict) for source in sources)
-
-
-def _merged(value: Json) -> dict[str, Json]:
-    """Return what a merge key brings: of several mappings the first one wins."""
-    sources = value if isinstance(value, list) else [value]
-    merged: dict[str, Json] = {}
-    for source in reversed(sources):
-        merged |= source if isinstance(source, dict) else {}
-    return merged
 
 
 def _intrinsic(tag: str | None, value: Json) -> Json:

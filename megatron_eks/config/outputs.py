@@ -67,17 +67,15 @@ def _form(
     key: str, values: Mapping[str, str], images: Collection[str], home: Home | None
 ) -> tuple[str, str]:
     """Return the pattern of a value, and what it is in words."""
-    region = re.escape(home.region) if home else _REGION
-    place = f" in {home.region}" if home else ""
+    region, place = (re.escape(home.region), f" in {home.region}") if home else (_REGION, "")
     known = sorted(home.accounts) if home else []
-    accounts, owner = "[0-9]{12}", ""
-    if known:
-        accounts, owner = f"({'|'.join(known)})", f" of account {' or '.join(known)}"
+    account = f"({'|'.join(known) or '[0-9]{12}'})"
+    owner = f" of account {' or '.join(known)}" if known else ""
     if key in images:
-        registry = rf"{accounts}\.dkr\.ecr\.{region}\.amazonaws\.com(\.cn)?"
+        registry = rf"{account}\.dkr\.ecr\.{region}\.amazonaws\.com(\.cn)?"
         return registry + _IMAGE, f"an image in ECR{owner}{place}"
     if key.startswith("JobRoleArn"):
-        return rf"arn:aws[a-z-]*:iam::{accounts}:role/[\w+=,.@/-]+", f"the ARN of a role{owner}"
+        return rf"arn:aws[a-z-]*:iam::{account}:role/[\w+=,.@/-]+", f"the ARN of a role{owner}"
     if key.startswith(_DNS_KEY):
         number = values.get(f"LustreId{key.removeprefix(_DNS_KEY)}", "")
         # FSx User Guide, "Mounting"; the second form stands in the API's own examples.
@@ -160,7 +158,6 @@ class Outputs:
 
 
 _LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
-_EFS_KEYS = ("EfsId", "EfsAccessPointId")
 
 
 def read_outputs(
@@ -185,14 +182,11 @@ def read_outputs(
     parts = ("Network", "Storage", "Images", "Cluster", "Observability", PLATFORM)
     foreign = [name for name in stacks if name not in {f"{cluster}-{part}" for part in parts}]
     if foreign:
-        findings.append(
-            Finding(
-                Code.OUTPUTS_OF_ANOTHER_CLUSTER,
-                (foreign[0],),
-                f"this stack is not one of cluster {cluster!r}",
-                _REMEDY,
-            )
+        code, found = (
+            Code.OUTPUTS_OF_ANOTHER_CLUSTER,
+            f"this stack is not one of cluster {cluster!r}",
         )
+        findings.append(Finding(code, (foreign[0],), found, _REMEDY))
     values: dict[str, str] = {}
     keys = _image_keys(fallback)
     home = home and home.settled(each for each in stacks.values() if isinstance(each, dict))
@@ -240,18 +234,14 @@ def _outputs(
     suffixes: Sequence[str],
     existing: ExistingLustre | None,
 ) -> Outputs:
+    file_systems = tuple(_lustre(values, suffix) for suffix in suffixes)
     if existing is not None:
-        file_systems: tuple[Lustre, ...] = (
-            Lustre(existing.id, existing.dns_name, existing.mount_name, preview=False),
-        )
-    else:
-        file_systems = tuple(_lustre(values, suffix) for suffix in suffixes)
-    efs_id, access_point = (values.get(key, "") for key in _EFS_KEYS)
-    efs = (
-        Efs(efs_id, access_point, preview=False)
-        if efs_id and access_point
-        else Efs("fs-preview", "fsap-preview", preview=True)
-    )
+        own = (existing.id, existing.dns_name, existing.mount_name)
+        file_systems = (Lustre(*own, preview=False),)
+    efs_id, access_point = (values.get(key, "") for key in ("EfsId", "EfsAccessPointId"))
+    efs = Efs("fs-preview", "fsap-preview", preview=True)
+    if efs_id and access_point:
+        efs = Efs(efs_id, access_point, preview=False)
     images = {}
     for name, key in _image_keys(fallback).items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"

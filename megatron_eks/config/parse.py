@@ -80,20 +80,17 @@ def _parse(
             for detail in error.errors(include_url=False)
             if not only_invalid_items(detail)
         ]
-        meant = {path for each in translated for path in _meant_by(each)}
         # Beside another form, which comes later, the keys of the known one are not missing.
         later = {each.path[:-1] for each in translated if each.code is Code.NOT_SUPPORTED_YET}
-        others = (
-            finding
-            for finding in translated
-            if finding.path not in places
-            and not (
-                finding.code is Code.MISSING_KEY
-                and (finding.path in meant or finding.path[:-1] in later - {()})
-            )
-        )
+        without = {path for each in translated for path in _meant_by(each)} | later - {()}
+        told = [
+            each
+            for each in translated
+            if each.path not in places
+            and (each.code is not Code.MISSING_KEY or not {each.path, each.path[:-1]} & without)
+        ]
         # Each kind that a value may have refuses it for the same reason.
-        return None, [*findings, *document.locate(dict.fromkeys(others))]
+        return None, [*findings, *document.locate(dict.fromkeys(told))]
     return parsed, [*findings, *document.locate(refused(parsed))]
 
 
@@ -107,10 +104,6 @@ _FOREIGN = dict(entries(TABLE["foreign"]))
 
 _OF_SERVICES = {service: said.split(" | ") for service, said in entries(TABLE["tokens"])}
 
-_CLUSTER_KEYS = frozenset(ClusterConfig.model_fields)
-_RECOGNIZED = 3
-"""So many keys of a cluster file are no accident."""
-
 
 def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
     """Name a file that another program reads, or that is the other one here, as a whole."""
@@ -119,10 +112,6 @@ def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
             found = f"{key!r} is a key of {program}, and of no file of this project"
             remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
             return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
-    if expected == "cluster" and (above := wrapping_key(value)):
-        found = f"the keys of a cluster file stand below {above!r}, and belong to the top"
-        remedy = f"remove the line {above}:, and the indentation of what stands below it"
-        return Finding(Code.UNKNOWN_KEY, (above,), found, remedy)
     if expected == "job" and "kind" not in value and {"gpu_pools", "access"} <= value.keys():
         remedy = "move it out of jobs/, and name it by CLUSTER_CONFIG or --cluster"
         found = "a cluster file, and no job file: it has no kind"
@@ -130,29 +119,23 @@ def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
     return None
 
 
-def wrapping_key(value: Mapping[str, Json]) -> str | None:
-    """Return the one key below which a whole cluster file stands, as other tools have it."""
-    for key, inner in value.items():
-        inside = isinstance(inner, dict) and len(_CLUSTER_KEYS & inner.keys()) >= _RECOGNIZED
-        if inside and key not in _CLUSTER_KEYS and not _CLUSTER_KEYS & value.keys():
-            return key
-    return None
+def _nodes(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Yield a value and everything below it."""
+    yield path, value
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in pairs:
+            yield from _nodes(inner, (*path, key))
 
 
-def tokens(value: Json, path: Path = ()) -> Iterator[Finding]:
+def tokens(value: Json) -> Iterator[Finding]:
     """Yield where a token itself stands, instead of the name of the Secret that holds it."""
-    key = str(path[-1]) if path else ""
-    if token := TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):
-        service = str(token.lastgroup)
-        whose, remedy = _OF_SERVICES[service]
-        found = f"{whose} stands in this file: {token[service]}…"
-        yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from tokens(item, (*path, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from tokens(item, (*path, index))
+    for path, each in _nodes(value):
+        key = str(path[-1]) if path else ""
+        if token := TOKEN.search(key) or (isinstance(each, str) and TOKEN.search(each)):
+            whose, remedy = _OF_SERVICES[str(token.lastgroup)]
+            found = f"{whose} stands in this file: {token[str(token.lastgroup)]}…"
+            yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
 
 
 # Texts of the user's own, which need not be paths; folders among the variables are judged by name.
@@ -160,16 +143,9 @@ _FREE = frozenset({"args", "build_args", "command", "env", "labels", "tags"})
 _LONGEST = 57
 
 
-def odd_paths(value: Json, path: Path = ()) -> Iterator[Finding]:
+def odd_paths(value: Json) -> Iterator[Finding]:
     """Yield texts with a part that no path needs: '..', '.', nothing, or an unseen character."""
-    if isinstance(value, str):
-        if odd := odd_part(value):
-            shown = ascii(value if len(value) <= _LONGEST else f"{value[:_LONGEST]}...")
+    for path, each in _nodes(value):
+        if isinstance(each, str) and _FREE.isdisjoint(path) and (odd := odd_part(each)):
+            shown = ascii(each if len(each) <= _LONGEST else f"{each[:_LONGEST]}...")
             yield Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name not in _FREE:
-                yield from odd_paths(item, (*path, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from odd_paths(item, (*path, index))

@@ -10,19 +10,15 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import TorchRun
 
-# By key, the value that is rendered today, or those that are.
-_CLUSTER: dict[str, object] = {
-    "observability.metrics": ("amp", "own"),
-}
-_TORCH: dict[str, object] = {"training.precision": "bf16"}
+# By key, the values that are rendered today.
+_CLUSTER = {"observability.metrics": ("amp", "own")}
+_TORCH = {"training.precision": ("bf16",)}
 
 
 def rendered_values() -> Iterator[tuple[str, str, str]]:
-    """Yield file, key and the value that is rendered today, for the reference page."""
-    tables = {"cluster file": _CLUSTER, "job file, fsdp or ddp": _TORCH}
-    for file, table in tables.items():
-        for key, value in table.items():
-            yield file, key, _yaml(value)
+    """Yield file, key and the values that are rendered today, for the reference page."""
+    for file, table in (("cluster file", _CLUSTER), ("job file, fsdp or ddp", _TORCH)):
+        yield from ((file, key, " or ".join(values)) for key, values in table.items())
 
 
 def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
@@ -35,21 +31,9 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
     yield from _unsupported(job, _TORCH)
 
 
-def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Finding]:
+def _unsupported(model: BaseModel, table: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
     for key, rendered in table.items():
         value = attrgetter(key)(model)
-        several = rendered if isinstance(rendered, tuple) and rendered else (rendered,)
-        if value not in several:
-            plain = value is None or isinstance(value, (bool, int, float, str))
-            found = f"{_yaml(value) if plain else 'this key'} is not supported yet"
-            remedy = f"use {_yaml(rendered)} for now"
+        if value not in rendered:
+            found, remedy = f"{value} is not supported yet", f"use {' or '.join(rendered)} for now"
             yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
-
-
-def _yaml(value: object) -> str:
-    """Write a value the way the user would."""
-    if isinstance(value, tuple):
-        return " or ".join(map(_yaml, value)) or "[]"
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

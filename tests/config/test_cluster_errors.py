@@ -119,16 +119,6 @@ def test_an_existing_cluster_may_be_in_one_zone_and_closed():
     assert findings(f"existing_cluster: theirs\n{text}") == []
 
 
-def test_a_file_below_one_key_is_told_as_a_whole():
-    """Other tools have a key above all others; keys missing at the top are not told one by one."""
-    below = "".join(f"  {line}\n" for line in GOOD.splitlines())
-    (only,) = findings(f"cluster:\n{below}")
-    assert only == (
-        "error MEKS-0101 c.yaml:1 cluster: the keys of a cluster file stand below 'cluster', and "
-        "belong to the top - remove the line cluster:, and the indentation of what stands below it"
-    )
-
-
 @pytest.mark.parametrize(
     ("system", "pool", "wrong"),
     [

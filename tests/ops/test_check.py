@@ -235,19 +235,11 @@ WHY = "the tag is pinned by the registry"
 ALLOWED = "allowed MEKS-0609 {}:2 Pod/bad.spec.containers[0].image: "
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        BAD_POD.replace("image: nginx", f"image: nginx  # meks: allow MEKS-0609 {WHY}"),
-        f"# meks: allow MEKS-0609 {WHY}\n{BAD_POD.partition(chr(10))[2]}",
-        BAD_POD.replace("bad}", f'bad, annotations: {{megatron-eks/allow: "MEKS-0609 {WHY}"}}}}'),
-    ],
-    ids=["inside", "above", "annotation"],
-)
-def test_a_finding_that_is_allowed(tmp_path, capsys, pod):
+def test_a_finding_that_is_allowed(tmp_path, capsys):
     """It is listed with its reason, and counts neither as error nor as warning."""
+    note = f'bad, annotations: {{megatron-eks/allow: "MEKS-0609 {WHY}"}}}}'
     path = tmp_path / "pod.yaml"
-    path.write_text(pod)
+    path.write_text(BAD_POD.replace("bad}", note))
     _, lines = check(path)
     (found,) = [line for line in lines if "MEKS-0609" in line]
     assert found.startswith(ALLOWED.format(path))
@@ -268,24 +260,22 @@ def test_a_resource_allows_by_its_metadata(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("comment", "expected"),
+    ("note", "expected"),
     [
-        ("allow MEKS-0609", "error MEKS-0710 {}:1 .: MEKS-0609 is allowed without a reason - "),
-        ("allow everything", "error MEKS-0710 {}:1 .: no code is allowed - "),
+        ("MEKS-0609", "error MEKS-0710 {}: MEKS-0609 is allowed without a reason - "),
+        ("everything", "error MEKS-0710 {}: no code is allowed - "),
         (
-            "allow MEKS-0614 it is a test",
-            "warning MEKS-0710 {}:1 .: MEKS-0614 is allowed, and was not found here - remove it",
+            "MEKS-0614 it is a test",
+            "warning MEKS-0710 {}: MEKS-0614 is allowed, and was not found here - remove it",
         ),
-        (
-            "allow MEKS-0668 an old one",
-            "warning MEKS-0710 {}:1 .: MEKS-0668 was removed, because ",
-        ),
+        ("MEKS-0668 an old one", "warning MEKS-0710 {}: MEKS-0668 was removed, because "),
     ],
 )
-def test_allowances_that_are_wrong(tmp_path, comment, expected):
+def test_allowances_that_are_wrong(tmp_path, note, expected):
     """Without a code, a reason, or a finding, the allowance itself is one; nothing is hidden."""
     path = tmp_path / "pod.yaml"
-    path.write_text(f"# meks: {comment}\n{BAD_POD.partition(chr(10))[2]}")
+    path.write_text(BAD_POD.replace("bad}", f"bad, annotations: {{megatron-eks/allow: {note}}}}}"))
+    place = f"{path}:2 Pod/bad.metadata.annotations.megatron-eks/allow"
     _, lines = check(path)
-    assert any(line.startswith(expected.format(path)) for line in lines)
+    assert any(line.startswith(expected.format(place)) for line in lines)
     assert any(line.startswith("error MEKS-0609") for line in lines)

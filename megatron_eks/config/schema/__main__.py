@@ -7,49 +7,45 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, Field, TypeAdapter
 
 from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.config import cluster as cluster_module
-from megatron_eks.config import images as images_module
-from megatron_eks.config import job as job_module
-from megatron_eks.config import storage as storage_module
-from megatron_eks.config import training as training_module
+from megatron_eks.config import cluster, images, job, storage, training
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.load import Json, read_mapping
+from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.unsupported import rendered_values
+
+Schema = dict[str, Any]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 REFERENCE = ROOT / "docs" / "configuration.md"
 
-_TEXTS: dict[str, Json] = yaml.safe_load((HERE / "reference.yaml").read_text(encoding="utf-8"))
 
+_TEXTS: Schema = yaml.safe_load((HERE / "reference.yaml").read_text(encoding="utf-8"))
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schemas() -> dict[str, dict[str, Json]]:
+def schemas() -> dict[str, Schema]:
     """Return each schema by the name of its file."""
-    modules = (cluster_module, images_module, storage_module)
-    cluster = _described(ClusterConfig.model_json_schema(), *modules)
-    job = _described(
-        TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema(),
-        job_module,
-        training_module,
-    )
+    job_schema = TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema()
     return {
-        "cluster": {"$schema": _DRAFT, **cluster, "title": "Cluster file"},
-        "job": {"$schema": _DRAFT, **job, "title": "Job file"},
+        "cluster": {
+            "$schema": _DRAFT,
+            **_described(ClusterConfig.model_json_schema(), cluster, images, storage),
+            "title": "Cluster file",
+        },
+        "job": {"$schema": _DRAFT, **_described(job_schema, job, training), "title": "Job file"},
     }
 
 
-def _described(schema: dict[str, Json], *modules: ModuleType) -> dict[str, Json]:
+def _described(schema: Schema, *modules: ModuleType) -> Schema:
     """Add the texts below the fields; pydantic could, but at every import of the models."""
     models = {name: value for module in modules for name, value in vars(module).items()}
     texts = {
@@ -58,16 +54,12 @@ def _described(schema: dict[str, Json], *modules: ModuleType) -> dict[str, Json]
         for model in ast.parse(inspect.getsource(module)).body
         if isinstance(model, ast.ClassDef)
     }
-    definitions = schema["$defs"]
-    assert isinstance(definitions, dict)  # noqa: S101 -- pydantic's own form
-    for name, block in {**definitions, str(schema.get("title")): schema}.items():
-        lineage = models[name].__mro__ if name in models else ()
-        inherited = [texts.get(model.__name__, {}) for model in reversed(lineage)]
-        properties = block.get("properties") if isinstance(block, dict) else None
-        for field, text in {key: text for own in inherited for key, text in own.items()}.items():
-            entry = properties.get(field) if isinstance(properties, dict) else None
-            if isinstance(entry, dict):
-                entry["description"] = text
+    for name, block in {**schema["$defs"], str(schema.get("title")): schema}.items():
+        properties = block.get("properties", {})
+        for model in reversed(models[name].__mro__ if name in models else ()):
+            for field, text in texts.get(model.__name__, {}).items():
+                if field in properties:
+                    properties[field]["description"] = text
     return schema
 
 
@@ -86,12 +78,12 @@ def reference() -> str:
         "refused, types are strict, and values that nothing renders yet are refused as",
         '"not supported yet". Files come before their blocks, and keys that must be given first.',
     ]
-    examples = _mapping(_TEXTS["examples"]) | dict(_shipped())
+    examples = _TEXTS["examples"] | dict(_shipped())
     for schema in schemas().values():
-        definitions = _mapping(schema["$defs"])
+        definitions = schema["$defs"]
         lines += ["", f"## {schema['title']}"]
         for name in _by_reference(schema, definitions):
-            lines += _block(name, _mapping(definitions.get(name, schema)), definitions)
+            lines += _block(name, definitions.get(name, schema), definitions)
             lines += ["", "```yaml", _yaml(examples[name]), "```"]
     lines += [
         "",
@@ -112,7 +104,7 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shipped() -> Iterator[tuple[str, Json]]:
+def _shipped() -> Iterator[tuple[str, Any]]:
     """Yield each block of the examples and, last so that they count, of the default files."""
     for folder in (*sorted(ROOT.glob("examples/*"), reverse=True), ROOT):
         for file in (folder / "cluster.yaml", *sorted(folder.glob("jobs/*.yaml"), reverse=True)):
@@ -123,16 +115,11 @@ def _shipped() -> Iterator[tuple[str, Json]]:
                 yield from _examples(model)
 
 
-def _mapping(value: Json) -> dict[str, Json]:
-    assert isinstance(value, dict)  # noqa: S101 -- pydantic's own form
-    return value
-
-
-def _yaml(value: Json) -> str:
+def _yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, width=100).rstrip()
 
 
-def _refs(node: Json) -> Iterator[str]:
+def _refs(node: object) -> Iterator[str]:
     """Yield the blocks that a part of a schema names, those of keys that must be given first."""
     if isinstance(node, list):
         for each in node:
@@ -145,14 +132,13 @@ def _refs(node: Json) -> Iterator[str]:
             yield from _refs(node.get(key))
 
 
-def _keys(block: dict[str, Json]) -> list[tuple[str, Json]]:
+def _keys(block: Schema) -> list[tuple[str, Any]]:
     required = block.get("required", [])
-    assert isinstance(required, list)  # noqa: S101 -- pydantic's own form
-    properties = _mapping(block.get("properties", {}))
+    properties = block.get("properties", {})
     return sorted(properties.items(), key=lambda each: each[0] not in required)
 
 
-def _by_reference(schema: dict[str, Json], definitions: dict[str, Json]) -> list[str]:
+def _by_reference(schema: Schema, definitions: Schema) -> list[str]:
     """Return the blocks of a file from the top down, each where it is first named."""
     order = ["ClusterConfig"] if "properties" in schema else []
     found = list(dict.fromkeys(_refs(schema)))
@@ -163,7 +149,7 @@ def _by_reference(schema: dict[str, Json], definitions: dict[str, Json]) -> list
     return order
 
 
-def _examples(model: BaseModel) -> Iterator[tuple[str, Json]]:
+def _examples(model: BaseModel) -> Iterator[tuple[str, Any]]:
     """Yield each block of a file that says something, by its name."""
     if given := model.model_dump(mode="json", exclude_unset=True):
         yield type(model).__name__, given
@@ -173,38 +159,34 @@ def _examples(model: BaseModel) -> Iterator[tuple[str, Json]]:
                 yield from _examples(each)
 
 
-def _block(name: str, block: dict[str, Json], definitions: dict[str, Json]) -> Iterator[str]:
-    said = _mapping(_TEXTS["meanings"])
+def _block(name: str, block: Schema, definitions: Schema) -> Iterator[str]:
+    said = _TEXTS["meanings"]
     required = block.get("required", [])
-    assert isinstance(required, list)  # noqa: S101 -- pydantic's own form
     yield from ("", f"### {name}", "", str(block.get("description", "")), "")
     yield from ("| key | type | default | meaning |", "|---|---|---|---|")
     for key, given in _keys(block):
-        field = _mapping(given)
+        field = given
         default = "required" if key in required else _default(field.get("default", {}))
-        inner = [str(_mapping(definitions[each])["description"]) for each in _refs(field)][:1]
+        inner = [str(definitions[each]["description"]) for each in _refs(field)][:1]
         meaning = field.get("description") or said.get(f"{name}.{key}") or said.get(key)
         meaning = str(meaning or inner[0]).replace("\n", " ")
         yield f"| `{key}` | {_type(field)} | {default} | {meaning} |"
 
 
-def _default(value: Json) -> str:
+def _default(value: object) -> str:
     """Show a value; of a nested block only that its own defaults apply."""
     return "its defaults" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
 
 
-def _type(field: Json) -> str:
-    assert isinstance(field, dict)  # noqa: S101 -- pydantic's own form
+def _type(field: Schema) -> str:
     if "$ref" in field:
         return str(field["$ref"]).rsplit("/", 1)[-1]
-    for key in ("anyOf", "oneOf", "allOf"):
-        options = field.get(key)
-        if isinstance(options, list):
-            return " or ".join(_type(option) for option in options)
+    if options := field.get("anyOf") or field.get("oneOf"):
+        return " or ".join(map(_type, options))
     if "const" in field:
         return f"`{json.dumps(field['const'])}`"
-    if isinstance(values := field.get("enum"), list):
-        return " or ".join(f"`{json.dumps(value)}`" for value in values)
+    if "enum" in field:
+        return " or ".join(f"`{json.dumps(value)}`" for value in field["enum"])
     if field.get("type") == "array":
         return f"list of {_type(field.get('items', {}))}"
     bounds = [f"{word} {field[key]}" for key, word in _BOUNDS.items() if key in field]

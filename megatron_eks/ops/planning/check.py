@@ -8,7 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
-from megatron_eks.config.allowances import Allowance, apply, in_comments
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
@@ -26,8 +25,6 @@ _SKIPPED = frozenset({"node_modules"})
 _ASSET = "asset."
 """The CDK's copies of what images are built from: programs, and nothing that is deployed."""
 _MAX_BYTES = 64 * 1024**2
-_MARK = "meks:"
-_RESOURCE = len(("Resources", "Name"))
 _NAMED = 4
 """So many files without an opinion are named, and the rest counted."""
 
@@ -103,16 +100,12 @@ class Files:
             self._report(Code.NOTHING_TO_CHECK, path, "no template and no manifest in it")
 
     def findings(self) -> Iterator[Finding]:
-        """Apply the guards, and what comments allow."""
+        """Apply the guards."""
         yield from self._findings
-        found: list[Finding] = []
         for together in self.templates.values():
             bodies = {file: document.value for file, document in together.items()}
-            found += check_templates(bodies, self._texts.__getitem__)
-        found += check_bodies(self.objects)
-        placed = [((finding.file, finding.line), finding) for finding in found]
-        for _, finding in apply(placed, self._allowances()):
-            yield finding
+            yield from check_templates(bodies, self._texts.__getitem__)
+        yield from check_bodies(self.objects)
 
     def linters(self) -> list[Linter]:
         """Return the public tools that have something to judge."""
@@ -123,18 +116,6 @@ class Files:
             hadolint(self.dockerfiles),
         ]
         return [linter for linter in found if linter.files]
-
-    def _allowances(self) -> Iterator[Allowance[tuple[str, int]]]:
-        """Return what comments allow; only a file that names the project is looked through."""
-        for file, bodies in self.manifests.items():
-            if _MARK in self._texts[file]:
-                lines = {body.place.line() for body in bodies}
-                yield from in_comments(self._texts[file], file, sorted(lines))
-        for file, document in (pair for each in self.templates.values() for pair in each.items()):
-            if _MARK in self._texts[file]:
-                resources = [path for path in document.places if path[:1] == ("Resources",)]
-                lines = {document.line(path) for path in resources if len(path) == _RESOURCE}
-                yield from in_comments(self._texts[file], file, sorted(lines))
 
     def _add_file(self, path: Path, *, named: bool) -> None:
         resolved = Path(os.path.realpath(path))  # `resolve` raises on a loop of links

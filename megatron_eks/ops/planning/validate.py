@@ -11,7 +11,6 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import AnyJob, Job
 from megatron_eks.config.load import read_mapping
-from megatron_eks.config.parse import wrapping_key
 from megatron_eks.ops.output import count, counted, write_findings
 from megatron_eks.ops.planning.megatron import Megatron
 from megatron_eks.project import check_files, job_files
@@ -61,5 +60,5 @@ def _is_cluster(path: Path) -> bool:
         value = None
     if not isinstance(value, dict):
         return path.parent.name != "jobs"
-    told = any(key in _CLUSTER_KEYS for key in value) or wrapping_key(value) is not None
+    told = any(key in _CLUSTER_KEYS for key in value)
     return "kind" not in value and (told or path.name == DEFAULT_CLUSTER)
