@@ -25,45 +25,28 @@ def options(value: str) -> dict[str, str]:
     return {name.strip(): chosen.strip() for name, _, chosen in pairs}
 
 
-# Of an option that is on or off torch takes these words and no others.
-_SWITCHES = frozenset({"expandable_segments", "release_lock_on_cudamalloc"})
-_SPELT = frozenset({"True", "False"})
-_BACKENDS = frozenset({"native", "cudaMallocAsync"})
-_LEAST_SPLIT = 20
-_FRACTION = re.compile(r"\d*\.?\d+(?:[eE][-+]?\d+)?")
-_NUMBERS = frozenset(TABLE["allocator_numbers"].split())
+_NUMBER = r"\d*\.?\d+(?:[eE][-+]?\d+)?"
+_SWITCH = ("True|False", "True or False")
+# What torch's parser takes: c10/core/AllocatorConfig.h, TORCH_CHECK_VALUE. A block that may be
+# split has 20 MiB at least (kLargeBuffer).
+_TAKEN = {
+    **dict.fromkeys(TABLE["allocator_numbers"].split(), (_NUMBER, "a number")),
+    "expandable_segments": _SWITCH,
+    "release_lock_on_cudamalloc": _SWITCH,
+    "backend": ("native|cudaMallocAsync", "native or cudaMallocAsync"),
+    "max_split_size_mb": (r"2[1-9]|[3-9]\d|\d{3,}", "a whole number above 20"),
+    "garbage_collection_threshold": (r"0?\.\d*[1-9]\d*", "a share between 0 and 1"),
+}
 
 
 def malformed(value: str) -> str | None:
-    """Return the first part that torch's parser ends the program at: no OPTION:VALUE."""
+    """Return what is wrong with the first part that torch's parser ends the program at."""
     for name, chosen in options(value).items():
         if not chosen:
             return f"{name!r} is no OPTION:VALUE"
-        if name in _SWITCHES and chosen not in _SPELT:
-            return f"{name} takes True or False, and no {chosen!r}"
-        problem = _beyond(name, chosen)
-        if problem:
-            return problem
-    return None
-
-
-def _beyond(name: str, chosen: str) -> str | None:
-    """Return what is wrong with a number or a word: c10/core/AllocatorConfig.h, TORCH_CHECK_VALUE.
-
-    A block that may be split has 20 MiB at least (kLargeBuffer).
-    """
-    if "$" in chosen or "{" in chosen:
-        return None
-    if name == "backend" and chosen not in _BACKENDS:
-        return f"backend is native or cudaMallocAsync, and no {chosen!r}"
-    if name == "max_split_size_mb" and not (chosen.isdecimal() and int(chosen) > _LEAST_SPLIT):
-        return f"max_split_size_mb is a whole number above {_LEAST_SPLIT}, and no {chosen!r}"
-    if name == "garbage_collection_threshold":
-        share = float(chosen) if _FRACTION.fullmatch(chosen) else 0.0
-        if not 0 < share < 1:
-            return f"{name} is a share between 0 and 1, and no {chosen!r}"
-    if name in _NUMBERS and not _FRACTION.fullmatch(chosen):
-        return f"{name} takes a number, and no {chosen!r}"
+        form, taken = _TAKEN.get(name, (".*", ""))
+        if not re.search(r"[${]", chosen) and not re.fullmatch(form, chosen):
+            return f"{name} takes {taken}, and no {chosen!r}"
     return None
 
 

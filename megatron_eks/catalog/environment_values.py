@@ -12,7 +12,6 @@ from functools import partial
 
 from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
 from megatron_eks.catalog.environment import (
-    POLICIES,
     REMOVE,
     TABLE,
     Policy,
@@ -24,16 +23,11 @@ from megatron_eks.catalog.tables import by_name, entries, sections
 
 _Judge = Callable[[str], Policy | None]
 
-_SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
 _WHOLE = re.compile(r"\s*[-+]?(0[xX][0-9a-fA-F]+|\d+)")
-_THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 _OFF = frozenset({"false", "no", "off"})
 _CLOSE = 0.6
 # What is filled in later is not known.
 _UNFILLED = re.compile(r"[${]")
-_SUBSYSTEMS = tuple(TABLE["subsystems"].split())
-# What NCCL takes for the threads of a block: multiples of a warp between the ends.
-_BLOCKS, _MOST_THREADS, _WARP = (64, 128, 256, 512), 640, 32
 
 
 def by_value(name: str, value: str) -> Policy | None:
@@ -87,12 +81,7 @@ def _switch(value: str) -> Policy | None:
 
 def _provider(value: str) -> Policy | None:
     """Judge a list of providers, which libfabric compares without case: src/fabric.c, filters."""
-    if _leaves_out_efa(value):
-        return advised_against(f"{value!r} keeps NCCL off EFA")
-    if value.startswith("^") or "efa" in value.split(","):
-        return None
-    reason = f"libfabric passes over the case of {value!r}, and what else reads it may not"
-    return advised_against(reason, "write efa")
+    return advised_against(f"{value!r} keeps NCCL off EFA") if _leaves_out_efa(value) else None
 
 
 def _leaves_out_efa(value: str) -> bool:
@@ -103,52 +92,8 @@ def _leaves_out_efa(value: str) -> bool:
 def off_efa(env: Mapping[str, str]) -> bool:
     """Tell whether variables take NCCL off EFA, by what `by_value` judges of each."""
     provider = env.get("FI_PROVIDER", "efa")
-    own = _values("NCCL_NET", env.get("NCCL_NET", "")) or _plugin(env.get("NCCL_NET_PLUGIN", ""))
-    return own is not None or _leaves_out_efa(provider)
-
-
-def _plugin(value: str) -> Policy | None:
-    """Judge a plugin by its name or path (NCCL user guide, "NCCL_NET_PLUGIN")."""
-    if value == "none":
-        return advised_against("without the EFA plugin NCCL uses TCP")
-    if value == "spcx":
-        reason = "NVIDIA's plugin for Spectrum-X, and not the EFA plugin: NCCL uses TCP"
-        return advised_against(reason, "write ofi")
-    if value.startswith("/") and ".so" not in value and "$" not in value:
-        reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
-        return advised_against(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
-    return None
-
-
-def _capabilities(value: str) -> Policy | None:
-    """Judge which of the driver's libraries a container gets (NVIDIA Container Toolkit)."""
-    lacks = {"compute", "utility"} - set(value.replace(" ", "").split(","))
-    if value == "all" or not lacks:
-        return None
-    reason = f"without {' and '.join(sorted(lacks))} a container has no CUDA, or no NVML for NCCL"
-    return refused(reason, "write compute,utility")
-
-
-def _peers(value: str) -> Policy | None:
-    """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never."""
-    never = value.upper() in {"LOC", "0"}
-    return POLICIES["NCCL_P2P_DISABLE"] if never else None
-
-
-def _threads(value: str) -> Policy | None:
-    if _THREADS.fullmatch(value):
-        return None
-    return advised_against(f"{value!r} is no number of threads, and OpenMP ignores it")
-
-
-def _heartbeat(value: str) -> Policy | None:
-    """Judge when torch ends a process whose watchdog no longer answers: 480 s by default."""
-    seconds = int(value) if value.isdigit() else _SHORT_HEARTBEAT
-    if seconds < _SHORT_HEARTBEAT:
-        return advised_against("loading a large model takes longer, and ranks would end in it")
-    if seconds > _LONG_HEARTBEAT:
-        return advised_against(f"a stuck rank is ended after {seconds // 3600} hours")
-    return None
+    own = [_values(name, env.get(name, "")) for name in ("NCCL_NET", "NCCL_NET_PLUGIN")]
+    return any(own) or _leaves_out_efa(provider)
 
 
 def _allocator(value: str) -> Policy | None:
@@ -180,17 +125,6 @@ def _word(
     return Policy(verdict, f"{value!r} is no value of it: {otherwise}", remedy)
 
 
-def _subsystem(value: str) -> Policy | None:
-    """Judge names of what NCCL is to log, of which it passes over those that it does not know."""
-    names = [each.strip() for each in value.removeprefix("^").split(",")]
-    for name in names:
-        if name and name.upper() not in _SUBSYSTEMS:
-            close = get_close_matches(name.upper(), _SUBSYSTEMS, 1, _CLOSE)
-            instead = f"did you mean {close[0]}?" if close else REMOVE
-            return advised_against(f"NCCL has no subsystem {name!r} to log", instead)
-    return None
-
-
 def _one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
@@ -210,16 +144,6 @@ def _torch_number(value: str) -> Policy | None:
     )
 
 
-def _block(value: str) -> Policy | None:
-    known = not value.isdecimal() or int(value) % _WARP == 0
-    if known and (not value.isdecimal() or _BLOCKS[0] <= int(value) <= _MOST_THREADS):
-        return None
-    return advised_against(
-        f"NCCL does not take {value} threads, and uses another number of them",
-        f"use {_one_of([str(each) for each in _BLOCKS])}",
-    )
-
-
 def _filled() -> Iterator[tuple[str, _Judge]]:
     """Yield how values are judged that are written out: by words, by a form, or by a reader."""
     for name, said in by_name(TABLE["words"]).items():
@@ -229,8 +153,6 @@ def _filled() -> Iterator[tuple[str, _Judge]]:
         pattern, verdict, reason, instead = said.split(" | ")
         yield name, partial(_form, pattern, verdict, reason, instead)
     yield from dict.fromkeys(TABLE["torch_numbers"].split(), _torch_number).items()
-    yield "NCCL_DEBUG_SUBSYS", _subsystem
-    yield "NCCL_NTHREADS", _block
 
 
 _SAID: dict[str, list[list[str]]] = {}
@@ -242,11 +164,6 @@ _OWN: dict[str, _Judge] = {
     **dict.fromkeys(TABLE["nccl_numbers"].split(), _whole),
     **dict.fromkeys(TABLE["nccl_switches"].split(), _switch),
     "FI_PROVIDER": _provider,
-    "NCCL_NET_PLUGIN": _plugin,
-    "NCCL_P2P_LEVEL": _peers,
-    "NVIDIA_DRIVER_CAPABILITIES": _capabilities,
-    "OMP_NUM_THREADS": _threads,
-    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": _heartbeat,
     **dict.fromkeys(ALLOCATOR, _allocator),
 }
 _FILLED = dict(_filled())
