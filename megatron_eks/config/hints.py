@@ -7,18 +7,7 @@ from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.catalog.tables import entries
 from megatron_eks.config import aliases
 from megatron_eks.config.errors import Path
-from megatron_eks.config.model import (
-    ABSOLUTE_PATH,
-    DNS_LABEL,
-    PATTERNS,
-    RECIPE,
-    REGION,
-    REPOSITORY_PREFIX,
-    RESERVATION,
-    RESERVATION_OR_GROUP,
-    TABLE,
-    ZONE,
-)
+from megatron_eks.config.model import PATTERNS, TABLE
 from megatron_eks.config.scalars import as_text
 
 Keys = dict[str, bool]
@@ -74,50 +63,50 @@ def unit_of(key: str) -> str:
     return f" {unit}" if unit else ""
 
 
+_FORM = {pattern: name for name, pattern in PATTERNS.items()}
 _NAMED = [
-    (PATTERNS[name], *said.split(" | "))
+    (name, *said.split(" | "))
     for names, said in entries(TABLE["other_names"])
     for name in names.split()
 ]
-"""By the pattern of a key: what names the thing in another way, and what to write."""
+"""By the form of a key's text: what names the thing in another way, and what to write."""
 
 # Only names that are made here may change: a bucket or branch of that name exists elsewhere.
-_MADE_HERE = frozenset({DNS_LABEL, REPOSITORY_PREFIX})
-_LOWERCASE = _MADE_HERE | {REGION, RESERVATION, RESERVATION_OR_GROUP, ZONE}
+_MADE_HERE = frozenset({"dns_label", "repository_prefix"})
+_LOWERCASE = _MADE_HERE | {"region", "reservation", "reservation_or_group", "zone"}
 
 
 def of_format(text: str, pattern: str, key: str) -> str | None:
     """Say what to write in place of a text that is another name of what is meant."""
-    if pattern == ABSOLUTE_PATH and (place := of_place(text, key)):
+    form = _FORM[pattern]
+    if form == "absolute_path" and (place := of_place(text, key)):
         return place
     if key == "pool" and _INSTANCE_TYPE.fullmatch(text):
         return "use the name of a pool of the cluster file, gpu_pools[].name, and not its type"
-    for of, form, remedy in _NAMED:
-        if of == pattern and (found := re.fullmatch(form, text)):
+    for of, other, remedy in _NAMED:
+        if of == form and (found := re.fullmatch(other, text)):
             return remedy.format(found[found.lastindex or 0])
-    written = (each for each in _otherwise(text, pattern) if re.search(pattern, each))
-    remedies = (f"write {each}" for each in written if pattern != RECIPE or each in RECIPES)
+    written = (each for each in _otherwise(text, form) if re.search(pattern, each))
+    remedies = (f"write {each}" for each in written if form != "recipe" or each in RECIPES)
     nothing = "leave it out, or write null" if text.lower() in {"none", "nil", "null"} else None
     return next(remedies, None) or nothing
 
 
-def _otherwise(text: str, pattern: str) -> Iterator[str]:
+def _otherwise(text: str, form: str) -> Iterator[str]:
     """Yield other ways to write a text: without what a slip has put around it, or of its parts."""
     yield text.strip(" ,;'\"").rstrip("/")
-    if pattern in _LOWERCASE:
+    if form in _LOWERCASE:
         yield text.strip().lower()
-    if pattern in _MADE_HERE:
+    if form in _MADE_HERE:
         plain = re.sub("[_ ]+", "-", text.strip("-_ ").lower())
         yield from (plain, f"{plain}-")
-    if pattern == RECIPE:
+    if form == "recipe":
         yield text.lower().replace(".", "").replace("-", "_").removesuffix("()")
-    if text.startswith("arn:aws:s3:::"):
-        yield text.replace("arn:aws:s3:::", "s3://")
+    yield text.replace("arn:aws:s3:::", "s3://")
     if text.startswith("arn:"):
         yield re.split("[:/]", text)[-1]
     # `mount -t lustre HOST@tcp:/NAME`, as the console of FSx shows it.
-    host, _, name = text.partition("@tcp:/")
-    yield from (host, name) if name else ()
+    yield from text.split("@tcp:/")
     yield text.lstrip("/")
     yield text[:-1] if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", text) else ""
 
@@ -130,12 +119,13 @@ SEVERAL_RESERVATIONS = (
 
 def not_yet(text: str, pattern: str) -> tuple[str, str] | None:
     """Say of what AWS has, and this project does not, that it is so, and what to use instead."""
-    if pattern == ZONE and re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]-[a-z]{3}-[0-9][a-z]", text):
+    form = _FORM[pattern]
+    if form == "zone" and re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]-[a-z]{3}-[0-9][a-z]", text):
         # EKS User Guide, "Launch low-latency EKS clusters with AWS Local Zones", read 2026-11.
         remedy = "use a zone of the region: EKS takes managed node groups there, but no subnet of "
         remedy += "the control plane, and this project's file system stands beside the nodes"
         return "a Local Zone is not supported yet", remedy
-    if pattern == RESERVATION and re.match(r"arn:aws[a-z-]*:resource-groups:", text):
+    if form == "reservation" and re.match(r"arn:aws[a-z-]*:resource-groups:", text):
         remedy = "use the id of one, cr-...; a group goes with type: reservation"
         return "a resource group of Capacity Blocks is not supported yet", remedy
     return None
@@ -151,7 +141,8 @@ def of_shape(kind: str, value: object, path: Path, keys: Keys) -> str | None:
     name = path[-1] if path else ""
     if name in {"capacity", "source"} and isinstance(value, str):
         kind_of = (aliases.of_value("type", value) or value).removeprefix("write ")
-        of_id = f"reservation, id: {value}" if re.search(RESERVATION, value) else kind_of
+        known = re.search(PATTERNS["reservation"], value)
+        of_id = f"reservation, id: {value}" if known else kind_of
         return f"write {name}: {{type: {of_id}}}"
     if kind.startswith("model_"):
         return _block(name, keys)

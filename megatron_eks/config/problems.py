@@ -22,11 +22,12 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.job import JOB_KINDS
 from megatron_eks.config.load import Document, Place
-from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS, RELATIVE_PATH, TABLE
+from megatron_eks.config.model import FORMATS, PATTERNS, TABLE
 from megatron_eks.config.scalars import odd_part, odd_sign
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
+_PATHS = {PATTERNS["absolute_path"], PATTERNS["relative_path"]}
 _HARMLESS = 5
 """No longer value of a variable is quoted: 1, true, INFO."""
 _HIDDEN = "..."
@@ -133,7 +134,7 @@ def _wrong_value(
 
 def _wrong_format(path: Path, given: str, pattern: str) -> Finding:
     shown = _shown(given)
-    if pattern not in {ABSOLUTE_PATH, RELATIVE_PATH} and (odd := odd_part(given)):
+    if pattern not in _PATHS and (odd := odd_part(given)):
         return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
     if later := hints.not_yet(given, pattern):
         return Finding(Code.NOT_SUPPORTED_YET, path, *later)

@@ -3,7 +3,6 @@
 import math
 import re
 import unicodedata
-from typing import Self
 
 Scalar = None | bool | int | float | str
 
@@ -22,18 +21,6 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _YES = frozenset({"yes", "Yes", "YES", "on", "On", "ON"})
 _NO = frozenset({"no", "No", "NO", "off", "Off", "OFF"})
 _OCTAL = re.compile(r"[-+]?0[0-7]+")
-
-
-class Octal(int):
-    """A number that was written in octal, as YAML 1.1 has it, and how: 0770 is 504."""
-
-    written: str
-
-    def __new__(cls, text: str) -> Self:
-        """Read a text of octal digits."""
-        number = super().__new__(cls, text, 8)
-        number.written = text
-        return number
 
 
 def scalar(text: str) -> Scalar:
@@ -60,7 +47,8 @@ def scalar_1_1(text: str) -> Scalar:
     """Resolve a plain scalar as kubectl and CloudFormation do, by YAML 1.1."""
     if text in _YES or text in _NO:
         return text in _YES
-    return Octal(text) if _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER else scalar(text)
+    octal = _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER
+    return int(text, 8) if octal else scalar(text)
 
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")

@@ -9,7 +9,6 @@ from megatron_eks.guards.templates import Resource, Templates, constants, templa
 from megatron_eks.guards.values import YES, Found, Row, Value, report
 
 _unheard, _need = partial(report, Rule.UNHEARD), partial(Need, Rule.UNHEARD)
-_EACH, _MORE = "NotificationsWithSubscribers * ", "GREATER_THAN"
 # Who tells by which type, with its principal (Amazon SNS, "Access policies"; Amazon Managed Service
 # for Prometheus, "Giving permission to send alert messages").
 _TELLERS = {
@@ -26,11 +25,9 @@ _METRICS = {
 _CONSTANTS: dict[str, tuple[Row, ...]] = {
     "CloudWatch::Alarm": (
         ("ActionsEnabled", (YES, None), "it changes its state without a message"),
-        ("ComparisonOperator", ("GreaterThanThreshold", "LessThanThreshold"), "it cannot be made"),
         ("AlarmName", (), "a mail does not say what it is about"),
         ("AlarmDescription", (), "a mail does not say what to do"),
     ),
-    "Events::Rule": (("State", ("ENABLED", None), "it never matches"),),
     "APS::Workspace": (
         ("AlertManagerDefinition", (), "its rules send nothing"),
         ("WorkspaceConfiguration RetentionPeriodInDays", (), "AWS decides how long metrics stay"),
@@ -39,9 +36,7 @@ _CONSTANTS: dict[str, tuple[Row, ...]] = {
     "SNS::TopicPolicy": (("Topics 0", (), "it applies to no topic"),),
     "SNS::Subscription": (("Protocol", ("email", "https", "sms", "sqs"), "the topic refuses it"),),
     "Budgets::Budget": (
-        ("Budget BudgetType", ("COST",), "it does not count cost"),
-        (f"{_EACH}Notification ComparisonOperator", (_MORE,), "it fires while costs are low"),
-        (f"{_EACH}Subscribers 0", (), "it has no recipient"),
+        ("NotificationsWithSubscribers * Subscribers 0", (), "it has no recipient"),
     ),
 }
 _ENCRYPTED = (("Bool", "aws:SecureTransport", "false"),)

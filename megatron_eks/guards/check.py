@@ -11,7 +11,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.guards.manifests import Manifests, body_at, is_manifest, manifest_guard
 from megatron_eks.guards.templates import Templates, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.values import Place, Value
 
 for _module in sorted(each.name for each in iter_modules(guards.__path__)):
     if _module != "check":  # a new module of guards needs no list
@@ -31,7 +31,7 @@ def check_templates(
 
 def check_manifests(objects: Sequence[Json]) -> list[Finding]:
     """Judge Kubernetes objects that are applied together."""
-    return check_bodies([body_at(body, "") for each in objects for _, body in elements(each)])
+    return check_bodies([body_at(each, "") for each in objects])
 
 
 def check_bodies(bodies: Sequence[Value]) -> list[Finding]:
@@ -57,17 +57,10 @@ def findings_for_manifests(texts: Mapping[str, str]) -> list[Finding]:
 
 def bodies_in(document: Document) -> Iterator[Value]:
     """Return the objects of a document, each with the line where it starts."""
-    for path, element in elements(document.value):
-        if is_manifest(element):
-            yield body_at(element, document.file, partial(document.line, path))
-
-
-def elements(value: Json) -> list[tuple[tuple[str | int, ...], Json]]:
-    """Return the objects of a document, each with its place: itself, or the elements of a List."""
-    listed = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
-    if isinstance(listed, list):
-        return [(("items", index), item) for index, item in enumerate(listed)]
-    return [((), value)]
+    value = Value(document.value, Place(document.file, ()))
+    for each in value["items"] if value["kind"].text == "List" else (value,):
+        if is_manifest(each.raw):
+            yield body_at(each.raw, document.file, partial(document.line, each.path))
 
 
 def _judged(found: Iterable[Finding], bodies: Iterable[Value]) -> list[Finding]:

@@ -16,9 +16,8 @@ from megatron_eks.guards.templates import Resource, Templates, constants, templa
 from megatron_eks.guards.values import NO, YES, Found, Row, Value, report, same, written
 
 _LABEL = "megatron-eks/pool"
-# Every P and G family of EC2 has GPUs; a g at the end of other families means ARM processors.
+# Every P and G family of EC2 has GPUs.
 _WITH_GPUS = re.compile(r"(p[2-9]|gr?[3-9])")
-_ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
 _TAKEN, _OPTIONS = "pods could take the node's credentials", "LaunchTemplateData MetadataOptions "
 _METADATA: tuple[Row, ...] = (
     *same(_OPTIONS, _TAKEN, {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}),
@@ -145,8 +144,7 @@ def launch_template(templates: Templates) -> Found:
         found = f"{written(typed.raw)} is not a known type: no node starts, or without EFA"
         remedy = choices(each.type_name, INSTANCES)
         yield from report(Rule.INSTANCE_TYPE_NAME, unknown, typed, found, remedy)
-        right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
-        right += "NVIDIA" if each.has_gpus else "STANDARD"
+        right = f"AL2023_x86_64_{'NVIDIA' if each.has_gpus else 'STANDARD'}"
         if not each.data["ImageId"]:
             yield from each.group["AmiType"].must_be(Rule.AMI_TYPE, right, why=_NO_DRIVER)
 

@@ -32,11 +32,7 @@ _LOG_USE = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFr
 _DOMAINS = ("amazonaws.com", "${AWS::URLSuffix}", "amazonaws.com.cn")
 _OWNERS = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root|${AWS::AccountId}"
 _ROOT = Need(Rule.KEY_POLICY, "no role can use the key", ("kms:*",), ("*",), _OWNERS)
-_KEY = (
-    ("Enabled", (YES, None), "nothing can be encrypted"),
-    ("KeySpec", ("SYMMETRIC_DEFAULT", None), "nothing can be encrypted"),
-    ("KeyUsage", ("ENCRYPT_DECRYPT", None), "nothing can be encrypted"),
-)
+_KEY = (("Enabled", (YES, None), "nothing can be encrypted"),)
 _ROTATION = (("EnableKeyRotation", (True,), "it is never rotated"),)
 _DATA = ("FSx::FileSystem", "EFS::FileSystem", "S3::Bucket", "ECR::Repository")
 _FIXED, _MOVABLE = "IMMUTABLE_WITH_EXCLUSION", "ImageTagMutabilityExclusionFilter"
@@ -48,13 +44,12 @@ _IMAGES = (
 )
 # CodeBuild, "Build environment compute modes and types": smaller ones have a disk of 64 GB.
 _LARGE = ("BUILD_GENERAL1_LARGE", "BUILD_GENERAL1_XLARGE", "BUILD_GENERAL1_2XLARGE")
-_LONG, _APART = 60, {"x86_64": "ARM_CONTAINER", "aarch64": "LINUX_CONTAINER"}
 _BUILD = (
     ("Environment ComputeType", _LARGE, "its disk is full, or its time over, before the image is"),
     ("Environment PrivilegedMode", (YES,), "Docker does not start, and no image is built"),
-    ("Environment Type", ("LINUX_CONTAINER", "ARM_CONTAINER"), "CodeBuild has no such machine"),
     ("LogsConfig", (), "nobody reads why a build failed"),
     ("Source BuildSpec", (), "it builds something else, or nothing"),
+    ("TimeoutInMinutes", (), "an image with CUDA code takes more than the usual hour"),
 )
 
 
@@ -170,14 +165,6 @@ def closed_and_kept(templates: Templates) -> Found:
     yield from constants(buckets, Rule.BUCKET_SETTINGS, *_VERSIONS, warns=True)
     yield from constants(templates.of("ECR::Repository"), Rule.ENCRYPTION, *_IMAGES)
     yield from constants(projects, Rule.PROPERTY, *_BUILD)
-    for machine, minutes in [(each["Environment"], each["TimeoutInMinutes"]) for each in projects]:
-        image = machine["Image"].text
-        other = any(e in image and machine["Type"].text == wrong for e, wrong in _APART.items())
-        found = f"{image} does not run in {machine['Type'].text}"
-        yield from report(Rule.PROPERTY, other, machine["Type"], found, "write the image's own")
-        found = f"{minutes.raw} minutes: an image with CUDA code takes more than an hour"
-        few = (minutes.number or 60) < _LONG  # CodeBuild's own default is 60
-        yield from report(Rule.PROPERTY, few, minutes, found, "write such as 240", warns=True)
     every = [rule for each in buckets for rule in each["LifecycleConfiguration"]["Rules"]]
     for rule in (each for each in every if each["Status"].raw != "Disabled"):
         moves = [each["StorageClass"] for each in (*rule["Transitions"], rule["Transition"])]
