@@ -21,7 +21,6 @@ POLICY = "PolicyDocument Statement"
         ("CloudWatch::Alarm FileSystemFull", "Metrics 1 Id", "full"),
         ("CloudWatch::Alarm FileSystemFull", "Metrics 1 MetricStat", ABSENT),
         ("CloudWatch::Alarm FileSystemFull", "Metrics 0 ReturnData", False),
-        ("Events::Rule Build", "State", "DISABLED"),
         ("Events::Rule Build", "EventPattern source", ["aws.codebuilds"]),
         ("Events::Rule Build", "EventPattern detail-type", ["CodeBuild Build Phase Change"]),
         ("Events::Rule Build", "EventPattern detail project-name", ABSENT),

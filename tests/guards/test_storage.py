@@ -159,8 +159,6 @@ def lifecycle(**selection: object) -> str:
         (REPOSITORY, "ImageTagMutability", "MUTABLE", "ENCRYPTION"),
         (REPOSITORY, f"{FILTERS} 0 {FILTERS[:-1]}Value", "*", "ENCRYPTION"),
         ("CodeBuild::Project", "Environment PrivilegedMode", False, "PROPERTY"),
-        ("CodeBuild::Project", "Environment Type", "ARM_CONTAINER", "PROPERTY"),
-        ("CodeBuild::Project", "TimeoutInMinutes", 30, "PROPERTY"),
         ("CodeBuild::Project", "Environment ComputeType", "BUILD_GENERAL1_SMALL", "PROPERTY"),
         (REPOSITORY, "EncryptionConfiguration", ABSENT, "ENCRYPTION"),
         (REPOSITORY, RULES, lifecycle(tagStatus="any"), EXPIRES),
@@ -191,7 +189,6 @@ def test_other_buckets(path, value):
     [
         ("EnableKeyRotation", False, "ENCRYPTION"),
         ("Enabled", False, "KEY_POLICY"),
-        ("KeySpec", "RSA_2048", "KEY_POLICY"),
         ("KeyPolicy Statement 0 Action", ["kms:Decrypt"], "KEY_POLICY"),
         ("KeyPolicy Statement 0 Principal", {"AWS": "arn:aws:iam::1:role/a"}, "KEY_POLICY"),
         (TO_LOGS, ABSENT, "KEY_POLICY"),
