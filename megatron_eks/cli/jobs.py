@@ -1,6 +1,5 @@
 """The panel Jobs: start jobs, watch them, and find out what is wrong with them."""
 
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from cyclopts.validators import Number
 
 from megatron_eks.cli import args
 from megatron_eks.cli.app import JOBS, command
-from megatron_eks.ops.jobs.matching import LONGEST, compiled
 from megatron_eks.ops.opening import console_here, on_cluster, today
 
 _WATCH_SECONDS = 5.0
@@ -27,7 +25,6 @@ def submit(
     change: Annotated[list[str] | None, Parameter("--set", metavar="PATH=VALUE")] = None,
     follow: bool = False,
     wait: bool = False,
-    release_when_done: bool = False,
     preview: args.Preview = False,
     timeout: args.Timeout = 14 * 24 * 60,
     reach: args.Reach = args.HERE,
@@ -36,7 +33,7 @@ def submit(
 
     meks submit megatron-cpt-techpulse --follow
     meks submit jobs/fsdp-llama-2-7b.yaml --nodes 1 --set training.max_steps=20
-    meks submit megatron-cpt-techpulse --wait --release-when-done
+    meks submit megatron-cpt-techpulse --wait
 
     :param job: a job file, or the name of a job in jobs/
     :param nodes: instead of the file's `nodes`
@@ -44,7 +41,6 @@ def submit(
     :param change: any other value of the file, as training.train_iters=20; may be repeated
     :param follow: print its logs until it ends
     :param wait: wait until it ends
-    :param release_when_done: wait, then give all nodes of its pool back (meks scale POOL 0)
     """
     from megatron_eks.ops.jobs.rendering import Wish, parse
     from megatron_eks.ops.jobs.submit import Options, run
@@ -57,7 +53,6 @@ def submit(
         previews=preview,
         wait_seconds=timeout * 60,
         command=("meks", *sys.argv[1:]),
-        release=release_when_done,
     )
     return on_cluster(reach, partial(run, wish, options), makes=True, job=job)
 
@@ -67,7 +62,6 @@ def status(
     job: args.SomeJob = None,
     /,
     *,
-    nodes: bool = False,
     watch: Annotated[
         list[float] | None,
         Parameter(
@@ -86,18 +80,16 @@ def status(
     meks status                             pools, jobs, what is not ready
     meks status megatron-cpt-techpulse      each rank, speed beside the plan
     meks status megatron-cpt-techpulse --watch
-    meks status megatron-cpt-techpulse --nodes
     meks status -o json | jq .jobs
 
     :param job: default: the cluster
-    :param nodes: by node: state, ranks, GPU use and memory, EFA traffic
     """
     from megatron_eks.ops.jobs.records import see
 
     if watch is not None and output == "yaml":
         raise CycloptsError(msg="--watch writes tables or lines of JSON: -o json")
     every = None if watch is None else next(iter(watch), _WATCH_SECONDS)
-    look = partial(see, job, output=output, interval=every, nodes=nodes)
+    look = partial(see, job, output=output, interval=every)
     return on_cluster(reach, look, job=job)
 
 
@@ -123,14 +115,6 @@ def logs(
     follow: Annotated[bool, Parameter(alias="-f", group=args.ONE_OF)] = False,
     tail: args.N = None,
     since: Annotated[int | None, args.read_by(args.span, metavar="TIME")] = None,
-    grep: Annotated[
-        re.Pattern[str] | None,
-        args.read_by(
-            compiled,
-            metavar="REGEX",
-            help=f"only lines that match (in their first {LONGEST:,} characters)",
-        ),
-    ] = None,
     previous: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
     explain: bool = False,
     files: Annotated[
@@ -144,7 +128,7 @@ def logs(
     meks logs megatron-cpt-techpulse --follow
     meks logs megatron-cpt-techpulse --rank 1 --tail 50
     meks logs megatron-cpt-techpulse --rank 1 --previous
-    meks logs megatron-cpt-techpulse --follow --grep 'iteration|checkpoint'
+    meks logs megatron-cpt-techpulse --follow | grep checkpoint
     meks logs megatron-cpt-techpulse --explain
     meks logs --explain saved.log
 
@@ -157,8 +141,8 @@ def logs(
     :param explain: say what ended the job and what to do, instead of the lines
     :param files: explain a log saved anywhere, - for standard input; may be repeated
     """
-    if explain and (grep or follow):
-        raise CycloptsError(msg="--explain reads all lines: leave out --grep and --follow")
+    if explain and follow:
+        raise CycloptsError(msg="--explain reads what is there: leave out --follow")
     if explain and job and {"/", "."} & {*job}:
         # No job has such a name: a log was meant.
         files, job = [*(files or ()), Path(job)], None
@@ -175,7 +159,7 @@ def logs(
     from megatron_eks.ops.jobs.logs import Options
     from megatron_eks.ops.jobs.records import logs_of
 
-    options = Options(rank, follow, tail, since, previous, grep)
+    options = Options(rank, follow, tail, since, previous)
     show = partial(logs_of, job, options, output=output, explains=explain)
     return on_cluster(reach, show, job=job)
 

@@ -51,7 +51,6 @@ def watch(api, console):
         lines = [str(each) for each in found["lines"]]
         return View(
             lines=lambda: lines,
-            screen=lambda rows: lines[:rows],
             news=lambda: [(line, line) for line in lines],
             as_json=lambda: {"lines": [*lines]},
             time="12:00:00",
@@ -89,7 +88,7 @@ def test_programs_get_a_line_of_json_for_each_change(watch, console):
 
 @pytest.mark.parametrize(
     ("status", "why"),
-    [(401, "it does not accept the credentials"), (410, "too old"), (500, "too old"), (503, "too")],
+    [(401, "does not accept the credentials"), (410, "too old"), (500, "too old"), (503, "too")],
 )
 def test_what_passes_is_waited_for(watch, console, status, why):
     """Said once, however often it comes; then the watch goes on."""
@@ -124,7 +123,7 @@ def test_what_does_not_pass_ends_it(watch):
 def test_a_job_that_is_gone_ends_it(console, api):
     """Its failure says what there is instead."""
     client = connect(api.url, api.authority, "token")
-    looks = iter([View(list, lambda _: [], list, dict, "", ended=False)])
+    looks = iter([View(list, list, dict, "", ended=False)])
 
     def see():
         try:

@@ -70,14 +70,6 @@ def run(wish: Wish, tools: Tools, connect: Connect) -> int:
     return DONE
 
 
-def release(pool: str, tools: Tools, kubernetes: Client) -> int:
-    """Give a pool's nodes back as soon as no job's pod is on it; nobody is asked."""
-    if (minutes := tools.pool(pool).idle_minutes) is not None:
-        tools.console.say(f"nodes of {pool} go by themselves after {minutes} minutes without a job")
-        return DONE
-    return run(Wish(pool, 0, when_idle=True), tools, lambda: kubernetes)
-
-
 def node_group(pool: str, tools: Tools) -> NodeGroup:
     """Return a pool's node group; raise Failure where there is none."""
     groups = tools.node_groups

@@ -8,9 +8,10 @@ from enum import StrEnum
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.ops.checks import in_kubernetes
+from megatron_eks.ops.console import duration
 from megatron_eks.ops.jobs.account import Checkpoint, copies
 from megatron_eks.ops.jobs.look import Look
-from megatron_eks.ops.jobs.pace import Pace, Planned, argument, span, stands_still
+from megatron_eks.ops.jobs.pace import Pace, Planned, argument, stands_still
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.jobs.job import JobPlan
 
@@ -66,7 +67,7 @@ def _block(look: Look, cluster: ClusterPlan, found: Pace) -> Iterator[Finding]:
         return
     last = pool.capacity.ends_at - _BEFORE_END
     if found.ends_at > last:
-        short = span((found.ends_at - last).total_seconds())
+        short = duration((found.ends_at - last).total_seconds())
         text = (
             f"it ends at {found.ends_at:%Y-%m-%d %H:%M} UTC, {short} after the Capacity Block of "
             f"{pool.name} begins to take its nodes away ({last:%Y-%m-%d %H:%M})"
@@ -79,7 +80,7 @@ def _slow(look: Look, found: Pace, predicted: Planned | None) -> Iterator[Findin
     if predicted is None or found.mfu is None or found.mfu >= predicted.mfu_low:
         return
     text = f"MFU {found.mfu:.1%}, and nine of ten such runs reach {predicted.mfu_low:.0%} or more"
-    remedy = f"see whether a GPU is slower than the others: meks status {look.job.name} --nodes"
+    remedy = f"find the slow GPU: meks shell {look.job.name} --all-ranks -- nvidia-smi"
     yield _warning(look, Code.SLOWER_THAN_PLAN, text, remedy)
 
 
@@ -90,7 +91,7 @@ def _overdue(look: Look, plan: JobPlan | None, newest: Checkpoint) -> Iterator[F
     without = last.step - newest.step
     if without >= _INTERVALS * interval:
         text = f"{without} steps since the newest checkpoint, and one is due every {interval}"
-        remedy = f"meks logs {look.job.name} --rank 0 --grep checkpoint"
+        remedy = f"meks logs {look.job.name} --rank 0 | grep checkpoint"
         yield _warning(look, Code.CHECKPOINT_OVERDUE, text, remedy)
 
 

@@ -1,8 +1,10 @@
 """`meks verify --job NAME`: what a healthy training run shows, item by item."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
@@ -23,7 +25,7 @@ from megatron_eks.programs.run_log import steps_of
 _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"
 )
-_SAVED = re.compile(r"successfully saved checkpoint|saved checkpoint", re.IGNORECASE)
+_SAVED = re.compile("saved checkpoint", re.IGNORECASE)
 # The second is where they were before they were a package: jobs of then may still run.
 _OURS = (PACKAGE, "/opt/megatron-eks/programs/")
 _SHM = "/dev/shm"  # noqa: S108 -- where pods find shared memory
@@ -40,10 +42,9 @@ class Run:
     """What all ranks are made of."""
     log: str
 
-    @property
-    def path(self) -> tuple[str]:
-        """Where a finding about it is."""
-        return (f"Job/{self.name}",)
+    def told(self, code: StrEnum, text: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+        """Return a finding about it."""
+        return in_kubernetes(code, (f"Job/{self.name}",), text, remedy, level)
 
 
 def run(client: Client, plan: ClusterPlan, name: str, output: str, console: Console) -> int:
@@ -60,14 +61,13 @@ def image(found: Run) -> Iterator[Finding]:
     """Ask for an image named by its digest, which every rank has."""
     name = found.pod["containers"][0]["image"]
     if "@sha256:" not in name:
-        remedy = "build it, and name it by its digest: meks build"
-        text = f"{name} may be another image tomorrow"
-        yield in_kubernetes(Code.CHECK_ENDED_BADLY, found.path, text, remedy, Level.WARNING)
+        text, remedy = f"{name} may be another image tomorrow", "name it by its digest: meks build"
+        yield found.told(Code.CHECK_ENDED_BADLY, text, remedy, Level.WARNING)
     for rank in found.ranks:
         if rank.pod and ("ImagePull" in rank.pod.reason or "ErrImage" in rank.pod.reason):
-            remedy = "see that it is in ECR: meks preflight aws"
             text = f"rank {rank.number}: {rank.pod.reason}"
-            yield in_kubernetes(Code.CHECK_ENDED_BADLY, found.path, text, remedy)
+            remedy = "see that it is in ECR: meks preflight aws"
+            yield found.told(Code.CHECK_ENDED_BADLY, text, remedy)
 
 
 def running(found: Run) -> Iterator[Finding]:
@@ -76,9 +76,8 @@ def running(found: Run) -> Iterator[Finding]:
         phase = rank.pod.phase if rank.pod else "Missing"
         if phase not in {"Running", "Succeeded"}:
             why = f": {rank.pod.reason}" if rank.pod and rank.pod.reason else ""
-            remedy = f"meks status {found.name}"
             text = f"rank {rank.number} is {phase}{why}"
-            yield in_kubernetes(Code.CHECK_ENDED_BADLY, found.path, text, remedy)
+            yield found.told(Code.CHECK_ENDED_BADLY, text, f"meks status {found.name}")
 
 
 def devices(found: Run) -> Iterator[Finding]:
@@ -86,18 +85,16 @@ def devices(found: Run) -> Iterator[Finding]:
     pool = pool_of(found.pod)
     instance = next((each.instance for each in found.plan.pools if each.name == pool), None)
     asked = room.requests(found.pod)
-    gpus = int(asked.get("nvidia.com/gpu", 0))
-    if instance is None or gpus == 0:
+    if instance is None or not asked.get(room.GPU):
         return
-    wanted = {"nvidia.com/gpu": instance.gpus}
+    wanted = [(room.GPU, instance.gpus, Level.WARNING)]
     if len(found.ranks) > 1:
-        wanted["vpc.amazonaws.com/efa"] = instance.efa_interfaces
-    for device, number in wanted.items():
-        if int(asked.get(device, 0)) < number:
-            text = f"it asks for {int(asked.get(device, 0))} of {number} {device}"
+        wanted.append((room.EFA, instance.efa_interfaces, Level.ERROR))
+    for device, number, level in wanted:
+        if (has := int(asked.get(device, 0))) < number:
             remedy = "ask for all of them: `gpus_per_node` of the job file"
-            level = Level.ERROR if "efa" in device else Level.WARNING
-            yield in_kubernetes(Rule.EFA_NOT_REQUESTED, found.path, text, remedy, level)
+            text = f"it asks for {has} of {number} {device}"
+            yield found.told(Rule.EFA_NOT_REQUESTED, text, remedy, level)
 
 
 def shared_memory(found: Run) -> Iterator[Finding]:
@@ -107,13 +104,12 @@ def shared_memory(found: Run) -> Iterator[Finding]:
     volumes = [each for each in found.pod.get("volumes") or () if each["name"] in names]
     if not any((each.get("emptyDir") or {}).get("medium") == "Memory" for each in volumes):
         text, remedy = f"no memory is mounted at {_SHM}", "set runtime.shm_gib in the job file"
-        yield in_kubernetes(Rule.SHARED_MEMORY, found.path, text, remedy)
+        yield found.told(Rule.SHARED_MEMORY, text, remedy)
 
 
 def network(found: Run) -> Iterator[Finding]:
     """Ask what NCCL talks over; our programs end a job whose NCCL does not use EFA."""
-    asked = room.requests(found.pod)
-    if len(found.ranks) < 2 or not asked.get("vpc.amazonaws.com/efa"):  # noqa: PLR2004 -- a network
+    if len(found.ranks) < 2 or not room.requests(found.pod).get(room.EFA):  # noqa: PLR2004 -- a network
         return
     names = [next(filter(None, each)) for each in _EFA.findall(found.log)]
     bad = [each for each in names if each not in {"efa", "AWS Libfabric"}]
@@ -121,16 +117,16 @@ def network(found: Run) -> Iterator[Finding]:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     guarded = any(word.startswith(_OURS) for word in words) and bool(steps_of(found.log))
     if bad:
-        remedy = f"meks verify --check efa-check; meks logs {found.name}"
         text = f"NCCL uses {bad[0]}, which has one network card of the node"
-        yield in_kubernetes(Code.BELOW_MARK, found.path, text, remedy)
+        remedy = f"meks verify --check efa-check; meks logs {found.name}"
+        yield found.told(Code.BELOW_MARK, text, remedy)
     elif not names and not guarded:
         text = "nothing in the log tells what NCCL talks over"
         remedy = "set NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET"
         if any(each.get("name") == "NCCL_DEBUG_FILE" for each in container.get("env") or ()):
             # The plan has set both, and its log is in a file of the pod.
-            remedy = f"ask NCCL's own log in the pods: meks status {found.name} --nodes"
-        yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
+            remedy = f"read NCCL's log, in the file NCCL_DEBUG_FILE: meks shell {found.name}"
+        yield found.told(Code.NOT_CHECKED, text, remedy, Level.WARNING)
 
 
 def loss(found: Run) -> Iterator[Finding]:
@@ -138,7 +134,7 @@ def loss(found: Run) -> Iterator[Finding]:
     steps = steps_of(found.log)
     if not steps:
         text, remedy = "no step is logged yet", f"meks logs {found.name} --tail 50"
-        yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
+        yield found.told(Code.NOT_CHECKED, text, remedy, Level.WARNING)
         return
     # As many at each end as smooth out single batches.
     size = max(1, len(steps) // 4)
@@ -146,8 +142,8 @@ def loss(found: Run) -> Iterator[Finding]:
     if len(steps) > 1 and not last < first:
         text = f"the loss went from {first:g} to {last:g} in the {len(steps)} last steps logged"
         remedy = "near its end that is usual; else look at data, learning rate and NaN"
-        level = Level.WARNING if last == last else Level.ERROR  # noqa: PLR0124 -- NaN is no number
-        yield in_kubernetes(Code.BELOW_MARK, found.path, text, remedy, level)
+        level = Level.ERROR if math.isnan(last) else Level.WARNING
+        yield found.told(Code.BELOW_MARK, text, remedy, level)
 
 
 def checkpoints(found: Run) -> Iterator[Finding]:
@@ -156,7 +152,7 @@ def checkpoints(found: Run) -> Iterator[Finding]:
         text = "the last lines of its log tell of no checkpoint"
         remedy = "see how often its program saves (checkpoint.interval where the job file has it), "
         remedy += "and the directory on the file system"
-        yield in_kubernetes(Code.NOT_CHECKED, found.path, text, remedy, Level.WARNING)
+        yield found.told(Code.NOT_CHECKED, text, remedy, Level.WARNING)
 
 
 CHECKLIST: tuple[Check[Run], ...] = (

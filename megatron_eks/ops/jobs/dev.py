@@ -63,7 +63,7 @@ def run(name: str, options: Options, on: Opened) -> int:
     if options.stop:
         return cancel.run(client, on.plan, own, _END_SECONDS, console)
     if found and not found.ended and options.gpus is not None:
-        has = int(room.requests(found.pod_specs[0][1]).get("nvidia.com/gpu", 0))
+        has = int(room.requests(found.pod_specs[0][1]).get(room.GPU, 0))
         if has != options.gpus:
             text = f"--gpus {options.gpus}: {own} is there already, with {has}"
             remedy = f"leave --gpus out to use it, or end it first: meks dev {name} --stop"

@@ -47,8 +47,7 @@ def starts(client: Client, plans: Sequence[JobPlan], found: Queues) -> dict[str,
     nodes: dict[str, int] = {}
     for each in room.rooms(listed.result(), ()):
         pool = each.labels.get(POOL_LABEL, "")
-        usable = each.ready and not each.cordoned
-        nodes[pool] = nodes.get(pool, 0) + usable * int(each.allocatable.get(queues.GPU, 0))
+        nodes[pool] = nodes.get(pool, 0) + each.usable * int(each.allocatable.get(room.GPU, 0))
     ends = {each.uid: seconds for each, seconds in zip(held, left, strict=True)}
     lengths = {each.uid: _whole(_plan(plans, each)) for each in found.waiting}
     return {

@@ -168,7 +168,7 @@ def _nodes(
     pool, asked = pool_of(pod), room.requests(pod)
     pods = teams.everywhere(client, plan, "v1", "Pod")
     rooms = [each for each in room.rooms(client.list("v1", "Node"), pods) if each.takes(pod)]
-    usable = [each for each in rooms if each.ready and not each.cordoned]
+    usable = [each for each in rooms if each.usable]
     able = [each for each in usable if not room.lacking(asked, each.allocatable)]
     places = sum(_places(asked, each.free) for each in able)
     if places >= wanted:

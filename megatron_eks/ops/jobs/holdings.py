@@ -161,7 +161,7 @@ class _Reader:
             parts = [float(wanted[name] / offered[name]) for name in wanted if offered.get(name)]
             return min(1.0, max(parts, default=1.0))
         gpus = self._plan.pool(pool).instance.gpus
-        return min(1.0, float(wanted.get("nvidia.com/gpu", gpus)) / gpus)
+        return min(1.0, float(wanted.get(room.GPU, gpus)) / gpus)
 
     def _price(self, node: Object | None, pool: str) -> float | None:
         planned = self._plan.pool(pool)

@@ -13,7 +13,6 @@ from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, INTERRUPTED, NOT_FOUND, Failure
-from megatron_eks.ops.jobs import matching
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.access import ERRORS
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
@@ -41,8 +40,6 @@ class Options:
     tail: int | None = None
     since_seconds: int | None = None
     previous: bool = False
-    pattern: re.Pattern[str] | None = None
-    """Only lines in which it is found."""
 
 
 def run(client: Client, plan: ClusterPlan, name: str, options: Options, console: Console) -> int:
@@ -60,8 +57,7 @@ def run(client: Client, plan: ClusterPlan, name: str, options: Options, console:
         width = len(str(ranks[-1].number))
         for rank in ranks:
             for line in printed(client, job.namespace, rank, options):
-                if matching.matches(options.pattern, line):
-                    console.write(f"[{rank.number:{width}}] {line}\n")
+                console.write(f"[{rank.number:{width}}] {line}\n")
     except KeyboardInterrupt:
         console.say(f"\nthe job goes on; to look again: meks logs {name} --follow")
         return INTERRUPTED
@@ -75,8 +71,7 @@ def follow(
     follower = _Follower(client, job, options, console)
     width = len(str(max(numbers)))
     for number, text in follower.lines(numbers):
-        if matching.matches(options.pattern, text):
-            console.write(f"[{number:{width}}] {text}\n")
+        console.write(f"[{number:{width}}] {text}\n")
     return DONE
 
 

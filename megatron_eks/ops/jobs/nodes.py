@@ -18,7 +18,6 @@ from megatron_eks.plan.cluster.pools import POOL_LABEL
 
 REASON = "megatron-eks/cordoned-because"
 
-_GPU, _EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
 _TYPE, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
 _MERGE = "application/merge-patch+json"
 _SHOWN = 3
@@ -152,9 +151,9 @@ def _state(
         zone=labels.get(_ZONE, ""),
         state=f"{ready}, cordoned" if has.cordoned else ready,
         reason=(metadata.get("annotations") or {}).get(REASON, ""),
-        gpus=int(has.allocatable.get(_GPU, 0)),
-        free_gpus=int(has.free.get(_GPU, 0)),
-        efa=int(has.allocatable.get(_EFA, 0)),
+        gpus=int(has.allocatable.get(room.GPU, 0)),
+        free_gpus=int(has.free.get(room.GPU, 0)),
+        efa=int(has.allocatable.get(room.EFA, 0)),
         jobs=tuple(sorted(running)),
         failures=tuple(each for each in against if each.node == has.name),
         suspect=has.name in wrong,

@@ -8,12 +8,11 @@ from datetime import datetime
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.jobs import node_view, queues, room
+from megatron_eks.ops.jobs import queues, room
 from megatron_eks.ops.jobs.look import newest_step
-from megatron_eks.ops.jobs.node_view import NodeUse
-from megatron_eks.ops.jobs.status_view import SCHEMA_VERSION, time_text
+from megatron_eks.ops.jobs.status_view import SCHEMA_VERSION, step_json, time_text
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
-from megatron_eks.ops.jobs.watching import View, fitted
+from megatron_eks.ops.jobs.watching import View
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
@@ -23,7 +22,6 @@ from megatron_eks.plan.cluster.pools import POOL_LABEL
 from megatron_eks.programs.run_log import Step
 
 _AT_ONCE = 8
-_GPU = "nvidia.com/gpu"
 # What the platform consists of that can be ready or not.
 _PLATFORM = (
     ("apps/v1", "Deployment"),
@@ -55,7 +53,7 @@ class JobState:
     restarts: int
     progress: Step | None
     waits_for: tuple[Wait, ...]
-    team: str | None = None
+    team: str | None
     """Whose it is, where a cluster has teams."""
 
 
@@ -71,24 +69,21 @@ class Overview:
     not_ready: tuple[str, ...]
     """What of the platform does not work."""
     now: datetime
-    nodes: tuple[NodeUse, ...] | None = None
-    """None where nobody asked for them."""
 
 
-def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
-    """Look at the cluster, with `nodes` into the containers of its jobs."""
-    namespaces = plan.platform.namespaces
+def read(client: Client, plan: ClusterPlan) -> Overview:
+    """Look at the cluster."""
     whose = {each.namespace: each.name for each in plan.teams if plan.is_shared}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         version = pool.submit(client.request, "GET", "/version")
         listed = pool.submit(client.list, "v1", "Node")
-        pods = pool.submit(teams.everywhere, client, plan, "v1", "Pod")
+        found = pool.submit(teams.everywhere, client, plan, "v1", "Pod")
         events = pool.submit(teams.of_jobs, client, plan, "v1", "Event")
         parts = [pool.submit(_not_ready, client, plan, *each) for each in _PLATFORM]
-        found = teams.everybody(client, plan)
-        owners = jobs.by_job(
-            pod for pod in pods.result() if pod["metadata"]["namespace"] in namespaces
-        )
+        known = teams.everybody(client, plan)
+        pods = found.result()
+        spaces = plan.platform.namespaces
+        owners = jobs.by_job(each for each in pods if each["metadata"]["namespace"] in spaces)
 
         def state(job: RunningJob) -> JobState:
             ranks = jobs.ranks(job, owners.get((job.kind, job.name), []), events.result())
@@ -105,18 +100,9 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
                 team=whose.get(space),
             )
 
-        states = tuple(pool.map(state, found))
+        states = tuple(pool.map(state, known))
         unready = tuple(line for part in parts for line in part.result())
-    rooms = room.rooms(listed.result(), pods.result())
-    used = None
-    if nodes:
-        ranks = [(job, jobs.ranks(job, owners.get((job.kind, job.name), []))) for job in found]
-        gpu_nodes = {
-            each["metadata"]["name"]: each
-            for each in listed.result()
-            if POOL_LABEL in (each["metadata"].get("labels") or {})
-        }
-        used = node_view.read(client, gpu_nodes, ranks, all_nodes=True)
+    rooms = room.rooms(listed.result(), pods)
     return Overview(
         cluster=plan.name,
         kubernetes=str(version.result()["gitVersion"]),
@@ -124,7 +110,6 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
         jobs=states,
         not_ready=unready,
         now=client.now(),
-        nodes=used,
     )
 
 
@@ -133,19 +118,17 @@ def _pool(name: str, rooms: Sequence[room.NodeRoom]) -> PoolState:
     return PoolState(
         pool=name,
         nodes=len(own),
-        ready=sum(each.ready and not each.cordoned for each in own),
-        gpus=int(sum(each.allocatable.get(_GPU, 0) for each in own)),
-        free_gpus=int(sum(each.free.get(_GPU, 0) for each in own if each.ready)),
+        ready=sum(each.usable for each in own),
+        gpus=int(sum(each.allocatable.get(room.GPU, 0) for each in own)),
+        free_gpus=int(sum(each.free.get(room.GPU, 0) for each in own if each.ready)),
     )
 
 
 def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> list[str]:
-    found = teams.everywhere(client, plan, version, kind, f"{CLUSTER_LABEL}={plan.name}")
     lines = []
-    for each in found:
-        place = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-        why = readiness.unready(client, {**each, "apiVersion": version, "kind": kind})
-        if why:
+    for each in teams.everywhere(client, plan, version, kind, f"{CLUSTER_LABEL}={plan.name}"):
+        if why := readiness.unready(client, {**each, "apiVersion": version, "kind": kind}):
+            place = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
             lines.append(f"{kind} {place}: {why}")
     return lines
 
@@ -154,7 +137,6 @@ def view(found: Overview) -> View:
     """Return it in all forms; a cluster never ends."""
     return View(
         lines=lambda: lines(found),
-        screen=lambda rows: list(fitted([], [lines(found)], rows)),
         news=lambda: news(found),
         as_json=lambda: as_json(found),
         time=f"{found.now:%H:%M:%S}",
@@ -166,35 +148,25 @@ def lines(found: Overview) -> Iterator[str]:
     """Yield all of it."""
     yield f"Cluster {found.cluster}, Kubernetes {found.kubernetes}"
     yield ""
-    rows = [
+    pools = [
         (each.pool or "-", *map(str, (each.nodes, each.ready, each.gpus, each.free_gpus)))
         for each in found.pools
     ]
-    yield from table(("POOL", "NODES", "READY", "GPUS", "FREE"), rows, right=(1, 2, 3, 4))
+    yield from table(("POOL", "NODES", "READY", "GPUS", "FREE"), pools, right=(1, 2, 3, 4))
     yield ""
-    if found.jobs:
-        shown: list[tuple[str, ...]] = [
-            (
-                each.name,
-                each.phase,
-                f"{each.running}/{each.ranks}",
-                str(each.restarts),
-                str(each.progress or ""),
-            )
-            for each in found.jobs
-        ]
-        columns: tuple[str, ...] = ("JOB", "PHASE", "RUN", "RESTARTS", "STEP")
-        if any(each.team for each in found.jobs):
-            columns = (*columns, "TEAM")
-            shown = [(*row, each.team or "-") for row, each in zip(shown, found.jobs, strict=True)]
-        yield from table(columns, shown, right=(2, 3))
-    else:
+    if not found.jobs:
         yield "No jobs."
+    else:
+        columns = ("JOB", "PHASE", "RUN", "RESTARTS", "STEP", "TEAM")
+        shown = columns if any(each.team for each in found.jobs) else columns[:-1]
+        rows = []
+        for each in found.jobs:
+            run, step = f"{each.running}/{each.ranks}", str(each.progress or "")
+            row = (each.name, each.phase, run, str(each.restarts), step, each.team or "-")
+            rows.append(row[: len(shown)])
+        yield from table(shown, rows, right=(2, 3))
     for each in found.jobs:
         yield from (f"{each.name}, {wait.line}" for wait in each.waits_for)
-    if found.nodes is not None:
-        yield ""
-        yield from node_view.lines(found.nodes)
     if found.not_ready:
         yield ""
         yield "Not ready:"
@@ -219,20 +191,13 @@ def news(found: Overview) -> Iterator[tuple[str, str]]:
 
 def as_json(found: Overview) -> dict[str, Json]:
     """Return it as plain values; docs/schemas/status.json says which."""
+    known = [{**asdict(each), "progress": step_json(each.progress)} for each in found.jobs]
     return {
         "schema_version": SCHEMA_VERSION,
         "at": time_text(found.now),
         **picked(found, "cluster", "kubernetes"),
         "pools": [asdict(each) for each in found.pools],
-        "jobs": [
-            {
-                **{key: value for key, value in asdict(each).items() if key != "team" or value},
-                "progress": picked(each.progress, "step", "steps", "loss=finite_loss")
-                if each.progress
-                else None,
-            }
-            for each in found.jobs
-        ],
+        # Without teams there is no such key.
+        "jobs": [{k: v for k, v in each.items() if k != "team" or v} for each in known],
         "not_ready": [*found.not_ready],
-        **({} if found.nodes is None else {"nodes": node_view.as_json(found.nodes)}),
     }

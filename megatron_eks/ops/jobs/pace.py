@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from megatron_eks.ops.console import duration
 from megatron_eks.ops.jobs.look import Look
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import RunningJob
@@ -123,23 +124,13 @@ def stands_still(look: Look, found: Pace, plan: JobPlan | None) -> str:
     if last is None:
         goodput = plan.training.goodput if plan and plan.training else None
         most = _STARTS * goodput.restart_seconds if goodput else _START_SECONDS
-        return f"no step {span(silent)} after all ranks began" if silent > most else ""
+        return f"no step {duration(silent)} after all ranks began" if silent > most else ""
     usual = found.line_seconds or NEWEST * (found.step_seconds or 0)
     if last.step >= last.steps or not usual:
         return ""
     if silent <= longest_silence(usual):
         return ""
-    return f"no step for {span(silent)}, usual {span(usual)}"
-
-
-def span(seconds: float) -> str:
-    """Write a time with a unit that suits it."""
-    if seconds < 10:  # noqa: PLR2004 -- steps of a second differ by tenths
-        return f"{seconds:.2g} s"
-    for unit, size, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < most:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.1f} d"
+    return f"no step for {duration(silent)}, usual {duration(usual)}"
 
 
 def _median(values: Sequence[float | None]) -> float | None:

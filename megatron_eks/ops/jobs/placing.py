@@ -24,7 +24,7 @@ def ease(client: Client, objects: Iterable[Object], console: Console) -> None:
                 continue
             pool = template["spec"]["nodeSelector"][POOL_LABEL]
             nodes = client.list("v1", "Node", labels=f"{POOL_LABEL}={pool}")
-            usable = [e for e in room.rooms(nodes, ()) if e.ready and not e.cordoned]
+            usable = [e for e in room.rooms(nodes, ()) if e.usable]
             below = Counter(e.labels.get(notes[kueue.SLICE_ANNOTATION]) for e in usable)
             whole = sum(number // size * size for number in below.values())
             # Of nodes that are still to come nobody knows where they will be.

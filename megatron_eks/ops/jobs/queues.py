@@ -13,7 +13,6 @@ from megatron_eks.ops.kube import jobs, pods
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.plan.cluster.pools import POOL_LABEL
 
-GPU = "nvidia.com/gpu"
 # Releases before 0.18 serve the first alone, from 0.20 on the second.
 _VERSIONS = (kueue.API_VERSION, f"{kueue.GROUP}/v1beta1")
 
@@ -221,7 +220,7 @@ def _reserved(queue: Object, pool: str) -> int:
     """Return how many GPUs of a pool the jobs of a queue have, those that are ending included."""
     flavors = queue.get("status", {}).get("flavorsReservation") or ()
     resources = [each["resources"] for each in flavors if each["name"] == pool]
-    return sum(_number(e["total"]) for each in resources for e in each if e["name"] == GPU)
+    return sum(_number(e["total"]) for each in resources for e in each if e["name"] == room.GPU)
 
 
 def _number(value: object) -> int:
@@ -234,7 +233,7 @@ def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
     for group in queue["spec"].get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for each in flavor["resources"]:
-                if each["name"] == GPU:
+                if each["name"] == room.GPU:
                     limit = each.get("borrowingLimit")
                     most = None if limit is None else _number(limit)
                     yield flavor["name"], _number(each["nominalQuota"]), most
@@ -252,7 +251,7 @@ def _asked(specs: Iterable[tuple[int, Object]]) -> tuple[int, str]:
     """Return how many GPUs pods ask for, and of which pool."""
     gpus, pool = 0, ""
     for number, pod in specs:
-        gpus += int(room.requests(pod).get(GPU, 0)) * number
+        gpus += int(room.requests(pod).get(room.GPU, 0)) * number
         pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL, pool)
     return gpus, pool
 

@@ -15,7 +15,6 @@ from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failu
 from megatron_eks.ops.jobs import (
     curves,
     logs,
-    matching,
     overview,
     status,
     status_view,
@@ -52,7 +51,7 @@ def logs_of(job: str, options: Options, on: Opened, *, output: str, explains: bo
     return logs.run(client, project.cluster, job, options, console)
 
 
-def see(job: str | None, on: Opened, *, output: str, interval: float | None, nodes: bool) -> int:
+def see(job: str | None, on: Opened, *, output: str, interval: float | None) -> int:
     """Show how a job or the cluster does, once or every `interval` seconds."""
     client, project, console = on.client, on.project, on.console
 
@@ -70,11 +69,11 @@ def see(job: str | None, on: Opened, *, output: str, interval: float | None, nod
 
     def look() -> watching.View:
         if job is None:
-            return overview.view(overview.read(client, project.cluster, nodes=nodes))
-        read = status.read(client, project, job, nodes=nodes, record=record)
+            return overview.view(overview.read(client, project.cluster))
+        read = status.read(client, project, job, record)
         return status_view.view(read, curves.signs(console.stdout))
 
-    again = f"meks status {f'{job} ' if job else ''}{'--nodes ' * nodes}--watch"
+    again = f"meks status {f'{job} ' if job else ''}--watch"
     return watching.show(client, look, watching.Options(output, interval, again), console)
 
 
@@ -124,8 +123,7 @@ class Record:
         """Print the lines of all ranks."""
         self.console.say(f"no pods of {self.name}: reading its record in {self.folder}")
         for line in self.read(options):
-            if matching.matches(options.pattern, line):
-                self.console.write(f"{line}\n")
+            self.console.write(f"{line}\n")
         return DONE
 
     def explain(self, options: Options, client: Client) -> Diagnosis:

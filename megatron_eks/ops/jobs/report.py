@@ -82,7 +82,7 @@ def read(place: Place, name: str, on: Opened) -> Report:
     namespace, now = project.cluster.platform.namespace, client.now()
     live = jobs.find(client, namespace, name)
     lines, notes = _record(place, name, on)
-    state = status.read(client, project, name, record=lambda: lines)
+    state = status.read(client, project, name, lambda: lines)
     job, phase = state.look.job, state.look.job.phase(state.look.ranks)
     known = starts.read(lines, phase, now) or (starts.alone(state.look.logs.end),)
     plan = next((each for each in project.jobs if each.name == name), None)

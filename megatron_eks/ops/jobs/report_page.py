@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE
 from megatron_eks.ops.html import Part, table, tag
 from megatron_eks.ops.html import page as whole
-from megatron_eks.ops.jobs import curves, node_view, pace, records
+from megatron_eks.ops.jobs import curves, pace, records, room
 from megatron_eks.ops.jobs.curves import Chart, Line
 from megatron_eks.ops.jobs.report import Report, read
 from megatron_eks.ops.jobs.starts import Start
@@ -172,7 +173,7 @@ def _health(found: Report) -> Iterator[Part]:
         (
             short(node) or "not known",
             ", ".join(map(str, own)),
-            node_view.state(look.nodes.get(node)),
+            _state(look.nodes.get(node)),
         )
         for node, own in ranks.items()
     ]
@@ -194,6 +195,13 @@ def _health(found: Report) -> Iterator[Part]:
         yield table(("at", "about", "Kubernetes warned"), said)
     else:
         yield tag("p", "Kubernetes warned of nothing that is still known.")
+
+
+def _state(node: Object | None) -> str:
+    if node is None:
+        return "not in the cluster"
+    cordoned = "cordoned" if node["spec"].get("unschedulable") else "ready"
+    return room.trouble(node) or cordoned
 
 
 def _checkpoints(found: Report) -> Iterator[Part]:

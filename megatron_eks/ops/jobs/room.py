@@ -1,4 +1,4 @@
-"""What nodes have to give and what is left of it, counted as the scheduler counts."""
+"""What nodes have to give, what is left as the scheduler counts, and what is wrong with them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,14 @@ from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.kubernetes.quantity import quantity
-from megatron_eks.ops.kube.pods import has_ended
+from megatron_eks.ops.kube.pods import has_ended, one_line
 
 Amounts = dict[str, Fraction]
 
+GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
+
 _KEEPS_PODS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_PRESSURE = frozenset({"DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class NodeRoom:
     taints: Sequence[Object]
     allocatable: Amounts
     free: Amounts
+
+    @property
+    def usable(self) -> bool:
+        """Whether it takes pods now, if it has room."""
+        return self.ready and not self.cordoned
 
     def takes(self, pod: Object) -> bool:
         """Say whether a pod may run here at all, were the node empty."""
@@ -100,3 +108,22 @@ def _tolerated(taint: Object, tolerations: Sequence[Object]) -> bool:
         and (each.get("operator") == "Exists" or each.get("value") == taint.get("value", ""))
         for each in tolerations
     )
+
+
+def trouble(node: Object) -> str:
+    """Say what is wrong with a node, or nothing."""
+    found: list[str] = []
+    for each in node.get("status", {}).get("conditions") or ():
+        kind, status = each["type"], each["status"]
+        if kind == "Ready" and status != "True":
+            found.insert(0, _with("is not ready", each))
+        elif kind.endswith("Ready") and kind != "Ready" and status == "False":
+            found.append(_with(f"is not healthy ({kind})", each))
+        elif kind in _PRESSURE and status == "True":
+            found.append(_with(f"has {kind}", each))
+    return "; ".join(found)
+
+
+def _with(words: str, condition: Object) -> str:
+    why = condition.get("message") or condition.get("reason") or ""
+    return one_line(f"{words}: {why}") if why else words

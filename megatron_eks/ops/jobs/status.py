@@ -9,11 +9,10 @@ from megatron_eks.kubernetes.client import Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NoJob
-from megatron_eks.ops.jobs import account, ended, expected, node_view, pace
+from megatron_eks.ops.jobs import account, ended, expected, pace
 from megatron_eks.ops.jobs.account import Checkpoint, Goodput, Restarts
 from megatron_eks.ops.jobs.alarms import alarms
 from megatron_eks.ops.jobs.look import Look, look
-from megatron_eks.ops.jobs.node_view import NodeUse
 from megatron_eks.ops.jobs.pace import Pace, Planned
 from megatron_eks.ops.jobs.waiting import Around, Wait, waits
 from megatron_eks.ops.kube import jobs
@@ -42,33 +41,25 @@ class State:
     goodput: Goodput | None
     waits: tuple[Wait, ...]
     findings: tuple[Finding, ...]
-    nodes: tuple[NodeUse, ...] | None = None
-    """None where nobody asked for them."""
 
 
 def read(
     client: Client,
     project: Project,
     name: str,
-    *,
-    nodes: bool = False,
     record: Callable[[], Sequence[str]] = tuple,
 ) -> State:
-    """Look at a job, with `nodes` into its containers. Raises Failure if there is none.
+    """Look at a job. Raises Failure if there is none.
 
     `record` returns what its ranks have printed, where their pods are gone.
     """
     found = _look(client, project, name, record)
     if found.queue:
         found = replace(found, queue=expected.why(client, project.jobs, found.job))
-    job, used = found.job, None
-    if nodes:
-        own = [(job, found.ranks)]
-        used = node_view.read(client, found.nodes, own, all_nodes=False)
-    return of(found, project, used)
+    return of(found, project)
 
 
-def of(found: Look, project: Project, nodes: tuple[NodeUse, ...] | None = None) -> State:
+def of(found: Look, project: Project) -> State:
     """Judge what was read of a job."""
     name = found.job.name
     plan, no_plan = pace.plan_of(project.jobs, found.job)
@@ -92,7 +83,6 @@ def of(found: Look, project: Project, nodes: tuple[NodeUse, ...] | None = None) 
         findings=tuple(
             alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)
         ),
-        nodes=nodes,
     )
 
 

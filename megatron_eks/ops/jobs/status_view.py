@@ -1,7 +1,7 @@
 """What `meks status JOB` prints: lines for people, plain values for programs."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 
@@ -9,13 +9,13 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import CHECK_FAILED, DONE
-from megatron_eks.ops.jobs import curves, node_view
-from megatron_eks.ops.jobs.account import Restarts
-from megatron_eks.ops.jobs.pace import Pace, Planned, span
+from megatron_eks.ops.jobs import curves
+from megatron_eks.ops.jobs.pace import Pace, Planned
 from megatron_eks.ops.jobs.status import State, summary
-from megatron_eks.ops.jobs.watching import View, fitted
+from megatron_eks.ops.jobs.watching import View
 from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.output import count, picked, table
+from megatron_eks.programs.run_log import Step
 
 SCHEMA_VERSION = 1
 _FEWEST = 3
@@ -27,7 +27,6 @@ def view(state: State, levels: str = curves.ASCII) -> View:
     missing = any(each.code is Code.COPIES_MISSING for each in state.findings)
     return View(
         lines=lambda: lines(state, levels),
-        screen=lambda rows: _screen(state, rows, levels),
         news=lambda: news(state),
         as_json=lambda: as_json(state),
         time=f"{state.look.now:%H:%M:%S}",
@@ -37,10 +36,18 @@ def view(state: State, levels: str = curves.ASCII) -> View:
 
 
 def lines(state: State, levels: str = curves.ASCII) -> Iterator[str]:
-    """Yield all of it: figures, ranks, what they wait for, what to look at."""
+    """Yield all of it: figures, what ranks wait for, what to look at, ranks."""
     yield from head(state, levels)
-    yield from _table(state)
-    yield from tail(state)
+    yield from (each.line for each in state.waits)
+    yield from map(str, state.findings)
+    rows = [
+        (str(rank.number), pod.name, short(pod.node), pod.phase, str(pod.restarts))
+        if (pod := rank.pod)
+        else (str(rank.number), "", "", "no pod", "")
+        for rank in state.look.ranks
+    ]
+    if rows:
+        yield from table(("RANK", "POD", "NODE", "STATE", "RESTARTS"), rows, right=(0, 4))
 
 
 def news(state: State) -> Iterator[tuple[str, str]]:
@@ -54,46 +61,36 @@ def news(state: State) -> Iterator[tuple[str, str]]:
     yield from ((f"{each.code}", str(each)) for each in state.findings)
 
 
-def _screen(state: State, rows: int, levels: str) -> list[str]:
-    """Return as much as fits: figures, what is wrong, then ranks, those that do not run first."""
-    ranks = state.look.ranks
-    halting_first = sorted(ranks, key=lambda each: each.runs)
-    first = [*head(state, levels), *tail(state)]
-    if len(first) + len(ranks) + 1 <= rows:
-        return [*first, *_table(state)]
-    shown = _table(state) if state.nodes is not None else rank_table(halting_first)
-    return list(fitted(first, [shown], rows))
-
-
-def _table(state: State) -> Iterator[str]:
-    return rank_table(state.look.ranks) if state.nodes is None else node_view.lines(state.nodes)
-
-
 def head(state: State, levels: str = curves.ASCII) -> Iterator[str]:
     """Yield how far a run is, and how it goes."""
-    look = state.look
+    look, found, plan = state.look, state.pace, state.planned
     yield summary(look.job, look.ranks)
-    last = look.logs.end.last
-    if last is not None:
-        silent = state.pace.silent_seconds
-        age = "" if silent is None else f", {span(silent)} ago"
-        yield f"step        {last}{age}"
-        yield from _curves(state, levels)
-        yield from _speed(state)
-        left, end = state.pace.seconds_left, state.pace.ends_at
-        if left and end and not look.job.ended:
-            yield f"left        {duration(left)}, ends {end:%Y-%m-%d %H:%M} UTC"
+    if (last := look.logs.end.last) is not None:
+        silent = found.silent_seconds
+        yield f"step        {last}{'' if silent is None else f', {duration(silent)} ago'}"
+        yield from _curves(look.logs.end.steps, levels)
+        if speed := _speed(found):
+            yield f"speed       {speed}"
+        if found.mfu is not None or plan is None:
+            yield f"MFU         {_mfu(found, plan)}{'' if plan else f' ({state.no_plan})'}"
+        if found.seconds_left and found.ends_at and not look.job.ended:
+            left = duration(found.seconds_left)
+            yield f"left        {left}, ends {found.ends_at:%Y-%m-%d %H:%M} UTC"
         yield f"checkpoint  {_checkpoint(state)}"
         yield f"goodput     {_goodput(state)}"
     if state.copies is not None:
-        yield f"copies      {_copies(state)}"
-    if text := _restarts(state.restarts):
-        yield f"restarts    {text}"
+        age = None if look.job.ended else _seconds(state.copies.at, state)
+        since = "" if age is None else f", {duration(age)} ago"
+        yield f"copies      {state.copies.state}: {state.copies.text} ({state.copies.uri}{since})"
+    if (again := state.restarts).used or again.gang:
+        limit = "" if again.limit is None else f" of {again.limit}"
+        lost = again.lost_steps
+        cost = "" if lost is None else f"; the last one lost {count(lost, 'step')}"
+        yield f"restarts    {again.gang} of the gang, counted as {again.used}{limit}{cost}"
 
 
-def _curves(state: State, levels: str) -> Iterator[str]:
+def _curves(steps: tuple[Step, ...], levels: str) -> Iterator[str]:
     """Yield the course of loss and speed, as far as the end of the log tells of it."""
-    steps = state.look.logs.end.steps
     rates = [each.tokens_per_second or (1 / each.seconds if each.seconds else 0) for each in steps]
     speed = [] if 0 in rates else rates
     for name, values in (("loss", [each.loss for each in steps]), ("pace", speed)):
@@ -104,43 +101,21 @@ def _curves(state: State, levels: str) -> Iterator[str]:
             yield f"{name:12}{curves.sparkline(values, levels)}  {among}{more}"
 
 
-def rank_table(ranks: Sequence[Rank]) -> Iterator[str]:
-    """Yield a line a rank."""
-    rows = [
-        (str(rank.number), pod.name, short(pod.node), pod.phase, str(pod.restarts))
-        if (pod := rank.pod)
-        else (str(rank.number), "", "", "no pod", "")
-        for rank in ranks
-    ]
-    if rows:
-        yield from table(("RANK", "POD", "NODE", "STATE", "RESTARTS"), rows, right=(0, 4))
-
-
-def tail(state: State) -> Iterator[str]:
-    """Yield what ranks wait for, and what is wrong."""
-    yield from (each.line for each in state.waits)
-    yield from map(str, state.findings)
-
-
 def short(node: str) -> str:
     """Write a node's name without the domain that all of them share."""
     return node.partition(".")[0]
 
 
-def _speed(state: State) -> Iterator[str]:
-    found, plan = state.pace, state.planned
+def _speed(found: Pace) -> str:
     parts = [
-        f"{span(found.step_seconds)} a step" if found.step_seconds else "",
+        f"{found.step_seconds:.3g} s a step" if found.step_seconds else "",
         f"{found.tokens_per_second:,.0f} tokens/s" if found.tokens_per_second else "",
         f"{found.tflops_per_gpu:.0f} TFLOP/s a GPU" if found.tflops_per_gpu else "",
     ]
-    if any(parts):
-        yield f"speed       {', '.join(part for part in parts if part)}"
-    if found.mfu is not None or plan is None:
-        yield f"MFU         {mfu(found, plan)}{'' if plan else f' ({state.no_plan})'}"
+    return ", ".join(filter(None, parts))
 
 
-def mfu(found: Pace, plan: Planned | None) -> str:
+def _mfu(found: Pace, plan: Planned | None) -> str:
     """Write a run's MFU beside the plan's: `ours 38.1 %, plan 41 % (36-45)`."""
     own = "ours not known" if found.mfu is None else f"ours {100 * found.mfu:.1f} %"
     if plan is None:
@@ -158,31 +133,12 @@ def _checkpoint(state: State) -> str:
     return f"iteration {found.step}{old} ({found.how})"
 
 
-def _copies(state: State) -> str:
-    """Write what is in S3; a run that waits for it at its end says for how long."""
-    found = state.copies
-    assert found is not None  # noqa: S101 -- the caller has looked
-    age = _seconds(found.at, state)
-    since = "" if age is None or state.look.job.ended else f", {span(age)} ago"
-    return f"{found.state}: {found.text} ({found.uri}{since})"
-
-
 def _goodput(state: State) -> str:
     found = state.goodput
     if found is None:
         return "not known: the log has lost its beginning, or has no step"
     start = "first start" if found.first_start else "start before the last restart"
     return f"{found.share:.1%} since its {start}, {found.since:%Y-%m-%d %H:%M} UTC"
-
-
-def _restarts(found: Restarts) -> str:
-    if not (found.used or found.gang):
-        return ""
-    limit = "" if found.limit is None else f" of {found.limit}"
-    lost = (
-        "" if found.lost_steps is None else f"; the last one lost {count(found.lost_steps, 'step')}"
-    )
-    return f"{found.gang} of the gang, counted as {found.used}{limit}{lost}"
 
 
 def as_json(state: State) -> dict[str, Json]:
@@ -209,8 +165,12 @@ def as_json(state: State) -> dict[str, Json]:
         "ranks": [_rank_json(rank) for rank in look.ranks],
         "waits_for": [{**asdict(each), "ranks": [*each.ranks]} for each in state.waits],
         "findings": [dict(each.as_json()) for each in state.findings],
-        **({} if state.nodes is None else {"nodes": node_view.as_json(state.nodes)}),
     }
+
+
+def step_json(step: Step | None) -> dict[str, Json] | None:
+    """Return a step as plain values."""
+    return picked(step, "step", "steps", "loss=finite_loss") if step else None
 
 
 def _progress(state: State) -> Json:
@@ -218,7 +178,7 @@ def _progress(state: State) -> Json:
     if last is None:
         return None
     return {
-        **picked(last, "step", "steps", "loss=finite_loss"),
+        **(step_json(last) or {}),
         "at": time_text(last.at),
         **picked(found, "silent_seconds", "usual_silence_seconds=line_seconds", "step_seconds"),
         **picked(found, "tokens_per_second", "tflops_per_gpu", "mfu", "seconds_left"),

@@ -1,7 +1,7 @@
 """How `meks submit` reaches what the API server does not know: ECR, IAM, EC2 and /shared."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,22 +79,3 @@ def out_of_reach(on: Opened, role: str, access: DataAccess) -> Sequence[str]:
     from megatron_eks.ops.jobs import job_access
 
     return job_access.out_of_reach(role, access, on.plan.region, on.console)
-
-
-def release(on: Opened, pool: str) -> Callable[[], int]:
-    """Open the account before the job starts; return what gives a pool's nodes back."""
-    from megatron_eks.ops.aws import session, tools
-    from megatron_eks.ops.cluster import scale
-
-    with session.explaining():
-        opened = tools.open_tools(on.project.file, on.project, on.console, os.environ)
-        scale.node_group(pool, opened)
-
-    def give_back() -> int:
-        try:
-            return scale.release(pool, opened, on.client)
-        except session.ERRORS as error:
-            on.console.say(f"the nodes of {pool} still run: meks scale {pool} 0 --when-idle")
-            raise session.explained(error) from error
-
-    return give_back

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -44,8 +44,6 @@ class Options:
     wait_seconds: float = 14 * 24 * 3600
     command: tuple[str, ...] = ("meks", "submit")
     """What was typed, to be shown where it is to be typed again."""
-    release: bool = False
-    """Whether the nodes of its pool are given back at its end."""
 
 
 def run(wish: Wish, options: Options, on: Opened) -> int:
@@ -64,7 +62,6 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
     refuse_unfit(created, on.access, project, previews=options.previews)
     for each in created:
         objects.find_own(client, each, project.cluster.name)
-    release = _release(rendered, on) if options.release else None
     metadata = rendered.workload["metadata"]
     found = jobs.find(client, metadata["namespace"], metadata["name"])
     if found is None:
@@ -82,22 +79,14 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
         remedy = f"wait for that: meks cancel {found.name}, then the same command again"
         raise Failure(Code.JOB_DIFFERS, message, remedy)
     console.say(summary(found, ranks_of(client, found)))
-    if not (options.follow or options.wait or release):
+    if not (options.follow or options.wait):
         console.say(
             f"to run it again: meks cancel {found.name} && {shlex.join(options.command)}"
             if found.ended
             else f"see it: meks status {found.name}; meks logs {found.name} --follow"
         )
         return DONE
-    return _stay(client, found, options, console, release)
-
-
-def _release(rendered: Rendered, on: Opened) -> Callable[[], int] | None:
-    """Prepare to give the nodes of a job's pool back."""
-    if pool := RunningJob(rendered.planned).pool:
-        return submission.release(on, pool)
-    on.console.say("note: this job runs on no pool, so there are no nodes to give back")
-    return None
+    return _stay(client, found, options, console)
 
 
 def _pinned(wish: Wish) -> Wish:
@@ -195,33 +184,17 @@ def _shown(values: Mapping[str, Json], key: str) -> str:
     return json.dumps(values[key]) if key in values else "not set"
 
 
-def _stay(
-    client: Client,
-    job: RunningJob,
-    options: Options,
-    console: Console,
-    release: Callable[[], int] | None,
-) -> int:
+def _stay(client: Client, job: RunningJob, options: Options, console: Console) -> int:
     try:
         if options.follow and not job.ended:
             wait(client, job, options.wait_seconds, console, until_running=True)
             ranks = [rank.number for rank in ranks_of(client, job)]
             logs.follow(client, job, ranks, logs.Options(), console)
-        code = wait(client, job, options.wait_seconds, console, until_running=False)
+        return wait(client, job, options.wait_seconds, console, until_running=False)
     except KeyboardInterrupt:
-        kept = ", and its nodes are not given back" if release else ""
-        console.say(
-            f"\nthe job goes on{kept}; to look again: meks logs {job.name} --follow; "
-            f"to end it: meks cancel {job.name}"
-        )
+        again = f"to look again: meks logs {job.name} --follow; to end it: meks cancel {job.name}"
+        console.say(f"\nthe job goes on; {again}")
         return INTERRUPTED
-    except Failure as failure:
-        # Somebody cancelled it: its nodes are as idle as after its end.
-        if release is None or failure.finding is not Code.JOB_NOT_FOUND:
-            raise
-        console.say(str(failure))
-        code = FAILED
-    return (release() or code) if release else code
 
 
 def wait(

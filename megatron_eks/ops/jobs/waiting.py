@@ -8,7 +8,7 @@ from datetime import datetime
 from megatron_eks.catalog.kueue import QUEUE_LABEL
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.console import duration
-from megatron_eks.ops.jobs import node_view
+from megatron_eks.ops.jobs import room
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 
@@ -35,7 +35,7 @@ _OTHER = "other"
 
 _REMEDIES = {
     "queue": "it starts when its queue admits it",
-    "node": "meks status {job} --nodes",
+    "node": "meks nodes --suspect",
     "quota": "it starts when other jobs end; or raise max_nodes and: meks apply",
     "pod_security": "platform.pod_security in the cluster file, then: meks apply",
     "priority_class": "meks apply",
@@ -115,7 +115,7 @@ def _of_rank(rank: Rank, nodes: Mapping[str, Object], events: Sequence[Object]) 
     if rank.pod is None or rank.pod.phase == "Succeeded":
         return
     node = nodes.get(rank.pod.node)
-    if node is not None and (trouble := node_view.trouble(node)):
+    if node is not None and (trouble := room.trouble(node)):
         yield f"node {rank.pod.node} {trouble}"
     elif rank.pod.reason:
         pulling = rank.pod.reason.endswith("container is being created") and _pulling(rank, events)

@@ -3,12 +3,10 @@
 import json
 import os
 import shutil
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from os import terminal_size
-from typing import TextIO
 
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client
@@ -16,8 +14,9 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.kubeconfig import KubeconfigError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import DONE, INTERRUPTED
+from megatron_eks.ops.kube.access import explained
 from megatron_eks.ops.output import formatted
-from megatron_eks.programs.printable import own
+from megatron_eks.programs.printable import own, plain
 
 _PASSING = frozenset(
     {
@@ -27,6 +26,7 @@ _PASSING = frozenset(
         HTTPStatus.TOO_MANY_REQUESTS,
     }
 )
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class View:
     """What was seen, in each form that it can be shown in."""
 
     lines: Callable[[], Iterable[str]]
-    screen: Callable[[int], Sequence[str]]
-    """As many lines as a window has, the important ones first."""
+    """The important ones first: of a window that is too small for all the others are left out."""
     news: Callable[[], Iterable[tuple[str, str]]]
     """What is told where there is no window, each with what it is known by."""
     as_json: Callable[[], dict[str, Json]]
@@ -67,27 +66,27 @@ def show(client: Client, see: Callable[[], View], options: Options, console: Con
         console.write(formatted(options.output, view.lines(), view.as_json))
         return view.code
     try:
-        return _watch(client, see, options, console)
+        return _watch(client, see, options, console, options.seconds)
     except KeyboardInterrupt:
         console.say(f"\nwhat runs goes on; to look again: {options.again}")
         return INTERRUPTED
 
 
-def _watch(client: Client, see: Callable[[], View], options: Options, console: Console) -> int:
-    assert options.seconds is not None  # noqa: S101 -- the caller has looked
+def _watch(
+    client: Client, see: Callable[[], View], options: Options, console: Console, seconds: float
+) -> int:
     is_window = console.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    in_place = is_window and options.output == "table"
-    size = shutil.get_terminal_size
-    teller = Screen(console.stdout, size) if in_place else _Lines(options.output, console)
+    teller = _Window if is_window and options.output == "table" else _Lines
+    tell = teller(options.output, console).tell
     view = see()
     trouble = ""
     while True:
-        teller.tell(view, trouble)
+        tell(view, trouble)
         if view.ended and not trouble:
             return view.code
         # A connection that sleeps between looks is one that a firewall forgets.
         client.close()
-        console.clock.sleep(options.seconds)
+        console.clock.sleep(seconds)
         try:
             view, trouble = see(), ""
         except (UnreachableError, ApiError, KubeconfigError) as error:
@@ -96,12 +95,7 @@ def _watch(client: Client, see: Callable[[], View], options: Options, console: C
                 error.status in _PASSING or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             ):
                 raise
-            why = str(error) or type(error).__name__
-            if isinstance(error, KubeconfigError):
-                why = f"{error} - {error.remedy}"
-            elif isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED:
-                why = "it does not accept the credentials, log in again"
-            trouble = f"no answer from {client.server}: {why}; trying again"
+            trouble = f"no answer from {client.server}: {explained(error)}; trying again"
 
 
 class _Lines:
@@ -121,69 +115,39 @@ class _Lines:
             return
         self._trouble = ""
         news = dict(view.news())
-        fresh = [line for key, line in news.items() if key not in self._told]
-        gone = self._told - news.keys()
-        self._told = frozenset(news)
-        if self._output == "json":
-            if fresh or gone:
-                self._console.write(json.dumps(view.as_json()) + "\n")
-            return
-        self._console.write("".join(f"{view.time} {line}\n" for line in fresh))
+        before, self._told = self._told, frozenset(news)
+        if self._output != "json":
+            fresh = (line for key, line in news.items() if key not in before)
+            self._console.write("".join(f"{view.time} {line}\n" for line in fresh))
+        elif self._told != before:
+            self._console.write(json.dumps(view.as_json()) + "\n")
 
 
-def fitted(head: Iterable[str], parts: Iterable[Iterable[str]], rows: int) -> Iterator[str]:
-    """Yield what fits: the head, then part by part, and at the end how much is left out."""
-    lines = [*head, *(line for part in parts for line in part)]
-    if len(lines) <= rows:
-        yield from lines
-        return
-    yield from lines[: max(0, rows - 1)]
-    yield f"... and {len(lines) - max(0, rows - 1)} more lines"
+class _Window:
+    """A terminal, whose first lines are written anew at each look."""
 
-
-# Terminals that know it show what is between as one change; the others ignore it.
-_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-_WIDE = frozenset("WF")
-_CLEAR_SCREEN, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"
-
-
-class Screen:
-    """The lines above the cursor that belong to a command, redrawn in place."""
-
-    def __init__(self, stream: TextIO, size: Callable[[], terminal_size]) -> None:
-        # `cut` leaves nothing in a line that moves the cursor: only this class does.
-        self._stream, self._size = own(stream), size
-        self._last: terminal_size | None = None
-        self._drawn = 0
+    def __init__(self, _output: str, console: Console) -> None:
+        # Nothing in a line moves the cursor: only this class does.
+        self._stream = own(console.stdout)
+        self._size: os.terminal_size | None = None
 
     def tell(self, view: View, trouble: str) -> None:
         """Draw what was seen last: as much as fits, for the cursor stays on the line below."""
-        note = [trouble] if trouble else []
-        rows = max(1, self._size().lines - 1) - len(note)
-        self.draw([*view.screen(rows), *note])
-
-    def draw(self, lines: Sequence[str]) -> None:
-        """Show lines in the place of those that were shown before."""
-        size = self._size()
-        shown = [cut(line, max(1, size.columns - 1)) for line in lines[: max(1, size.lines - 1)]]
-        if self._last not in {None, size}:
-            # A terminal that changed its size has broken the lines anew: nobody knows where.
-            back = _CLEAR_SCREEN
-        else:
-            back = f"\x1b[{self._drawn}A" if self._drawn else ""
+        before, self._size = self._size, shutil.get_terminal_size()
+        # After another size nobody knows where the terminal has broken its lines.
+        clear = _CLEAR_BELOW if before != self._size else ""
+        shown = fitted([*filter(None, [trouble]), *view.lines()], *self._size)
         text = "".join(f"{line}{_CLEAR_LINE}\n" for line in shown)
-        self._stream.write(f"{_BEGIN}{back}\r{text}{_CLEAR_BELOW}{_END}")
+        self._stream.write(f"{_HOME}{clear}{text}{_CLEAR_BELOW}")
         self._stream.flush()
-        self._last, self._drawn = size, len(shown)
 
 
-def cut(text: str, columns: int) -> str:
-    """Return as much of a line as fits, without signs that would move the cursor."""
-    width, kept = 0, []
-    for char in filter(str.isprintable, text):
-        wide = unicodedata.east_asian_width(char) in _WIDE
-        width += 0 if unicodedata.combining(char) else 1 + wide
-        if width > columns:
-            break
-        kept.append(char)
-    return "".join(kept)
+def fitted(lines: Iterable[str], columns: int, rows: int) -> list[str]:
+    """Return lines broken as a window needs it, and at the end how many do not fit."""
+    broken: list[str] = []
+    for line in lines:
+        broken += textwrap.wrap(plain(line), columns - 1, subsequent_indent="  ") or [""]
+    left = len(broken) - (rows - 1)
+    if left > 0:
+        broken[-left - 1 :] = [f"... and {left + 1} more lines"]
+    return broken

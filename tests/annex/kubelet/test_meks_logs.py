@@ -9,7 +9,7 @@ import pytest
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.diagnosis import report
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.jobs import diagnosis, logs, look, matching
+from megatron_eks.ops.jobs import diagnosis, logs, look
 from megatron_eks.ops.kube import jobs as running
 from tests import consoles, hostile
 from tests.annex import jobs
@@ -190,37 +190,3 @@ def test_a_rank_that_is_not_there_is_named(cluster, submit, read):
     jobs.wait_for_pods(cluster.client, job, 1, "Succeeded")
     with pytest.raises(Failure, match="ranks has no rank 7 - ranks are 0 to 0"):
         read("ranks", rank=7)
-
-
-def test_lines_that_a_pattern_is_found_in(cluster, submit, read, monkeypatch):
-    """Of all ranks or one; a line of ten megabytes and broken bytes are in the way."""
-    script = (
-        r"printf 'step 1\n'; printf 'a\377 needle\n'; "
-        "head -c 10000000 /dev/zero | tr '\\0' x; echo; echo needle at last"
-    )
-    job = printing("grepped", script)
-    submit(job)
-    jobs.wait_for_condition(cluster.client, job, "Succeeded")
-    pattern = matching.compiled("needle|step [0-9]$")
-    expected = ["[0] step 1", "[0] a\ufffd needle", "[0] needle at last"]
-    assert read("grepped", pattern=pattern) == expected
-    assert read("grepped", pattern=pattern, rank=0, follow=True) == expected
-    assert read("grepped", pattern=matching.compiled("^nothing$")) == []
-    monkeypatch.setattr(matching, "SECONDS", 0.2)
-    with pytest.raises(Failure, match="MEKS-0766"):
-        read("grepped", pattern=matching.compiled("(x+x+)+y"))
-
-
-def test_a_pattern_and_the_container_before(cluster, start, read):
-    """What it printed before it died, as far as it is wanted."""
-    run = start(runs.job("grep-before", 1, image=runs.SMALL))
-    run.wait_for_step(after=2)
-    (master,) = jobs.pods_of(cluster.client, run.job)
-    (process,) = cluster.processes_of(master, "ranks.py")
-    os.kill(process, signal.SIGKILL)
-    run.wait_for_restart()
-    found = read("grep-before", previous=True, pattern=matching.compiled("rank . of"))
-    assert found == ["[0] rank 0 of 1 starts"]
-    assert read("grep-before", previous=True, pattern=matching.compiled("absent")) == []
-    run.finish()
-    jobs.wait_for_condition(cluster.client, run.job, "Succeeded")

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 import pytest
 
@@ -309,12 +308,8 @@ def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console, jo
     assert raised.value.code == 3
 
 
-def test_waiting_ends_with_the_job_and_gives_the_nodes_back(
-    client, send, console, job_name, monkeypatch
-):
-    """KWOK ends pods that say so; the pool is the job's own."""
-    released: list[str] = []
-    monkeypatch.setattr(submission, "release", lambda _, pool: partial(released.append, pool))
+def test_waiting_ends_with_the_job(client, send, console, job_name):
+    """KWOK ends pods that say so."""
     send()
     for pod in running(client, job_name):
         annotations = {"localcloud/complete-after": "1s"}
@@ -325,6 +320,5 @@ def test_waiting_ends_with_the_job_and_gives_the_nodes_back(
             None,
             "application/merge-patch+json",
         )
-    assert send(release=True) == 0
-    assert released == ["p4d"]
+    assert send(wait=True) == 0
     assert f"{job_name}: Succeeded" in said(console)

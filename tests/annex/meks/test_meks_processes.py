@@ -1,4 +1,4 @@
-"""Commands about jobs as processes: Ctrl-C, digests from ECR, nodes given back at the end."""
+"""Commands about jobs as processes: Ctrl-C, and digests from ECR."""
 
 import json
 import os
@@ -16,7 +16,6 @@ from tests.annex import jobs
 from tests.annex.aws.running import local_aws
 from tests.ops.aws.fakes import ACCOUNT as OTHER
 from tests.ops.aws.fakes import CLUSTER
-from tests.ops.aws.scaling import make_cluster
 
 pytestmark = pytest.mark.control_plane
 
@@ -28,10 +27,9 @@ SECONDS = 150
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory):
-    """Run a local AWS with the cluster's node group."""
+    """Run a local AWS."""
     with local_aws(tmp_path_factory.mktemp("aws")) as server:
         server.client("iam", REGION).create_role(RoleName="Admin", AssumeRolePolicyDocument="{}")
-        make_cluster(server, "techpulse")
         yield server
 
 
@@ -117,30 +115,6 @@ def job(client):
     jobs.delete(client, found)
 
 
-def finish(client, job, process):
-    """Let the job's pods end well, once they are those of this submission."""
-    process.says(f"{JOB}: Running, 2 of 2 ranks run")
-    pods = jobs.wait_for_pods(client, job, 2, "Running")
-    # The master last: its end is the job's, and the operator removes the others then.
-    for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"]), reverse=True):
-        client.request(
-            "PATCH",
-            f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}",
-            {"metadata": {"annotations": {"localcloud/complete-after": "1s"}}},
-            None,
-            "application/merge-patch+json",
-        )
-
-
-def wanted(aws, nodes=None):
-    """Set how many nodes EKS is asked for, if named; return how many it is."""
-    eks = aws.client("eks", REGION)
-    where = {"clusterName": "techpulse", "nodegroupName": "p4d"}
-    if nodes is not None:
-        eks.update_nodegroup_config(**where, scalingConfig={"desiredSize": nodes})
-    return eks.describe_nodegroup(**where)["nodegroup"]["scalingConfig"]["desiredSize"]
-
-
 @pytest.mark.parametrize("flag", ["--wait", "--follow"])
 def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(client, meks, job, flag):
     """The same command again finds it, and so does `meks logs`, which is left in the same way."""
@@ -187,45 +161,3 @@ def test_an_image_is_named_by_the_digest_that_its_build_recorded(client, meks, a
     live = client.get(job["apiVersion"], job["kind"], JOB, NAMESPACE)
     images = {each["containers"][0]["image"] for each in jobs.pod_specs(live)}
     assert images == {f"{repository}@{exported['value']}"}
-
-
-def test_the_nodes_go_when_the_job_has_ended(client, meks, aws, job):
-    """To 0, although nobody sits there."""
-    wanted(aws, 2)
-    process = meks("submit", JOB, "--preview", "--release-when-done")
-    finish(client, job, process)
-    assert process.ends() == 0
-    assert wanted(aws) == 0
-    assert process.last() == "p4d has 0 nodes"
-
-
-def test_nodes_that_another_job_uses_stay(client, meks, aws, job, submit):
-    """It is named and waited for; Ctrl-C leaves the nodes, and says how they go."""
-    wanted(aws, 4)
-    other = submit(jobs.training_job("another"))
-    jobs.wait_for_pods(client, other, 2, "Running")
-    process = meks("submit", JOB, "--preview", "--release-when-done")
-    finish(client, job, process)
-    process.says("p4d is in use by 2 pods: another-master-0, another-worker-0; waiting for that")
-    assert process.interrupt() == 130
-    assert process.last() == (
-        "AWS was asked for nothing yet; to go on: meks scale p4d 0 --when-idle"
-    )
-    assert wanted(aws) == 4
-    jobs.delete(client, other)
-    again = meks("scale", "p4d", "0", "--when-idle")
-    assert again.ends() == 0
-    assert wanted(aws) == 0
-
-
-def test_nodes_that_nobody_can_give_back_start_no_job(client, meks, job, folder):
-    """What would fail at the end of a run fails before it."""
-    for file in (folder / "cluster.yaml", folder / "jobs" / f"{JOB}.yaml"):
-        text = file.read_text().replace("name: p4d", "name: other")
-        file.write_text(text.replace("pool: p4d", "pool: other"))
-    process = meks("submit", JOB, "--preview", "--release-when-done")
-    assert process.ends() == 3
-    assert process.last() == (
-        "error: MEKS-0746 cluster techpulse has no node group other - run: meks deploy"
-    )
-    assert client.find("kubeflow.org/v1", "PyTorchJob", JOB, job["metadata"]["namespace"]) is None

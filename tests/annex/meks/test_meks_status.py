@@ -267,7 +267,7 @@ def test_a_watch_on_a_terminal_until_ctrl_c(client, submit, meks):
     screen = meks("status", "watched", "--watch", "1")
     first = screen.shows(r"watched-worker-0 +p4d-\d +Running")
     assert "watched: Running, 2 of 2 ranks run\x1b[K" in first
-    screen.shows(r"\x1b\[\d+A\r")
+    screen.shows(r"\x1b\[Hwatched: ")
     screen.process.send_signal(signal.SIGINT)
     screen.shows("to look again: meks status watched --watch")
     assert screen.ends() == 130

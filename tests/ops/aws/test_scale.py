@@ -56,8 +56,6 @@ def test_a_pool_that_jobs_scale_is_refused(place):
     with pytest.raises(Failure, match="MEKS-0595 p4d: jobs in queues bring the nodes") as caught:
         scale.run(scale.Wish("p4d", 1), found, lambda: place.kubernetes)
     assert (caught.value.code, place.wanted()) == (2, 0)
-    assert scale.release("p4d", found, place.kubernetes) == 0
-    assert "nodes of p4d go by themselves after 15 minutes" in said(place.console)
 
 
 def test_a_pool_that_nobody_deployed_is_not_found(place):
@@ -151,13 +149,18 @@ def test_nodes_go_when_the_last_job_has_ended(place):
     assert text.endswith("p4d has 0 nodes\n")
 
 
-def test_release_is_the_same_without_a_question(place, tmp_path):
-    """`meks submit --release-when-done` calls it."""
+def test_ctrl_c_before_aws_was_asked_says_so(place):
+    """The nodes stay, and the same command waits on."""
     place.size(2)
-    quiet = console()
-    found = tools(project_in(tmp_path, SCALED), place.aws, quiet)
-    assert scale.release("p4d", found, place.kubernetes) == 0
-    assert place.wanted() == 0
+    place.pods("train-master-0")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    clock_of(place.console).during = interrupted
+    assert place.run(0, when_idle=True) == 130
+    again = "AWS was asked for nothing yet; to go on: meks scale p4d 0 --when-idle\n"
+    assert said(place.console).endswith(again)
 
 
 def test_running_jobs_are_asked_about(place):

@@ -102,7 +102,7 @@ def test_a_program_of_others_that_says_nothing_is_not_checked(checked):
     # What the plan sets already, it tells nobody to set.
     log = [{"name": "NCCL_DEBUG_FILE", "value": "/tmp/nccl.%h.%p.log"}]  # noqa: S108 -- in the pod
     found = checked(command=["torchrun", "their.py"], env=log)["NCCL over EFA"]
-    assert found.findings[0].remedy.endswith("meks status job --nodes")
+    assert found.findings[0].remedy.endswith("NCCL_DEBUG_FILE: meks shell job")
 
 
 def test_a_loss_that_rises_is_told(checked):

@@ -162,9 +162,3 @@ def test_a_loss_that_is_no_number(plan):
     """Megatron leaves it out of its line."""
     found = found_by(look(logged(5, ago=0, loss="")), plan)
     assert found["MEKS-0765"].startswith("step 50 has no loss that is a number")
-
-
-def test_spans_are_short():
-    """One unit, as many digits as it bears."""
-    shown = [pace.span(each) for each in (0.4051, 6, 48.7, 840, 7300, 200_000)]
-    assert shown == ["0.41 s", "6 s", "49 s", "14 min", "2 h", "2.3 d"]
