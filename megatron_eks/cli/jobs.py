@@ -69,7 +69,7 @@ def status(
             validator=Number(gte=1, lte=24 * 3600),
             metavar="[SECONDS]",
             help="refresh until the job ends; Ctrl-C does not stop the job "
-            f"(default: every {_WATCH_SECONDS:g}); with -o json one line per change",
+            f"(default: every {_WATCH_SECONDS:g}); with -o json one line each time",
         ),
     ] = None,
     reach: args.Reach = args.HERE,

@@ -77,11 +77,6 @@ def test_communication_counts_where_nothing_hides_it(traces):
     whole = found.seconds, found.computing, found.communicating, found.waiting, found.idle
     assert whole == pytest.approx((0.1, 0.055, 0.04, 0.03, 0.015))
     assert [(use.name, use.calls) for use in found.uses][:2] == [(GEMM, 2), (SUM, 1)]
-    gaps = [(gap.at, gap.seconds, gap.after) for gap in found.gaps]
-    assert gaps == [
-        (pytest.approx(0.03), pytest.approx(0.01), GEMM),
-        (pytest.approx(0.09), pytest.approx(0.005), SUM),
-    ]
 
 
 def test_a_report_of_nsys_says_the_same(tmp_path):

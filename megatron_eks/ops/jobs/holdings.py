@@ -1,6 +1,6 @@
 """What runs in a cluster and is paid for: nodes, and how long ranks of jobs have held them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.pods import containers, has_ended, moment
 from megatron_eks.plan.cluster.capacity import CapacityKind
 from megatron_eks.plan.cluster.cluster import ClusterPlan
-from megatron_eks.plan.cluster.pools import POOL_LABEL
+from megatron_eks.plan.cluster.pools import POOL_LABEL, PoolPlan
 from megatron_eks.plan.cost import node_price
 from megatron_eks.plan.spending import RankTime, RunningNode, hours_between
 from megatron_eks.programs.run_log import Step
@@ -53,26 +53,50 @@ class Holdings:
 def read(client: Client, plan: ClusterPlan, now: datetime, only: str | None = None) -> Holdings:
     """Read nodes, and jobs with their pods; raise Failure if there is no job called `only`."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        nodes = threads.submit(client.list, "v1", "Node")
+        listed = threads.submit(client.list, "v1", "Node")
         pods = threads.submit(_pods, client, plan)
         space = plan.platform.namespace
         found = [jobs.get(client, space, only)] if only else teams.everybody(client, plan)
-        by_name = {each["metadata"]["name"]: each for each in nodes.result()}
-        listed, all_of_them = pods.result()
-        reader = _Reader(client, plan, now, by_name, listed)
-        holdings = tuple(threads.map(reader.job, found))
-    return Holdings(
+        known, all_of_them = pods.result()
+        of_jobs = jobs.by_job(known)
+        nodes = {each["metadata"]["name"]: each for each in listed.result()}
+        busy = {
+            pod["spec"].get("nodeName", "")
+            for own in of_jobs.values()
+            for pod in own
+            if not has_ended(pod)
+        }
         # Where others may have pods that are not to be seen, no node is called idle.
-        nodes=tuple(
-            _node(each, plan, reader.busy if all_of_them else {*by_name})
-            for each in by_name.values()
-        ),
-        instance_ids={
-            name: str(each["spec"].get("providerID", "")).rpartition("/")[2]
-            for name, each in by_name.items()
-        },
-        jobs=holdings,
-    )
+        running = {
+            name: _node(each, plan, busy=name in busy or not all_of_them)
+            for name, each in nodes.items()
+        }
+
+        def held(job: RunningJob) -> JobHoldings:
+            ranks = jobs.ranks(job, of_jobs.get((job.kind, job.name), []))
+            phase, pool = job.phase(ranks), _known(job.pool, plan)
+            # A task on the system nodes costs nothing: they run anyway.
+            times = (_rank(job, rank, plan.pool(pool), plan, nodes, running, now) for rank in ranks)
+            started = filter(None, (_started(rank.manifest) for rank in ranks))
+            return JobHoldings(
+                name=job.name,
+                phase=phase,
+                pool=pool,
+                ranks=tuple(times) if pool else (),
+                started=min(started, default=None) or _began(job),
+                ended=_ended(job),
+                newest=newest_step(client, job.namespace, ranks) if phase == "Running" else None,
+                namespace=job.namespace,
+            )
+
+        return Holdings(
+            nodes=tuple(running.values()),
+            instance_ids={
+                name: str(each["spec"].get("providerID", "")).rpartition("/")[2]
+                for name, each in nodes.items()
+            },
+            jobs=tuple(threads.map(held, found)),
+        )
 
 
 def _pods(client: Client, plan: ClusterPlan) -> tuple[list[Object], bool]:
@@ -82,7 +106,7 @@ def _pods(client: Client, plan: ClusterPlan) -> tuple[list[Object], bool]:
     return teams.of_jobs(client, plan, "v1", "Pod"), not plan.is_shared
 
 
-def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:
+def _node(manifest: Object, plan: ClusterPlan, *, busy: bool) -> RunningNode:
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
     pool = _known(labels.get(POOL_LABEL, ""), plan)
@@ -96,7 +120,7 @@ def _node(manifest: Object, plan: ClusterPlan, busy: set[str]) -> RunningNode:
         instance_type=labels.get(_TYPE, "unknown"),
         capacity=kind,
         since=datetime.fromisoformat(metadata["creationTimestamp"]),
-        busy=metadata["name"] in busy,
+        busy=busy,
     )
 
 
@@ -105,73 +129,32 @@ def _known(pool: str, plan: ClusterPlan) -> str:
     return pool if pool in {each.name for each in plan.pools} else ""
 
 
-class _Reader:
-    """Sorts pods to jobs and nodes."""
-
-    def __init__(
-        self,
-        client: Client,
-        plan: ClusterPlan,
-        now: datetime,
-        nodes: Mapping[str, Object],
-        pods: Iterable[Object],
-    ) -> None:
-        self._client, self._plan, self._now, self._nodes = client, plan, now, nodes
-        self._pods = jobs.by_job(pods)
-        self.busy = {
-            pod["spec"].get("nodeName", "")
-            for found in self._pods.values()
-            for pod in found
-            if not has_ended(pod)
-        }
-        """Nodes that hold a pod which belongs to a job and has not ended."""
-
-    def job(self, job: RunningJob) -> JobHoldings:
-        """Say what a job holds and has held."""
-        ranks = jobs.ranks(job, self._pods.get((job.kind, job.name), []))
-        phase = job.phase(ranks)
-        pool = _known(job.pool, self._plan)
-        # A task on the system nodes costs nothing: they run anyway.
-        starts = (_started(rank.manifest) for rank in ranks)
-        times = tuple(self._rank(job, rank, pool) for rank in ranks) if pool else ()
-        return JobHoldings(
-            name=job.name,
-            phase=phase,
-            pool=pool,
-            ranks=times,
-            started=min(filter(None, starts), default=None) or _began(job),
-            ended=_ended(job),
-            newest=newest_step(self._client, job.namespace, ranks) if phase == "Running" else None,
-            namespace=job.namespace,
-        )
-
-    def _rank(self, job: RunningJob, rank: Rank, pool: str) -> RankTime:
-        spec = job.pod_specs[0][1] if rank.manifest is None else rank.manifest["spec"]
-        node = self._nodes.get(spec.get("nodeName", ""))
-        start, end = _span(job, rank.manifest, self._now)
-        runs = rank.manifest is not None and start is not None and end is None
-        hours = hours_between(start, end or self._now) if start else 0.0
-        return RankTime(hours, self._share(spec, node, pool), self._price(node, pool), runs)
-
-    def _share(self, spec: Object, node: Object | None, pool: str) -> float:
-        """Return the part of a node that a pod asks for: of what it asks for most of."""
-        wanted = room.requests(spec)
-        if node is not None:
-            offered = room.amounts(node["status"].get("allocatable") or {})
-            parts = [float(wanted[name] / offered[name]) for name in wanted if offered.get(name)]
-            return min(1.0, max(parts, default=1.0))
-        gpus = self._plan.pool(pool).instance.gpus
-        return min(1.0, float(wanted.get(room.GPU, gpus)) / gpus)
-
-    def _price(self, node: Object | None, pool: str) -> float | None:
-        planned = self._plan.pool(pool)
-        if node is None:
-            return node_price(planned.instance.name, planned.capacity.kind, self._plan)
-        found = _node(node, self._plan, self.busy)
-        return node_price(found.instance_type, found.capacity, self._plan)
+def _rank(  # noqa: PLR0917 -- what a rank is held against
+    job: RunningJob,
+    rank: Rank,
+    pool: PoolPlan,
+    plan: ClusterPlan,
+    nodes: Mapping[str, Object],
+    running: Mapping[str, RunningNode],
+    now: datetime,
+) -> RankTime:
+    spec = job.pod_specs[0][1] if rank.manifest is None else rank.manifest["spec"]
+    name, wanted = spec.get("nodeName", ""), room.requests(spec)
+    # The part of a node that it asks for: of what it asks for most of.
+    share = float(wanted.get(room.GPU, pool.instance.gpus)) / pool.instance.gpus
+    price = node_price(pool.instance.name, pool.capacity.kind, plan)
+    if node := nodes.get(name):
+        offered = room.amounts(node["status"].get("allocatable") or {})
+        parts = (float(wanted[each] / offered[each]) for each in wanted if offered.get(each))
+        share = max(parts, default=1.0)
+        price = node_price(running[name].instance_type, running[name].capacity, plan)
+    start, end = _times(job, rank.manifest, now)
+    runs = rank.manifest is not None and start is not None and end is None
+    hours = hours_between(start, end or now) if start else 0.0
+    return RankTime(hours, min(1.0, share), price, runs)
 
 
-def _span(
+def _times(
     job: RunningJob, pod: Object | None, now: datetime
 ) -> tuple[datetime | None, datetime | None]:
     """Return when a rank started and ended; of a pod that is gone, when the job ran."""
@@ -210,11 +193,7 @@ def _began(job: RunningJob) -> datetime | None:
 def _ended(job: RunningJob) -> datetime | None:
     if not job.ended:
         return None
-    status = job.manifest.get("status", {})
-    times = [status.get("completionTime")]
-    times += [
-        found.get("lastTransitionTime")
-        for kind in ("Failed", "Complete", "Completed", "Succeeded")
-        if (found := job.condition(kind))
-    ]
+    ends = filter(None, map(job.condition, ("Failed", "Complete", "Completed", "Succeeded")))
+    times = [job.manifest.get("status", {}).get("completionTime")]
+    times += [each.get("lastTransitionTime") for each in ends]
     return moment(next(filter(None, times), None))

@@ -135,13 +135,7 @@ def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> li
 
 def view(found: Overview) -> View:
     """Return it in all forms; a cluster never ends."""
-    return View(
-        lines=lambda: lines(found),
-        news=lambda: news(found),
-        as_json=lambda: as_json(found),
-        time=f"{found.now:%H:%M:%S}",
-        ended=False,
-    )
+    return View(lambda: lines(found), lambda: as_json(found), ended=False)
 
 
 def lines(found: Overview) -> Iterator[str]:
@@ -171,22 +165,6 @@ def lines(found: Overview) -> Iterator[str]:
         yield ""
         yield "Not ready:"
         yield from found.not_ready
-
-
-def news(found: Overview) -> Iterator[tuple[str, str]]:
-    """Yield what may change: what it is known by, and a line."""
-    for pool in found.pools:
-        text = f"pool {pool.pool or '-'}: {pool.ready} of {pool.nodes} nodes ready"
-        text += f", {pool.free_gpus} of {pool.gpus} GPUs free"
-        yield text, text
-    for job in found.jobs:
-        step = f", step {job.progress}" if job.progress else ""
-        text = f"{job.name}: {job.phase}, {job.running} of {job.ranks} ranks run{step}"
-        yield text, text
-        for wait in job.waits_for:
-            yield f"{job.name} {wait}", f"{job.name}, {wait.line}"
-    for line in found.not_ready:
-        yield line, f"not ready: {line}"
 
 
 def as_json(found: Overview) -> dict[str, Json]:

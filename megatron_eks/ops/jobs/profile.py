@@ -146,10 +146,6 @@ def _rank(of: Trace) -> Iterator[Part]:
     if len(of.uses) > _MOST:
         rest = sum(use.seconds for use in of.uses[_MOST:])
         yield tag("p", f"{count(len(of.uses) - _MOST, 'other')}: {_time(rest)}", class_="soft")
-    if of.gaps:
-        yield tag("h2", f"Rank {of.rank}: longest gaps")
-        gaps = [(_time(each.seconds), _time(each.at), each.after[:200]) for each in of.gaps]
-        yield table(("idle for", "at", "after"), gaps, numbers="01")
 
 
 def _time(seconds: float) -> str:

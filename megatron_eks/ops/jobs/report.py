@@ -72,7 +72,7 @@ class Report:
     def useful(self) -> float | None:
         """The share of its time in which steps were done that count."""
         if not self.seconds:
-            return self.state.goodput.share if self.state.goodput else None
+            return None
         return min(1.0, sum(each.useful_seconds for each in self.starts) / self.seconds)
 
 

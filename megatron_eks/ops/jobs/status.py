@@ -10,7 +10,7 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import NoJob
 from megatron_eks.ops.jobs import account, ended, expected, pace
-from megatron_eks.ops.jobs.account import Checkpoint, Goodput, Restarts
+from megatron_eks.ops.jobs.account import Checkpoint, Restarts
 from megatron_eks.ops.jobs.alarms import alarms
 from megatron_eks.ops.jobs.look import Look, look
 from megatron_eks.ops.jobs.pace import Pace, Planned
@@ -38,7 +38,6 @@ class State:
     copies: Copies | None
     """In S3; None where the run has told of none."""
     restarts: Restarts
-    goodput: Goodput | None
     waits: tuple[Wait, ...]
     findings: tuple[Finding, ...]
 
@@ -78,7 +77,6 @@ def of(found: Look, project: Project) -> State:
         checkpoint=newest,
         copies=account.copies(found),
         restarts=account.restarts(found),
-        goodput=account.goodput(found, speed),
         waits=tuple(waits(found.job, found.ranks, found.events, around)),
         findings=tuple(
             alarms(found, project.cluster, plan, speed, predicted=predicted, newest=newest)

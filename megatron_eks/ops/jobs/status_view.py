@@ -27,9 +27,7 @@ def view(state: State, levels: str = curves.ASCII) -> View:
     missing = any(each.code is Code.COPIES_MISSING for each in state.findings)
     return View(
         lines=lambda: lines(state, levels),
-        news=lambda: news(state),
         as_json=lambda: as_json(state),
-        time=f"{state.look.now:%H:%M:%S}",
         ended=bool(state.look.job.ended),
         code=CHECK_FAILED if missing else DONE,
     )
@@ -50,17 +48,6 @@ def lines(state: State, levels: str = curves.ASCII) -> Iterator[str]:
         yield from table(("RANK", "POD", "NODE", "STATE", "RESTARTS"), rows, right=(0, 4))
 
 
-def news(state: State) -> Iterator[tuple[str, str]]:
-    """Yield what may change: what it is known by, and a line."""
-    last = state.look.logs.end.last
-    text = summary(state.look.job, state.look.ranks)
-    text += f", step {last}" if last else ""
-    yield text, text
-    yield from ((str(each), each.line) for each in state.waits)
-    # What a finding says changes with the time; that there is one is told once.
-    yield from ((f"{each.code}", str(each)) for each in state.findings)
-
-
 def head(state: State, levels: str = curves.ASCII) -> Iterator[str]:
     """Yield how far a run is, and how it goes."""
     look, found, plan = state.look, state.pace, state.planned
@@ -77,7 +64,6 @@ def head(state: State, levels: str = curves.ASCII) -> Iterator[str]:
             left = duration(found.seconds_left)
             yield f"left        {left}, ends {found.ends_at:%Y-%m-%d %H:%M} UTC"
         yield f"checkpoint  {_checkpoint(state)}"
-        yield f"goodput     {_goodput(state)}"
     if state.copies is not None:
         age = None if look.job.ended else _seconds(state.copies.at, state)
         since = "" if age is None else f", {duration(age)} ago"
@@ -133,17 +119,9 @@ def _checkpoint(state: State) -> str:
     return f"iteration {found.step}{old} ({found.how})"
 
 
-def _goodput(state: State) -> str:
-    found = state.goodput
-    if found is None:
-        return "not known: the log has lost its beginning, or has no step"
-    start = "first start" if found.first_start else "start before the last restart"
-    return f"{found.share:.1%} since its {start}, {found.since:%Y-%m-%d %H:%M} UTC"
-
-
 def as_json(state: State) -> dict[str, Json]:
     """Return it as plain values; docs/schemas/status.json says which."""
-    look, copies, goodput = state.look, state.copies, state.goodput
+    look, copies = state.look, state.copies
     return {
         "schema_version": SCHEMA_VERSION,
         "at": time_text(look.now),
@@ -160,7 +138,6 @@ def as_json(state: State) -> dict[str, Json]:
             "how": state.checkpoint.how,
         },
         "copies": {**asdict(copies), "at": time_text(copies.at)} if copies else None,
-        "goodput": {**asdict(goodput), "since": time_text(goodput.since)} if goodput else None,
         "restarts": asdict(state.restarts),
         "ranks": [_rank_json(rank) for rank in look.ranks],
         "waits_for": [{**asdict(each), "ranks": [*each.ranks]} for each in state.waits],

@@ -39,7 +39,6 @@ _MICRO = 1e-6
 _NANO = 1e3  # in a microsecond
 # CUPTI, CUpti_ActivityMemcpyKind.
 _COPIES = {1: "Memcpy HtoD", 2: "Memcpy DtoH", 8: "Memcpy DtoD", 10: "Memcpy PtoP"}
-_GAPS = 5
 _BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -50,16 +49,6 @@ class Use:
     name: str
     calls: int
     seconds: float
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A time in which nothing ran."""
-
-    at: float
-    """Seconds from the first kernel."""
-    seconds: float
-    after: str
 
 
 @dataclass(frozen=True)
@@ -80,8 +69,6 @@ class Trace:
     idle: float
     uses: tuple[Use, ...]
     """The longest first."""
-    gaps: tuple[Gap, ...]
-    """Likewise."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +114,8 @@ def _of(found: Iterable[_Span], rank: int, first: int, last: int, *, on_gpu: boo
         raise ValueError("it has no kernel and no operator")
     sent = [each for each in spans if _COMMUNICATES.search(each.name)]
     done = [each for each in spans if not _COMMUNICATES.search(each.name)]
-    begin, whole = spans[0].begin, max(each.end for each in spans) - spans[0].begin
+    whole = max(each.end for each in spans) - spans[0].begin
     computing, busy = _length(done), _length(spans)
-    gaps = [
-        Gap((end - begin) * _MICRO, (after.begin - end) * _MICRO, before.name)
-        for end, before, after in _gaps(spans)
-    ]
     uses: dict[str, list[float]] = defaultdict(list)
     for each in spans:
         uses[each.name].append(each.end - each.begin)
@@ -143,7 +126,6 @@ def _of(found: Iterable[_Span], rank: int, first: int, last: int, *, on_gpu: boo
         waiting=(busy - computing) * _MICRO,
         idle=(whole - busy) * _MICRO,
         uses=tuple(sorted(told, key=attrgetter("seconds"), reverse=True)),
-        gaps=tuple(sorted(gaps, key=attrgetter("seconds"), reverse=True)[:_GAPS]),
     )
 
 
@@ -193,16 +175,6 @@ def _own(spans: list[_Span]) -> Iterator[_Span]:
                 yield _Span(open_[-1].name, at, each.begin)
             at = max(at, each.begin)
             open_.append(each)
-
-
-def _gaps(spans: Sequence[_Span]) -> Iterator[tuple[float, _Span, _Span]]:
-    """Yield where nothing runs: since when, after what, and until what."""
-    last = spans[0]
-    for each in spans[1:]:
-        if each.begin > last.end:
-            yield last.end, last, each
-        if each.end > last.end:
-            last = each
 
 
 def _length(spans: Sequence[_Span]) -> float:

@@ -1,4 +1,4 @@
-"""`meks status`, once or again and again: on a terminal in place, elsewhere a line a change."""
+"""`meks status`, once or again and again: on a terminal in place, elsewhere one after another."""
 
 import json
 import os
@@ -35,10 +35,7 @@ class View:
 
     lines: Callable[[], Iterable[str]]
     """The important ones first: of a window that is too small for all the others are left out."""
-    news: Callable[[], Iterable[tuple[str, str]]]
-    """What is told where there is no window, each with what it is known by."""
     as_json: Callable[[], dict[str, Json]]
-    time: str
     ended: bool
     """Whether nothing more will change."""
     code: int = DONE
@@ -76,12 +73,18 @@ def _watch(
     client: Client, see: Callable[[], View], options: Options, console: Console, seconds: float
 ) -> int:
     is_window = console.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    teller = _Window if is_window and options.output == "table" else _Lines
-    tell = teller(options.output, console).tell
-    view = see()
-    trouble = ""
+    in_place = is_window and options.output == "table"
+    view, trouble, told = see(), "", ""
     while True:
-        tell(view, trouble)
+        if in_place:
+            _draw(console, [*filter(None, [trouble]), *view.lines()])
+        elif trouble and not told:
+            console.say(trouble)
+        elif not trouble and options.output == "json":
+            console.write(json.dumps(view.as_json()) + "\n")
+        elif not trouble:
+            console.write(formatted("table", [*view.lines(), ""], view.as_json))
+        told = trouble
         if view.ended and not trouble:
             return view.code
         # A connection that sleeps between looks is one that a firewall forgets.
@@ -98,48 +101,14 @@ def _watch(
             trouble = f"no answer from {client.server}: {explained(error)}; trying again"
 
 
-class _Lines:
-    """A file or a pipe: a line for each thing that is new."""
-
-    def __init__(self, output: str, console: Console) -> None:
-        self._output, self._console = output, console
-        self._told: frozenset[str] = frozenset()
-        self._trouble = ""
-
-    def tell(self, view: View, trouble: str) -> None:
-        """Write what has not been written at the last look."""
-        if trouble:
-            if not self._trouble:
-                self._console.say(trouble)
-            self._trouble = trouble
-            return
-        self._trouble = ""
-        news = dict(view.news())
-        before, self._told = self._told, frozenset(news)
-        if self._output != "json":
-            fresh = (line for key, line in news.items() if key not in before)
-            self._console.write("".join(f"{view.time} {line}\n" for line in fresh))
-        elif self._told != before:
-            self._console.write(json.dumps(view.as_json()) + "\n")
-
-
-class _Window:
-    """A terminal, whose first lines are written anew at each look."""
-
-    def __init__(self, _output: str, console: Console) -> None:
-        # Nothing in a line moves the cursor: only this class does.
-        self._stream = own(console.stdout)
-        self._size: os.terminal_size | None = None
-
-    def tell(self, view: View, trouble: str) -> None:
-        """Draw what was seen last: as much as fits, for the cursor stays on the line below."""
-        before, self._size = self._size, shutil.get_terminal_size()
-        # After another size nobody knows where the terminal has broken its lines.
-        clear = _CLEAR_BELOW if before != self._size else ""
-        shown = fitted([*filter(None, [trouble]), *view.lines()], *self._size)
-        text = "".join(f"{line}{_CLEAR_LINE}\n" for line in shown)
-        self._stream.write(f"{_HOME}{clear}{text}{_CLEAR_BELOW}")
-        self._stream.flush()
+def _draw(console: Console, lines: Iterable[str]) -> None:
+    """Write as much as fits in the place of what was there; the cursor stays on the line below."""
+    shown = fitted(lines, *shutil.get_terminal_size())
+    text = "".join(f"{line}{_CLEAR_LINE}\n" for line in shown)
+    # Nothing in a line moves the cursor: only this does.
+    stream = own(console.stdout)
+    stream.write(f"{_HOME}{text}{_CLEAR_BELOW}")
+    stream.flush()
 
 
 def fitted(lines: Iterable[str], columns: int, rows: int) -> list[str]:

@@ -1,7 +1,6 @@
 """`meks status` of runs that really print, die and start again."""
 
 from dataclasses import replace
-from datetime import datetime
 
 import pytest
 
@@ -92,10 +91,6 @@ def test_a_restart_and_what_it_cost(printing, planned, state_of):
         "its log says when it was complete",
     )
     assert 0 < found["checkpoint"]["age_seconds"] < 60
-    assert (found["goodput"]["first_start"], found["goodput"]["steps"]) == (True, 8)
-    since = datetime.fromisoformat(found["goodput"]["since"])
-    elapsed = (datetime.fromisoformat(found["at"]) - since).total_seconds()
-    assert found["goodput"]["share"] == pytest.approx(8 * 0.2 / elapsed, rel=0.5)
     progress, plan = found["progress"], found["plan"]
     assert progress["tokens_per_second"] == pytest.approx(512 * 4096 / 0.2)
     assert progress["mfu"] == pytest.approx(100 / plan["tflops_per_gpu"] * plan["mfu"])

@@ -43,7 +43,6 @@ def seen(*lines, ended="", words=""):
         checkpoint=newest,
         copies=account.copies(found),
         restarts=account.restarts(found),
-        goodput=None,
         waits=(),
         findings=tuple(findings),
     )
