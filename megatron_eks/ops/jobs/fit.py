@@ -3,13 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 from megatron_eks.catalog import kueue
-from megatron_eks.catalog.workloads import WORKLOADS
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.cluster import readiness
-from megatron_eks.ops.cluster.inside.live import SET_UP
 from megatron_eks.ops.jobs import expected, queues, room
 from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.kube.pods import has_ended, pool_of
@@ -44,27 +40,14 @@ def obstacles(
         return [Obstacle(f"the cluster knows no {workload['kind']}", _APPLY, is_final=True)]
     specs = jobs.pod_specs(workload)
     return [
-        *_controller(client, plan, workload),
-        *_needed(client, plan, namespace, specs[0][1]),
+        *_needed(client, namespace, specs[0][1]),
         *_quotas(client, namespace, specs),
         *_queue(client, workload, plans),
         *_nodes(client, plan, specs),
     ]
 
 
-def _controller(client: Client, plan: ClusterPlan, workload: Object) -> Iterator[Obstacle]:
-    controller = WORKLOADS[workload["kind"]].controller
-    if controller is None:
-        return
-    namespace, name = controller
-    place = ("apps/v1", "Deployment", name, namespace)
-    live = teams.seen(plan, lambda: client.find(*place), None)
-    # Without a Deployment it may run elsewhere, as on a local cluster.
-    if live is not None and (why := readiness.unready(client, live)):
-        yield Obstacle(f"{name} is not ready: {why}", "meks status", is_final=False)
-
-
-def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> Iterator[Obstacle]:
+def _needed(client: Client, namespace: str, pod: Object) -> Iterator[Obstacle]:
     """Look for the objects that a pod names."""
     for volume in pod.get("volumes") or ():
         if claim := volume.get("persistentVolumeClaim"):
@@ -79,13 +62,6 @@ def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> I
     ):
         if name and client.find(version, kind, name, place) is None:
             yield Obstacle(f"there is no {kind} {name}", _APPLY, is_final=True)
-    chores = plan.platform.system_namespace
-    set_up = partial(client.list, "batch/v1", "Job", chores, labels=f"app={SET_UP}")
-    nothing: list[Object] = []
-    for job in teams.seen(plan, set_up, nothing):
-        if why := readiness.unready(client, {**job, "apiVersion": "batch/v1", "kind": "Job"}):
-            found = f"the directories on {plan.platform.mount_path} are not set up: {why}"
-            yield Obstacle(found, "meks status", is_final=False)
 
 
 def secrets_of(pod: Object) -> Iterator[str]:

@@ -163,15 +163,9 @@ def read(client: Client, *namespaces: str) -> Queues:
         # Whose jobs others have is not theirs to see; the queues say how much these use.
         workloads = [e for each in namespaces for e in _list(client, "Workload", each) or ()]
     queues, cohorts = (_list(client, kind) or [] for kind in ("ClusterQueue", "Cohort"))
-    entries = tuple(_entry(each) for each in workloads if not _holds(each, "Finished"))
+    entries = tuple(_entry(each) for each in workloads if not _condition(each, "Finished", "True"))
     shares = [
-        Share(
-            queue["metadata"]["name"],
-            pool,
-            gpus,
-            _reserved(queue, pool),
-            may_borrow=limit != 0,
-        )
+        Share(queue["metadata"]["name"], pool, gpus, _reserved(queue, pool), may_borrow=limit != 0)
         for queue in queues
         for pool, gpus, limit in _quotas(queue)
     ]
@@ -179,14 +173,14 @@ def read(client: Client, *namespaces: str) -> Queues:
     for cohort in cohorts:
         for pool, gpus, _ in _quotas(cohort):
             spare[pool] = spare.get(pool, 0) + gpus
-    checks = [
-        check
+    scaled = {
+        pool
         for queue in queues
         for check in queue["spec"].get("admissionChecksStrategy", {}).get("admissionChecks", ())
         if check["name"] == kueue.NODES_CHECK
-    ]
-    scaled = frozenset(pool for check in checks for pool in check.get("onFlavors") or ())
-    return Queues(entries, tuple(shares), spare, scaled)
+        for pool in check.get("onFlavors") or ()
+    }
+    return Queues(entries, tuple(shares), spare, frozenset(scaled))
 
 
 def waiting(client: Client, job: RunningJob) -> tuple[Queues, Entry] | None:
@@ -222,12 +216,7 @@ def _reserved(queue: Object, pool: str) -> int:
     """Return how many GPUs of a pool the jobs of a queue have, those that are ending included."""
     flavors = queue.get("status", {}).get("flavorsReservation") or ()
     resources = [each["resources"] for each in flavors if each["name"] == pool]
-    return sum(_number(e["total"]) for each in resources for e in each if e["name"] == room.GPU)
-
-
-def _number(value: object) -> int:
-    """Read how many GPUs a quantity is: 1,000 come as `1k`."""
-    return int(quantity(value) or 0)
+    return sum(_gpus(e["total"]) for each in resources for e in each if e["name"] == room.GPU)
 
 
 def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
@@ -237,8 +226,13 @@ def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
             for each in flavor["resources"]:
                 if each["name"] == room.GPU:
                     limit = each.get("borrowingLimit")
-                    most = None if limit is None else _number(limit)
-                    yield flavor["name"], _number(each["nominalQuota"]), most
+                    most = None if limit is None else _gpus(limit)
+                    yield flavor["name"], _gpus(each["nominalQuota"]), most
+
+
+def _gpus(value: object) -> int:
+    """Read how many GPUs a quantity is: 1,000 come as `1k`."""
+    return int(quantity(value) or 0)
 
 
 def expected(job: Object, queue: str) -> Entry:
@@ -266,7 +260,7 @@ def _entry(workload: Object) -> Entry:
     gpus, pool = _asked((each.get("count", 1), each["template"]["spec"]) for each in sets)
     left = _condition(workload, "Evicted", "True")
     waits = _condition(workload, "QuotaReserved", "False")
-    has_turn = _holds(workload, "QuotaReserved")
+    has_turn = bool(_condition(workload, "QuotaReserved", "True"))
     checks = workload.get("status", {}).get("admissionChecks") or ()
     own = [e for e in checks if e["name"] == kueue.NODES_CHECK and e["state"] != "Ready"]
     nodes = own[0]["message"] or "waits for its nodes" if own and has_turn else ""
@@ -295,10 +289,6 @@ def _told(lost: Object, waits: Object) -> str:
     if lost.get("reason") in _LOST:
         said.insert(0, lost.get("message", ""))
     return "; ".join(dict.fromkeys(map(pods.one_line, filter(None, said))))
-
-
-def _holds(workload: Object, kind: str) -> bool:
-    return bool(_condition(workload, kind, "True"))
 
 
 def _condition(workload: Object, kind: str, status: str) -> Object:

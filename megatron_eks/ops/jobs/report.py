@@ -54,6 +54,11 @@ class Report:
     """What is not known, and why."""
 
     @property
+    def phase(self) -> str:
+        """How far it is, in a word."""
+        return self.state.look.job.phase(self.state.look.ranks)
+
+    @property
     def begun(self) -> datetime | None:
         """When the first start began."""
         return min((each.begun for each in self.starts if each.begun), default=None)

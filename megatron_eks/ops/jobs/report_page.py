@@ -18,7 +18,6 @@ from megatron_eks.ops.jobs.status_view import short
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count, replace_file, usd
-from megatron_eks.plan.cost import total
 from megatron_eks.programs.run_log import Step
 
 FOLDER = "reports"
@@ -38,29 +37,20 @@ def run(name: str, out: Path | None, on: Opened) -> int:
 
 
 def page(found: Report) -> str:
-    """Write it."""
-    job = found.state.look.job
-    parts = (*_first(found), *_curves(found), *_starts(found), *_health(found))
-    more = (*_checkpoints(found), *_money(found), *_settings(found))
-    return whole(f"{job.name}: {_phase(found)}", STYLE.read_text(), *parts, *more)
-
-
-def _phase(found: Report) -> str:
-    look = found.state.look
-    return look.job.phase(look.ranks)
+    """Write it: the first screen, then the rest."""
+    job, phase = found.state.look.job, found.phase
+    parts = (*_first(found), *_curves(found), *_starts(found), *_health(found), *_settings(found))
+    return whole(f"{job.name}: {phase}", STYLE.read_text(), *parts)
 
 
 def _first(found: Report) -> Iterator[Part]:
-    """Yield the first screen."""
-    state, phase = found.state, _phase(found)
-    job = state.look.job
+    job, now = found.state.look.job, found.state.look.now
     yield tag("h1", job.name)
     times = f"{_at(found.begun)} to {_at(found.ended) if job.ended else 'now'}"
-    yield tag("p", f"{times}, written {_at(state.look.now)} by meks report", class_="soft")
-    yield tag("div", *_outcome(found, phase), class_=f"outcome {phase}")
-    yield tag(
-        "dl", *(tag("div", tag("dt", name), tag("dd", *rest)) for name, *rest in _facts(found))
-    )
+    yield tag("p", f"{times}, written {_at(now)} by meks report", class_="soft")
+    yield tag("div", *_outcome(found, found.phase), class_=f"outcome {found.phase}")
+    facts = (tag("div", tag("dt", name), tag("dd", *rest)) for name, *rest in _facts(found))
+    yield tag("dl", *facts)
     for note in found.notes:
         yield tag("p", f"note: {note}", class_="soft")
 
@@ -141,21 +131,32 @@ def _curves(found: Report) -> Iterator[Part]:
 
 
 def _starts(found: Report) -> Iterator[Part]:
-    yield tag("h2", "Starts")
-    phase = _phase(found)
+    yield tag("h2", "Starts, checkpoints and money")
     rows = [
         (
             str(each.number),
             _at(each.begun),
             duration(each.seconds) if each.begun and each.ended else "not known",
             f"{each.went_on} to {each.reached}",
+            ", ".join(f"{mark.step}" for mark in each.log.saves),
             str(each.lost),
-            _cause(each) if each.cause else phase,
+            _cause(each) if each.cause else found.phase,
         )
         for each in found.starts
     ]
-    header = ("start", "began", "took", "steps", "lost", "ended by")
-    yield table(header, rows, numbers="4")
+    header = ("start", "began", "took", "steps", "saved after", "lost", "ended by")
+    yield table(header, rows, numbers="5")
+    if not any(each.log.saves for each in found.starts):
+        yield tag("p", f"No checkpoint is known: {found.state.checkpoint.how}.")
+    if copied := found.state.copies:
+        yield tag("p", f"Copies in {copied.uri}: {copied.state}, {copied.text}")
+    hours, cost = found.spending.node_hours, found.spending.usd_so_far
+    lost = sum(each.lost * each.step_seconds for each in found.starts)
+    part = f", {lost / found.seconds:.1%} of it in steps that were lost" if found.seconds else ""
+    yield tag("p", f"In all {hours:,.2f} node-hours and {usd(cost)} USD{part}.")
+    price = "at list prices" if found.usd_each else "whose price is not known here"
+    said = f"Of the nodes that its ranks held, {price} (prices.instance_hour sets one); storage "
+    yield tag("p", f"{said}and network are not in it.", class_="soft")
 
 
 def _cause(start: Start) -> str:
@@ -204,57 +205,6 @@ def _state(node: Object | None) -> str:
     return room.trouble(node) or cordoned
 
 
-def _checkpoints(found: Report) -> Iterator[Part]:
-    yield tag("h2", "Checkpoints")
-    rows = [
-        (str(each.number), ", ".join(f"{mark.step}" for mark in each.log.saves))
-        for each in found.starts
-        if each.log.saves
-    ]
-    if rows:
-        yield table(("start", "saved after step"), rows)
-    else:
-        yield tag("p", f"None is known: {found.state.checkpoint.how}.")
-    if copied := found.state.copies:
-        yield tag("p", f"Copies in {copied.uri}: {copied.state}, {copied.text}")
-
-
-def _money(found: Report) -> Iterator[Part]:
-    yield tag("h2", "Money")
-    cost = found.spending
-    if found.usd_each is None:
-        yield tag("p", "The price of its nodes is not known here (prices.instance_hour sets one).")
-    rows = []
-    for each in found.starts:
-        hours = [_hours(each.useful_seconds, found), _hours(each.lost * each.step_seconds, found)]
-        hours.append(_hours(each.seconds, found) - sum(hours))
-        rows.append((str(each.number), *(_priced(part, found) for part in hours)))
-    if rows:
-        header = ("start", "in steps that count", "in lost steps", "in all else")
-        yield table(header, rows, numbers="123")
-    between = cost.node_hours - sum(_hours(each.seconds, found) for each in found.starts)
-    if rows and between > 0.01 * cost.node_hours:
-        yield tag("p", f"Between starts, and before the first: {_priced(between, found)}")
-    yield tag("p", f"In all: {cost.node_hours:,.2f} node-hours, {usd(cost.usd_so_far)} USD")
-    yield tag(
-        "p",
-        "Of the nodes that its ranks held, at list prices; all else is start, waiting for "
-        "data, validation and saving. Storage and network are not in it.",
-        class_="soft",
-    )
-
-
-def _hours(seconds: float, found: Report) -> float:
-    """Return node-hours: as many nodes as it has held all along."""
-    whole_seconds = found.seconds
-    return max(0, seconds) / whole_seconds * found.spending.node_hours if whole_seconds else 0
-
-
-def _priced(hours: float, found: Report) -> str:
-    price = total([None if found.usd_each is None else found.usd_each * max(0, hours)])
-    return f"{max(0, hours):,.2f} h, {usd(price)} USD"
-
-
 def _settings(found: Report) -> Iterator[Part]:
     yield tag("h2", "Settings")
     if found.state.no_plan:
@@ -268,7 +218,6 @@ def _settings(found: Report) -> Iterator[Part]:
     if words:
         yield tag("p", "What its program was given:", class_="soft")
         yield tag("pre", "\n".join(words))
-
     yield tag("h2", "Versions")
     yield table(("what", "version"), found.versions)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.ops.checks import Result, in_kubernetes
 from megatron_eks.programs.run_log import steps_of
@@ -38,19 +38,24 @@ class Ended:
     log: str
     """The end of what its first rank printed."""
 
+    def told(self, code: Code, text: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+        """Return a finding about it."""
+        return in_kubernetes(code, (f"Job/{self.name}",), text, remedy, level)
+
 
 def verdict(ended: Ended, mark: float | None) -> Result:
     """Judge a check; `mark` is what its throughput must reach, where there is one."""
-    findings = tuple(dict.fromkeys(_judge(ended, mark)))
-    return Result(ended.name, findings, measured=measured(ended.log))
+    summary = _last_summary(ended.log)
+    findings = tuple(dict.fromkeys(_judge(ended, summary, mark)))
+    return Result(ended.name, findings, measured=_measured(ended.log, summary))
 
 
-def measured(log: str) -> Mapping[str, Json]:
+def _measured(log: str, summary: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the numbers that a log holds."""
     if found := _DRIVER.search(log):
         return {"driver": found[1], "cuda": found[2]}
-    if summary := last_summary(log):
-        names = _NUMBERS.get(str(summary.get("program")), ())
+    if summary:
+        names = _NUMBERS.get(str(summary["program"]), ())
         return {name: summary[name] for name in names if name in summary}
     steps = steps_of(log)
     if not steps:
@@ -59,84 +64,56 @@ def measured(log: str) -> Mapping[str, Json]:
     return {"steps": last.step, "first_loss": first.loss, "last_loss": last.loss}
 
 
-def last_summary(log: str) -> Mapping[str, Json] | None:
-    """Return the JSON line with which a program of ours ends."""
+def _last_summary(log: str) -> Mapping[str, Json]:
+    """Return the JSON line with which a program of ours ends, or nothing."""
     for line in reversed(log.splitlines()):
         with suppress(ValueError):
             if line.startswith("{") and '"program"' in line:
                 found: dict[str, Json] = json.loads(line)
                 return found
-    return None
+    return {}
 
 
-def _judge(ended: Ended, mark: float | None) -> Iterator[Finding]:
-    path: Path = (f"Job/{ended.name}",)
-    summary = last_summary(ended.log) or {}
-    told = list(_told(summary, path))
+def _judge(ended: Ended, summary: Mapping[str, Json], mark: float | None) -> Iterator[Finding]:
+    logs = f"meks logs {ended.name}"
+    told = [*_told(ended, summary)]
     yield from told
     if not ended.phase:
-        remedy = f"meks status {ended.name}; meks logs {ended.name}"
-        yield in_kubernetes(Code.NO_RESULT, path, ended.message or "it has not ended", remedy)
+        remedy = f"meks status {ended.name}; {logs}"
+        yield ended.told(Code.NO_RESULT, ended.message or "it has not ended", remedy)
         return
     if ended.phase != "Succeeded" and not any(each.level is Level.ERROR for each in told):
-        remedy = f"meks logs {ended.name}"
-        text = ended.message or "it failed"
-        yield in_kubernetes(Code.CHECK_ENDED_BADLY, path, text, remedy)
-    yield from _numbers(ended, summary, mark, path)
-
-
-def _told(summary: Mapping[str, Json], path: Path) -> Iterator[Finding]:
-    """Yield what the program itself has found."""
-    for text in _told_by(summary):
-        found = _FINDING.fullmatch(str(text))
-        if found is None:
-            continue
-        level, subject, what, remedy = found.groups()
-        code = Code.BELOW_MARK if subject in _MARKED else Code.CHECK_ENDED_BADLY
-        yield in_kubernetes(code, path, f"{subject}: {what}", remedy, Level(level))
-
-
-def _numbers(
-    ended: Ended, summary: Mapping[str, Json], mark: float | None, path: Path
-) -> Iterator[Finding]:
-    """Compare what was measured with the mark, whatever the program made of it."""
+        yield ended.told(Code.CHECK_ENDED_BADLY, ended.message or "it failed", logs)
     if broken := _BROKEN.search(ended.log):
         remedy = "give the node back, and look at its Xid errors: dmesg"
-        text = f"nvidia-smi prints {broken[0]!r}"
-        yield in_kubernetes(Code.CHECK_ENDED_BADLY, path, text, remedy)
-    if summary:
-        yield from _throughput(summary, mark, path)
-        return
+        yield ended.told(Code.CHECK_ENDED_BADLY, f"nvidia-smi prints {broken[0]!r}", remedy)
     steps = steps_of(ended.log)
-    if len(steps) > 1 and not steps[-1].loss < steps[0].loss:
+    if summary:
+        yield from _throughput(ended, summary, mark)
+    elif len(steps) > 1 and not steps[-1].loss < steps[0].loss:
         text = f"the loss went from {steps[0].loss:g} to {steps[-1].loss:g} in twenty steps"
         remedy = "do not train on these nodes: look at nvidia-smi and its ECC errors"
-        yield in_kubernetes(Code.BELOW_MARK, path, text, remedy)
+        yield ended.told(Code.BELOW_MARK, text, remedy)
     elif ended.phase == "Succeeded" and not steps and not _DRIVER.search(ended.log):
-        text = "it succeeded, and its log holds no result"
-        yield in_kubernetes(Code.NO_RESULT, path, text, f"meks logs {ended.name}")
+        yield ended.told(Code.NO_RESULT, "it succeeded, and its log holds no result", logs)
 
 
-def _throughput(summary: Mapping[str, Json], mark: float | None, path: Path) -> Iterator[Finding]:
-    rates = [
-        value
-        for name in ("best_busbw_gb_s", "write_mb_s", "read_mb_s")
-        if isinstance(value := summary.get(name), int | float)
-    ]
-    if not rates:
-        return
-    unit = "GB/s" if "best_busbw_gb_s" in summary else "MB/s"
-    subject = "busbw" if unit == "GB/s" else "throughput"
-    if mark is None:
-        text = f"{min(rates):g} {unit}, and there is no published mark for this type"
+def _told(ended: Ended, summary: Mapping[str, Json]) -> Iterator[Finding]:
+    """Yield what the program itself has found."""
+    said = summary.get("findings")
+    for found in map(_FINDING.fullmatch, map(str, said if isinstance(said, list) else ())):
+        if found:
+            level, subject, what, remedy = found.groups()
+            code = Code.BELOW_MARK if subject in _MARKED else Code.CHECK_ENDED_BADLY
+            yield ended.told(code, f"{subject}: {what}", remedy, Level(level))
+
+
+def _throughput(ended: Ended, summary: Mapping[str, Json], mark: float | None) -> Iterator[Finding]:
+    """Say that there is no mark for what was measured; against one the program holds it itself."""
+    rates = [summary.get(name) for name in ("best_busbw_gb_s", "write_mb_s", "read_mb_s")]
+    known = [each for each in rates if isinstance(each, int | float)]
+    if mark is None and known:
+        unit = "GB/s" if "best_busbw_gb_s" in summary else "MB/s"
+        text = f"{min(known):g} {unit}, and there is no published mark for this type"
         remedy = "compare it with another pair of nodes, and set pass_busbw_gb_s"
-        yield in_kubernetes(Code.BELOW_MARK, path, text, remedy, Level.WARNING)
-    elif min(rates) < mark and not any(subject in str(each) for each in _told_by(summary)):
-        text = f"{subject}: {min(rates):g} {unit}, the mark is {mark:g}"
-        remedy = "see that nothing else runs on the nodes, then measure again"
-        yield in_kubernetes(Code.BELOW_MARK, path, text, remedy)
-
-
-def _told_by(summary: Mapping[str, Json]) -> list[Json]:
-    found = summary.get("findings")
-    return found if isinstance(found, list) else []
+        yield ended.told(Code.BELOW_MARK, text, remedy, Level.WARNING)
