@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -37,9 +36,6 @@ HASH_ANNOTATION = "megatron-eks/spec-hash"
 """Of everything that was rendered for a job, on the object that runs it."""
 JOB_ANNOTATION = "megatron-eks/job"
 """What the job file said, with what the command line set, on the same object."""
-
-_PART = re.compile(r"([^.\[\]]+)((?:\[[0-9]{1,6}\])*)")
-_INDEX = re.compile(r"\[([0-9]+)\]")
 
 Overrides = Mapping[Key, Json]
 
@@ -177,7 +173,11 @@ def parse(options: Sequence[str]) -> dict[Key, Json]:
         documents = read_documents(text, "--set") if text else []
         if not equals or any(each.findings for each in documents) or len(documents) > 1:
             raise _wrong(option, "not PATH=VALUE", "write for example training.train_iters=20")
-        found[_path(option, name)] = documents[0].value if documents else None
+        path = tuple(name.split("."))
+        if not all(path) or "[" in name:
+            remedy = "write for example data.num_workers=4; a list is set as a whole"
+            raise _wrong(option, f"{name!r} is not a path of keys", remedy)
+        found[path] = documents[0].value if documents else None
     return found
 
 
@@ -191,37 +191,17 @@ def applied(document: Document, overrides: Overrides) -> Document:
     return changed
 
 
-def _path(option: str, name: str) -> Key:
-    parts: list[str | int] = []
-    for part in name.split("."):
-        match = _PART.fullmatch(part)
-        if match is None:
-            remedy = "write for example data.blend[0].weight=0.7"
-            raise _wrong(option, f"{name!r} is not a path", remedy)
-        parts += [match[1], *(int(each) for each in _INDEX.findall(match[2]))]
-    return tuple(parts)
-
-
 def _put(document: Document, path: Key, value: Json) -> None:
     here: Json = document.value
     for depth, part in enumerate(path):
-        is_last = depth == len(path) - 1
-        if isinstance(here, dict) and isinstance(part, str):
-            if is_last:
-                here[part] = value
-            elif not isinstance(here.get(part), dict | list):
-                if here.get(part) is not None:
-                    at = dotted(path[: depth + 1])
-                    raise _wrong(dotted(path), f"{at} is no mapping", f"set {at} as a whole")
-                here[part] = {}
-            here = here[part]
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            if is_last:
-                here[part] = value
-            here = here[part]
-        else:
+        if not isinstance(here, dict):
             at = dotted(path[:depth])
-            raise _wrong(dotted(path), f"nothing to set in {at}", f"set {at} as a whole")
+            raise _wrong(dotted(path), f"{at or 'the file'} is no mapping", f"set {at} as a whole")
+        if depth == len(path) - 1:
+            here[str(part)] = value
+        elif here.get(str(part)) is None:
+            here[str(part)] = {}
+        here = here[str(part)]
     document.places = {
         place: at for place, at in document.places.items() if place[: len(path)] != path
     }
