@@ -58,7 +58,6 @@ def nodes(
     *what: Annotated[str, args.POOLS, Parameter("POOL")],
     suspect: bool = False,
     reason: Annotated[str, Parameter(metavar="TEXT")] = "",
-    yes: args.Yes = False,
     reach: args.Reach = args.HERE,
     output: args.Output = "table",
 ) -> int:
@@ -66,12 +65,12 @@ def nodes(
 
     meks nodes                      all of them
     meks nodes p4d -o json          of a pool
-    meks nodes --suspect            those that fail; offers to cordon them
+    meks nodes --suspect            those that fail, and why
     meks nodes cordon ip-10-0-3-7.ec2.internal --reason 'Xid 79'
     meks nodes uncordon i-0123456789abcdef0
 
     :param what: a pool; or cordon or uncordon, and nodes by name or instance id
-    :param suspect: those with hardware errors or repeated failures; exit code 4 if there are any
+    :param suspect: those with hardware errors; exit code 4 if there are any
     :param reason: why they are cordoned
     """
     from megatron_eks.ops.jobs.nodes import cordon, run, suspicious, uncordon
@@ -94,7 +93,7 @@ def nodes(
             return suspicious(on.client, on.plan, output, on.console)
         return run(on.client, on.plan, act, output, on.console)
 
-    return on_cluster(reach, do, yes=yes)
+    return on_cluster(reach, do)
 
 
 @command(JOBS)

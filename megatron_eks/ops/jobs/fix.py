@@ -9,15 +9,14 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.cluster import apply
 from megatron_eks.ops.cluster.inside import checks
-from megatron_eks.ops.cluster.inside.live import EFA_PLUGIN, MISSING, NVIDIA_PLUGIN, SET_UP, Live
+from megatron_eks.ops.cluster.inside.live import EFA_PLUGIN, NVIDIA_PLUGIN, SET_UP, Live
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, FAILED, USAGE, Failure, no_such
-from megatron_eks.ops.kube import objects, pods
+from megatron_eks.ops.kube import objects
 from megatron_eks.ops.kube.objects import key
 from megatron_eks.ops.opening import Opened
 from megatron_eks.project import MANIFESTS
 
 _POLL_SECONDS = 2
-_APPS = "apps/v1"
 
 
 @dataclass(frozen=True)
@@ -140,43 +139,14 @@ def _add(client: Client, node: str, taint: Object) -> None:
 def _plugin_pods(name: str, patient: Patient) -> list[Step]:
     """Start a device plugin again on the nodes that lack devices."""
     client, nodes = patient.live.client, set(_nodes(patient.found))
-    pods = client.list("v1", "Pod", "kube-system", labels=f"app.kubernetes.io/name={name}")
-    return [_restart(client, pod) for pod in pods if pod["spec"].get("nodeName") in nodes]
-
-
-def _parts(patient: Patient) -> list[Step]:
-    """Start the pods again that are not ready, of each workload that does not work."""
-    steps: list[Step] = []
-    client = patient.live.client
-    for part, why in patient.live.parts:
-        if why in {None, MISSING}:
-            continue
-        workload = client.get(_APPS, part.kind, part.name, part.namespace)
-        chosen = workload["spec"]["selector"]["matchLabels"]
-        labels = ",".join(f"{name}={value}" for name, value in chosen.items())
-        steps += [
-            _restart(client, pod)
-            for pod in client.list("v1", "Pod", part.namespace, labels=labels)
-            # One that waits for a node would wait again.
-            if pods.condition(pod, "Ready") != "True" and pod["spec"].get("nodeName")
-        ]
+    found = client.list("v1", "Pod", "kube-system", labels=f"app.kubernetes.io/name={name}")
+    steps = []
+    for pod in found:
+        if (node := pod["spec"].get("nodeName")) in nodes:
+            place = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            text = f"delete pod {place[1]}/{place[0]} on {node}, which its owner makes again"
+            steps.append(_delete(client, text, "v1", "Pod", *place))
     return steps
-
-
-def _foreign_plugins(patient: Patient) -> list[Step]:
-    """Remove plugins that are not the platform's, where the platform has one of that device."""
-    plugins = patient.live.plugins
-    ours = {plugin.device for plugin in plugins if plugin.ours}
-    return [
-        _delete(
-            patient.live.client,
-            f"delete DaemonSet {plugin} (an operator or Helm release that made it may bring it "
-            "back: remove it there)",
-            *(_APPS, "DaemonSet", plugin.name, plugin.namespace),
-        )
-        for plugin in plugins
-        if not plugin.ours and plugin.device in ours
-    ]
 
 
 def _set_up(patient: Patient) -> list[Step]:
@@ -192,14 +162,6 @@ def _set_up(patient: Patient) -> list[Step]:
         for each in patient.platform()
         if each["kind"] == "Job" and each["metadata"]["labels"].get("app") == SET_UP
     ]
-
-
-def _restart(client: Client, pod: Object) -> Step:
-    metadata = pod["metadata"]
-    name, namespace = str(metadata["name"]), str(metadata["namespace"])
-    where = pod["spec"].get("nodeName", "no node")
-    text = f"delete pod {namespace}/{name} on {where}, which its owner makes again"
-    return _delete(client, text, "v1", "Pod", name, namespace)
 
 
 def _delete(client: Client, text: str, *place: str) -> Step:
@@ -218,8 +180,6 @@ _REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
     Code.NODE_TAINT: _taint,
     Code.SHARED_CLAIM: _missing,
     Code.SHARED_NOT_WRITABLE: _set_up,
-    Code.TWO_DEVICE_PLUGINS: _foreign_plugins,
     Code.WEBHOOK_DOWN: _missing,
     Code.WORKLOAD_MISSING: _missing,
-    Code.WORKLOAD_NOT_READY: _parts,
 }

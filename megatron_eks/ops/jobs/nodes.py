@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.failure import CHECK_FAILED, DONE, NOT_FOUND, Failure, no_such
 from megatron_eks.ops.jobs import logs, room, suspects
-from megatron_eks.ops.kube import jobs, pods, teams
+from megatron_eks.ops.kube import jobs, teams
 from megatron_eks.ops.output import count, formatted, table
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.plan.cluster.pools import POOL_LABEL
@@ -46,6 +46,11 @@ class NodeState:
     failures: tuple[suspects.Failure, ...]
     suspect: bool
 
+    @property
+    def cordoned(self) -> bool:
+        """Whether it takes no new pods."""
+        return "cordoned" in self.state
+
 
 def run(client: Client, plan: ClusterPlan, pool: str | None, output: str, console: Console) -> int:
     """Print the nodes of the cluster, or of a pool."""
@@ -59,23 +64,15 @@ def run(client: Client, plan: ClusterPlan, pool: str | None, output: str, consol
 
 
 def suspicious(client: Client, plan: ClusterPlan, output: str, console: Console) -> int:
-    """Name the nodes that fail, and offer to keep jobs away from them."""
+    """Name the nodes that fail, and how to keep jobs away from them."""
     found = [each for each in read(client, plan) if each.suspect]
     lines = [line for each in found for line in _against(each, plan.region)]
-    console.write(
-        formatted(output, lines or ["No node is suspect."], lambda: _as_json(plan, found))
-    )
-    free = [each for each in found if "cordoned" not in each.state]
-    if output != "table" or not free:
-        return CHECK_FAILED if found else DONE
-    names = " ".join(each.name for each in free)
-    if not console.answers:
-        console.say(f"to keep jobs away: meks nodes cordon {names}")
-    elif console.confirm(f"Cordon {names}? What runs there goes on."):
-        for each in free:
-            reasons = sorted({failure.what for failure in each.failures})
-            _cordon(client, each, "; ".join(reasons), console)
-    return CHECK_FAILED
+    shown = lines or ["No node is suspect."]
+    console.write(formatted(output, shown, lambda: _as_json(plan, found)))
+    free = " ".join(each.name for each in found if not each.cordoned)
+    if free:
+        console.say(f"to keep jobs away: meks nodes cordon {free}")
+    return CHECK_FAILED if found else DONE
 
 
 def cordon(
@@ -83,7 +80,10 @@ def cordon(
 ) -> int:
     """Keep new pods away from nodes."""
     for each in _named(read(client, plan), names):
-        _cordon(client, each, reason, console)
+        _patch(client, each.name, cordoned=True, reason=reason or None)
+        console.say(f"{each.name} takes no more pods")
+        if each.jobs:
+            console.say(f"still on it until they end: {', '.join(each.jobs)}")
     return DONE
 
 
@@ -107,25 +107,19 @@ def read(client: Client, plan: ClusterPlan) -> list[NodeState]:
         for pod in everywhere
         if (key := (pod["metadata"]["namespace"], *(jobs.job_of(pod) or ("", "")))) in known
     ]
-    numbers = {pod["metadata"]["uid"]: jobs.rank_of(job, pod) for job, pod in own}
 
-    def words(pod: Object, previous: bool) -> list[str]:  # noqa: FBT001 -- as `Words` has it
-        number = numbers[pod["metadata"]["uid"]]
-        if number is None:
-            return []
-        rank = jobs.Rank(number, pods.state(pod), pod)
+    def words(rank: jobs.Rank, previous: bool) -> list[str]:  # noqa: FBT001 -- as `Words` has it
+        assert rank.manifest is not None  # noqa: S101 -- it has ended
+        space = rank.manifest["metadata"]["namespace"]
         options = logs.Options(tail=_TAIL, previous=previous)
         # A node that is gone has taken its logs along.
         with contextlib.suppress(ApiError, UnreachableError):
-            return list(logs.printed(client, pod["metadata"]["namespace"], rank, options))
+            return list(logs.printed(client, space, rank, options))
         return []
 
     against = suspects.failures(found, own, teams.everywhere(client, plan, "v1", "Event"), words)
-    wrong = suspects.suspects(against)
-    rooms = {each.name: each for each in room.rooms(found, everywhere)}
-    states = [
-        _state(node, rooms[node["metadata"]["name"]], own, against, wrong.keys()) for node in found
-    ]
+    rooms = room.rooms(found, everywhere)
+    states = [_state(*each, own, against) for each in zip(found, rooms, strict=True)]
     return sorted(states, key=lambda each: (each.pool == "", each.pool, each.name))
 
 
@@ -134,10 +128,9 @@ def _state(
     has: room.NodeRoom,
     own: Iterable[tuple[jobs.RunningJob, Object]],
     against: Iterable[suspects.Failure],
-    wrong: Iterable[str],
 ) -> NodeState:
-    metadata, labels = node["metadata"], has.labels
     ready = "Ready" if has.ready else "NotReady"
+    failures = tuple(each for each in against if each.node == has.name)
     running = {
         job.name
         for job, pod in own
@@ -145,18 +138,18 @@ def _state(
     }
     return NodeState(
         name=has.name,
-        pool=labels.get(POOL_LABEL, ""),
+        pool=has.labels.get(POOL_LABEL, ""),
         instance=str(node["spec"].get("providerID", "")).rpartition("/")[2],
-        type=labels.get(_TYPE, ""),
-        zone=labels.get(_ZONE, ""),
+        type=has.labels.get(_TYPE, ""),
+        zone=has.labels.get(_ZONE, ""),
         state=f"{ready}, cordoned" if has.cordoned else ready,
-        reason=(metadata.get("annotations") or {}).get(REASON, ""),
+        reason=(node["metadata"].get("annotations") or {}).get(REASON, ""),
         gpus=int(has.allocatable.get(room.GPU, 0)),
         free_gpus=int(has.free.get(room.GPU, 0)),
         efa=int(has.allocatable.get(room.EFA, 0)),
         jobs=tuple(sorted(running)),
-        failures=tuple(each for each in against if each.node == has.name),
-        suspect=has.name in wrong,
+        failures=failures,
+        suspect=bool(failures),
     )
 
 
@@ -176,13 +169,6 @@ def _named(found: Sequence[NodeState], names: Sequence[str]) -> list[NodeState]:
             exit_code=NOT_FOUND,
         )
     return [by_name[name] for name in dict.fromkeys(names)]
-
-
-def _cordon(client: Client, node: NodeState, reason: str, console: Console) -> None:
-    _patch(client, node.name, cordoned=True, reason=reason or None)
-    console.say(f"{node.name} takes no more pods")
-    if node.jobs:
-        console.say(f"still on it until they end: {', '.join(node.jobs)}")
 
 
 def _patch(client: Client, name: str, *, cordoned: bool, reason: str | None) -> None:

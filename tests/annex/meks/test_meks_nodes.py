@@ -112,23 +112,20 @@ def test_a_name_that_is_wrong_changes_nothing(client, plan, console):
 
 
 @pytest.mark.usefixtures("pair")
-def test_suspects_are_named_and_cordoned_if_somebody_says_so(client, plan, console):
-    """Without a terminal the command to run; with one a question; with data neither."""
+def test_suspects_are_named_with_the_command_that_keeps_jobs_away(client, plan, console):
+    """Until that was run."""
     assert nodes.suspicious(client, plan, "table", console) == 4
     text = console.stdout.getvalue()
     assert text.startswith(f"MEKS-0866 {BAD} (p4d.24xlarge in us-east-2b, {INSTANCE}), ")
     assert f"--instance-id {INSTANCE} --no-should-decrement-desired-capacity" in text
     assert console.stderr.getvalue() == f"to keep jobs away: meks nodes cordon {BAD}\n"
-    for answer, cordoned in (("n\n", None), ("y\n", True)):
-        asked = consoles.console(answer)
-        assert nodes.suspicious(client, plan, "table", asked) == 4
-        assert f"Cordon {BAD}? What runs there goes on." in consoles.said(asked)
-        assert client.get("v1", "Node", BAD)["spec"].get("unschedulable") is cordoned
+    nodes.cordon(client, plan, [BAD], "it fails", console)
     data = consoles.console()
     assert nodes.suspicious(client, plan, "json", data) == 4
     found = schemas.read("nodes", consoles.written(data))
     assert [each["name"] for each in found["nodes"]] == [BAD]
-    assert found["nodes"][0]["reason"].startswith("AcceleratedHardwareReady is False")
+    assert found["nodes"][0]["reason"] == "it fails"
+    assert consoles.said(data) == ""
 
 
 @pytest.mark.usefixtures("pair")

@@ -121,7 +121,8 @@ def workloads(live: Live) -> Iterator[Finding]:
             remedy = f"the add-on {part.addon}: meks deploy" if part.addon else _APPLY
             yield in_kubernetes(Code.WORKLOAD_MISSING, path, why, remedy)
         elif why is not None:
-            remedy = f"read its logs; to start its pods again: meks fix {Code.WORKLOAD_NOT_READY}"
+            remedy = "read its logs; to start its pods again: kubectl rollout restart "
+            remedy += f"{part.kind}/{part.name} -n {part.namespace}"
             yield in_kubernetes(Code.WORKLOAD_NOT_READY, path, why, remedy)
 
 
@@ -138,7 +139,7 @@ def device_plugins(live: Live) -> Iterator[Finding]:
                     shared = f"{nodes[0]}{more}" if nodes else "nodes to come"
                     text = f"{one} and {other} both offer {device} on {shared}"
                     foreign = next((each for each in (one, other) if not each.ours), other)
-                    remedy = f"remove {foreign}: meks fix {Code.TWO_DEVICE_PLUGINS}"
+                    remedy = f"remove {foreign} where it comes from: an operator, or Helm"
                     path = (f"DaemonSet/{foreign}",)
                     yield in_kubernetes(Code.TWO_DEVICE_PLUGINS, path, text, remedy)
 
