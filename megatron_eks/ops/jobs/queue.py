@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import partial
 from shutil import get_terminal_size
 from sys import maxsize
+from typing import TypeVar
 
 from megatron_eks.catalog import kueue
 from megatron_eks.config.codes import Code
@@ -22,6 +23,7 @@ from megatron_eks.programs.printable import plain
 
 _OF_TEAM = ("team", "pool", "gpus", "used", "lent")
 _Starts = Mapping[str, Start]
+_Found = TypeVar("_Found", Entry, Share)
 _SHOWN = ("job", "namespace", "team", "pool", "gpus", "priority")
 
 
@@ -52,7 +54,7 @@ def lines(
     """Yield the shares, the jobs that wait, why, and until when; reasons as wide as a terminal."""
     rows = [
         (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
-        for each in _shares(found, team)
+        for each in _of(team, found.shares)
     ]
     yield from table(("TEAM", "POOL", "SHARE", "USED", "BORROWED"), rows, right=(2, 3, 4))
     yield ""
@@ -87,7 +89,7 @@ def as_json(
         "schema_version": 1,
         "cluster": cluster,
         "at": time_text(now),
-        "teams": [picked(each, *_OF_TEAM) for each in _shares(found, team)],
+        "teams": [picked(each, *_OF_TEAM) for each in _of(team, found.shares)],
         "waiting": [
             {
                 **picked(each, *_SHOWN),
@@ -102,15 +104,8 @@ def as_json(
     }
 
 
-def _of(team: str | None, entries: Iterable[Entry]) -> list[Entry]:
-    return [each for each in entries if team in {None, each.team}]
-
-
-def _shares(found: Queues, team: str | None) -> list[Share]:
-    """Return a team's shares, and those of teams that borrow where it lends; without one, all."""
-    own = [each for each in found.shares if team in {None, each.team}]
-    lends = {each.pool for each in own if each.used < each.gpus}
-    return own + [e for e in found.shares if e not in own and e.lent and e.pool in lends]
+def _of(team: str | None, found: Iterable[_Found]) -> list[_Found]:
+    return [each for each in found if team in {None, each.team}]
 
 
 def _start(start: Start | None) -> dict[str, Json]:

@@ -77,11 +77,8 @@ class Rendered:
         return str(self.workload["metadata"]["annotations"][HASH_ANNOTATION])
 
 
-def render(wish: Wish, images: Mapping[str, str], megatron: Megatron) -> Rendered:
-    """Check and render a job; raise ConfigError with what `meks validate` would print.
-
-    `images` are entries of outputs.json that are known better by now.
-    """
+def render(wish: Wish, megatron: Megatron) -> Rendered:
+    """Check and render a job; raise ConfigError with what `meks validate` would print."""
     paths, file = _files(wish)
 
     def edit(path: Path, document: Document) -> Document:
@@ -93,23 +90,18 @@ def render(wish: Wish, images: Mapping[str, str], megatron: Megatron) -> Rendere
     document, job = files.jobs[paths.index(file)]
     own = [each for each in files.findings if each.file in {document.file, COMMAND_LINE}]
     warnings = tuple(each for each in own if each.level is Level.WARNING)
-    objects = _objects(wish.cluster_file, files, job.name, images)
+    objects = _objects(wish.cluster_file, files, job.name)
     return _rendered(objects, job, document.value, warnings, files.shipped[job.name])
 
 
-def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
+def _objects(cluster_file: Path, files: Files, job: str) -> list[Object]:
     outputs = cluster_file.with_name(OUTPUTS)
     with tempfile.TemporaryDirectory(prefix="meks-") as name:
         folder = Path(name)
         (folder / "jobs").mkdir()
         shutil.copy(cluster_file, folder / "cluster.yaml")
         if outputs.exists():
-            stacks: dict[str, dict[str, Json]] = json.loads(outputs.read_text())
-            known = {
-                stack: {key: images.get(str(value), value) for key, value in values.items()}
-                for stack, values in stacks.items()
-            }
-            (folder / OUTPUTS).write_text(json.dumps(known))
+            shutil.copy(outputs, folder / OUTPUTS)
         for number, (document, each) in enumerate(files.jobs):
             file = folder / "jobs" / f"{number:05}.yaml"
             there = unpack(each, files.shipped[each.name], file.with_suffix(""))

@@ -41,8 +41,6 @@ class Report:
     plan: JobPlan | None
     """Of the job file as it is now, where the run has its values."""
     spending: JobSpending
-    usd_each: float | None
-    """Of a node, an hour."""
     events: tuple[Object, ...]
     """Warnings about the job, its pods and their nodes, the oldest first."""
     xids: tuple[str, ...]
@@ -93,7 +91,7 @@ def read(place: Place, name: str, on: Opened) -> Report:
     plan = next((each for each in project.jobs if each.name == name), None)
     there = [rank.manifest for rank in state.look.ranks if rank.manifest]
     pods = {each["metadata"]["uid"]: each for each in (*ended.kept(lines, {"Pod"}), *there)}
-    spending, each = _spending(live is not None, name, known, plan, on)
+    spending = _spending(live is not None, name, known, plan, on)
     if on.access.is_local:
         notes = (*notes, "this is a cluster of `meks local up`: nobody is billed for it")
     return Report(
@@ -103,7 +101,6 @@ def read(place: Place, name: str, on: Opened) -> Report:
         starts=known,
         plan=None if state.no_plan else plan,
         spending=spending,
-        usd_each=each,
         events=tuple(diagnosis.warnings(client, job, ended.kept(lines, {"Event"}), pods)),
         xids=tuple(each for each in ended.printed(lines) if XID.search(each)),
         settings=_settings(project.file, name),
@@ -153,20 +150,19 @@ def _spending(
     known: Sequence[Start],
     plan: JobPlan | None,
     on: Opened,
-) -> tuple[JobSpending, float | None]:
+) -> JobSpending:
     """Return what its ranks held, as the cluster knows it, or its record."""
     pool, now = plan.pool if plan else None, on.client.now()
-    each = node_price(pool.instance.name, pool.capacity.kind, on.plan) if pool else None
     if lives:
         (held,) = holdings.read(on.client, on.plan, now, name).jobs
-        each = next((rank.usd_each for rank in held.ranks), each)
-        return job_spending(held.ranks), each
+        return job_spending(held.ranks)
     times = [moment for start in known for moment in (start.begun, start.ended) if moment]
     if plan is None or pool is None or not times:
-        return job_spending(()), each
+        return job_spending(())
     share = plan.resources.gpus / pool.instance.gpus
+    each = node_price(pool.instance.name, pool.capacity.kind, on.plan)
     rank = RankTime(hours_between(min(times), max(times)), share, each, runs=False)
-    return job_spending([rank] * plan.nodes), each
+    return job_spending([rank] * plan.nodes)
 
 
 def _settings(file: Path, name: str) -> str:

@@ -154,9 +154,8 @@ def _starts(found: Report) -> Iterator[Part]:
     lost = sum(each.lost * each.step_seconds for each in found.starts)
     part = f", {lost / found.seconds:.1%} of it in steps that were lost" if found.seconds else ""
     yield tag("p", f"In all {hours:,.2f} node-hours and {usd(cost)} USD{part}.")
-    price = "at list prices" if found.usd_each else "whose price is not known here"
-    said = f"Of the nodes that its ranks held, {price} (prices.instance_hour sets one); storage "
-    yield tag("p", f"{said}and network are not in it.", class_="soft")
+    said = "Of the nodes that its ranks held, at list prices (prices.instance_hour sets another); "
+    yield tag("p", f"{said}storage and network are not in it.", class_="soft")
 
 
 def _cause(start: Start) -> str:

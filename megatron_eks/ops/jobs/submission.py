@@ -1,7 +1,7 @@
-"""How `meks submit` reaches what the API server does not know: ECR, IAM, EC2 and /shared."""
+"""How `meks submit` reaches what the API server does not know: S3, IAM and /shared."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,23 +15,7 @@ from megatron_eks.ops.failure import NOT_FOUND, Failure
 from megatron_eks.ops.kube.teams import of_team
 from megatron_eks.ops.opening import Opened
 from megatron_eks.plan.cluster.data_access import DataAccess
-from megatron_eks.project import OUTPUTS
 from megatron_eks.shipping import Shipped
-
-
-def digest(image: str) -> str | None:
-    """Ask ECR for the digest of an image there; nobody else is asked."""
-    if ".dkr.ecr." not in image:
-        return None
-    from megatron_eks.ops.aws import session
-    from megatron_eks.ops.cluster import build_records
-
-    region = image.split(".dkr.ecr.")[1].split(".", maxsplit=1)[0]
-    repository, _, tag = image.rpartition(":")
-    with session.explaining():
-        aws = session.open_session(region, os.environ)
-        found = build_records.digest_of(repository, {"imageTag": tag}, aws.client("ecr"))
-    return found and f"{repository}@{found}"
 
 
 def checkpoint_in(on: Opened, job: TrainingJob) -> bool:
@@ -41,18 +25,6 @@ def checkpoint_in(on: Opened, job: TrainingJob) -> bool:
     claim = target.claim_of(replace(target.at_directory(directory, mount), pool=job.pool), project)
     place = SharedPod(on.access, project, on.console, claim)
     return checkpoints.holds_one(directory, place, on.console)
-
-
-def built(on: Opened) -> Mapping[str, str]:
-    """Ask CodeBuild for the digests of images of which outputs.json has the tag only."""
-    from megatron_eks.ops.aws import session, tools
-    from megatron_eks.ops.cluster import outputs
-
-    with session.explaining():
-        aws = session.open_session(on.plan.region, os.environ)
-        stacks = outputs.read(on.project.file.with_name(OUTPUTS)).values()
-        values = {key: value for each in stacks for key, value in each.items()}
-        return outputs.recorded(values, tools.Tools(on.project.file, on.project, aws, on.console))
 
 
 def send(on: Opened, shipped: Shipped) -> None:

@@ -6,14 +6,13 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from megatron_eks.catalog.workloads import whole
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Path, dotted
 from megatron_eks.config.load import Json
-from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.cluster.apply import refuse_unfit
 from megatron_eks.ops.console import Console
@@ -49,11 +48,8 @@ class Options:
 def run(wish: Wish, options: Options, on: Opened) -> int:
     """Create a job that is not there yet; follow it or wait for it if asked to."""
     client, project, console = on.client, on.project, on.console
-    images = project.outputs.images.values()
-    asked = any(each.preview and not each.uri.startswith(PLACEHOLDER_HOST) for each in images)
-    digests = submission.built(on) if asked else {}
     with closing(Megatron()) as megatron:
-        rendered = render(_pinned(wish), digests, megatron)
+        rendered = render(wish, megatron)
     if megatron.not_asked:
         console.say(f"not asked of Megatron: {megatron.not_asked}")
     console.report(rendered.warnings)
@@ -87,16 +83,6 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
         )
         return DONE
     return _stay(client, found, options, console)
-
-
-def _pinned(wish: Wish) -> Wish:
-    """Name an image of the command line by its digest, which never changes."""
-    image = wish.changes.get(("image",))
-    if not isinstance(image, str) or "/" not in image or is_digest(image):
-        return wish
-    # Without a digest the file's own check refuses it, and says what is allowed.
-    pinned = submission.digest(image) or image
-    return replace(wish, changes={**wish.changes, ("image",): pinned})
 
 
 def _refuse_out_of_reach(rendered: Rendered, project: Project, on: Opened) -> None:

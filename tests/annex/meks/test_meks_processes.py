@@ -1,6 +1,5 @@
-"""Commands about jobs as processes: Ctrl-C, and digests from ECR."""
+"""Commands about jobs as processes, which are interrupted."""
 
-import json
 import os
 import shutil
 import signal
@@ -13,30 +12,20 @@ import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from tests.annex import jobs
-from tests.annex.aws.running import local_aws
-from tests.ops.aws.fakes import ACCOUNT as OTHER
 from tests.ops.aws.fakes import CLUSTER
 
 pytestmark = pytest.mark.control_plane
 
 ROOT = Path(__file__).parents[3]
-NAMESPACE, REGION = "megatron-workshop", "us-east-2"
+NAMESPACE = "megatron-workshop"
 JOB = "megatron-gpt-7b"
 SECONDS = 150
 
 
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory):
-    """Run a local AWS."""
-    with local_aws(tmp_path_factory.mktemp("aws")) as server:
-        server.client("iam", REGION).create_role(RoleName="Admin", AssumeRolePolicyDocument="{}")
-        yield server
-
-
 @pytest.fixture
-def folder(tmp_path, aws):
-    """Return a project of the local account, with one job."""
-    text = CLUSTER.replace(OTHER, aws.account).replace("max_nodes: 2", f"max_nodes: {jobs.NODES}")
+def folder(tmp_path):
+    """Return a project with one job."""
+    text = CLUSTER.replace("max_nodes: 2", f"max_nodes: {jobs.NODES}")
     (tmp_path / "cluster.yaml").write_text(text)
     (tmp_path / "jobs").mkdir()
     shutil.copy(ROOT / "jobs" / f"{JOB}.yaml", tmp_path / "jobs")
@@ -79,14 +68,13 @@ class Process:
 
 
 @pytest.fixture
-def meks(folder, aws, control_plane, client):
-    """Return a function that starts a command on the shared cluster and the local AWS."""
+def meks(folder, control_plane, client):
+    """Return a function that starts a command on the shared cluster."""
     assert client
     started = []
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment = {
         **kept,
-        **aws.environment(REGION),
         "KUBECONFIG": str(control_plane.kubeconfig),
         "PYTHONPATH": str(ROOT),
     }
@@ -131,33 +119,3 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(client, meks, job, flag
     assert second.interrupt() == 130
     assert second.last() == f"the job goes on; to look again: meks logs {JOB} --follow"
     assert len(jobs.wait_for_pods(client, job, 2, "Running")) == 2
-
-
-def test_an_image_is_named_by_the_digest_that_its_build_recorded(client, meks, aws, folder, job):
-    """Although outputs.json was written before it was built; a tag alone is not enough."""
-    repository = f"{aws.account}.dkr.ecr.{REGION}.amazonaws.com/megatron-training"
-    known = {"MegatronImage": f"{repository}:0123456789abcdef", "MegatronBuildProject": "builds"}
-    (folder / "outputs.json").write_text(json.dumps({"techpulse-Images": known}))
-    aws.client("ecr", REGION).create_repository(repositoryName="megatron-training")
-    variables = {"REPOSITORY_URI": repository, "IMAGE_TAG": "0123456789abcdef"}
-    codebuild = aws.client("codebuild", REGION)
-    codebuild.create_project(
-        name="builds",
-        source={"type": "NO_SOURCE", "buildspec": "{}"},
-        artifacts={"type": "NO_ARTIFACTS"},
-        environment={
-            "type": "LINUX_CONTAINER",
-            "image": "aws/codebuild/standard:8.0",
-            "computeType": "BUILD_GENERAL1_LARGE",
-            "environmentVariables": [
-                {"name": name, "value": value} for name, value in variables.items()
-            ],
-        },
-        serviceRole=f"arn:aws:iam::{aws.account}:role/builds",
-    )
-    built = codebuild.start_build(projectName="builds")["build"]
-    (exported,) = built["exportedEnvironmentVariables"]
-    assert meks("submit", JOB, "--preview").ends() == 0
-    live = client.get(job["apiVersion"], job["kind"], JOB, NAMESPACE)
-    images = {each["containers"][0]["image"] for each in jobs.pod_specs(live)}
-    assert images == {f"{repository}@{exported['value']}"}

@@ -138,10 +138,10 @@ def test_when_a_job_starts(found, ends, nodes, expected):
     assert str(dict(in_turn(found, "p5", ends, nodes))["wait"]) == expected
 
 
-def test_of_one_team_its_shares_and_jobs_and_who_borrows_from_it():
+def test_of_one_team_its_shares_and_jobs():
     """The order and the reasons are those of all."""
     found = _queues(_LARGE, _WAITS, _entry("bert", "nlp", 8))
-    cases = {"vision": [["vision", "nlp"], ["wait"]], "nlp": [["nlp"], ["bert"]]}
+    cases = {"vision": [["vision"], ["wait"]], "nlp": [["nlp"], ["bert"]]}
     for team, both in cases.items():
         shown = "\n".join(queue.lines(found, {}, NOW, team=team)).split("\n\n")
         assert [[e.split()[0] for e in p.splitlines()[1:] if ":" not in e] for p in shown] == both

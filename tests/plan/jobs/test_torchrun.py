@@ -282,7 +282,7 @@ def test_submit_renders_the_same_job_as_synth(folder, path):
     synthesise_manifests(folder / "cluster.yaml", folder / "dist", quiet=True)
     written = read_file(folder / "dist" / "jobs" / "ddp.k8s.yaml")
     wish = Wish(folder / "cluster.yaml", "ddp", {}, datetime.now(tz=UTC).date())
-    submitted = render(wish, {}, Megatron(python=None))
+    submitted = render(wish, Megatron(python=None))
     for name in ("megatron-eks/spec-hash", "megatron-eks/job"):
         del submitted.workload["metadata"]["annotations"][name]
     assert [*submitted.beside, submitted.workload] == written
