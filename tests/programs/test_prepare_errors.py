@@ -128,7 +128,7 @@ def test_truncated_packed_input(tmp_path, tokenizer):
 
 
 def test_damaged_packed_input(tmp_path, tokenizer):
-    """A changed byte in a packed file fails; so does a file that is not packed as it is named."""
+    """A changed byte in a packed file fails."""
     packed = bytearray(gzip.compress(b'{"text": "a"}\n' * 1000))
     packed[-6] ^= 1
     path = tmp_path / "a.jsonl.gz"
@@ -136,9 +136,6 @@ def test_damaged_packed_input(tmp_path, tokenizer):
     rest = ("--output-prefix", tmp_path / "out", "--tokenizer", tokenizer)
     done = run("--input", path, *rest)
     assert (done.code, "the gzip data is damaged" in done.err) == (1, True)
-    path.write_bytes(b"")
-    done = run("--input", path, *rest)
-    assert (done.code, "named as gzip, but" in done.err) == (1, True)
 
 
 def test_no_document_at_all(tmp_path, tokenizer):
@@ -203,7 +200,6 @@ def test_gigatoken_that_cannot_serve(tmp_path):
     assert (done.code, done.summary["backend"]) == (0, "tokenizers")
     assert "`tokenizers` does the work, slower" in done.err
     assert data(tmp_path / "out")[0] == b"\x02\0\x01\0\0\0"
-    assert run(*rest, "--backend", "gigatoken").code == 1
 
 
 def test_sidecar_says_what_went_in(tmp_path, tokenizer):
@@ -218,8 +214,7 @@ def test_sidecar_says_what_went_in(tmp_path, tokenizer):
     assert (sidecar["documents"], sidecar["token_type"]) == (2, "uint16")
     assert sidecar["tokenizer"]["vocabulary"] == 1000
     assert sidecar["inputs"][0]["lines"] == 2
-    sums = [sidecar["inputs"][0]["sha256"], sidecar["bin"]["sha256"], sidecar["idx"]["sha256"]]
-    assert all(len(value) == 64 for value in sums)
+    assert all(len(sidecar[kind]["sha256"]) == 64 for kind in ("bin", "idx"))
 
 
 def test_help(tmp_path):

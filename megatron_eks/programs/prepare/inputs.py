@@ -1,20 +1,27 @@
 """Where the lines come from: local files and S3 objects, by name, pattern or folder."""
 
+import fnmatch
 import glob
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from megatron_eks.programs.prepare.job import PrepareError, failure, usage
+from megatron_eks.programs.s3_store import GoneError, RaceError, Store, Stored, check_uri
 
 CHUNK_BYTES = 4 << 20
+RANGE_BYTES = 16 << 20
+"""Of one request to S3: large enough that waiting for the first byte costs little."""
 LINE_FILES = (".jsonl", ".ndjson", ".json")
-PACKED = {".gz": "gzip", ".zst": "zstd"}
+PACKED = (".gz", ".zst")
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+# A zstd block of four bytes can stand for 128 KiB, so small pieces keep the memory bounded.
+_PIECE_BYTES = {"gzip": 64 << 10, "zstd": 4 << 10}
 
 
 @dataclass(frozen=True)
@@ -45,14 +52,25 @@ class LocalFile(Source):
 
     def raw(self, start: int, end: int) -> Iterator[bytes]:
         """Read the stored bytes of a range, a chunk at a time."""
-        with Path(self.name).open("rb", buffering=0) as file:
-            file.seek(start)
-            while start < end:
-                chunk = file.read(min(CHUNK_BYTES, end - start))
-                if not chunk:
-                    raise OSError(None, f"it became shorter than {end} bytes", self.name)
-                start += len(chunk)
-                yield chunk
+        for place in range(start, end, CHUNK_BYTES):
+            yield read_range(self.name, place, min(CHUNK_BYTES, end - place))
+
+
+@dataclass(frozen=True)
+class S3Object(Source):
+    """One object, at the version that was found first."""
+
+    store: Store
+    stored: Stored
+
+    def raw(self, start: int, end: int) -> Iterator[bytes]:
+        """Read the stored bytes of a range, a chunk at a time."""
+        for place in range(start, end, RANGE_BYTES):
+            try:
+                yield self.store.part(self.stored, place, min(place + RANGE_BYTES, end))
+            except (GoneError, RaceError) as problem:
+                found = "it was changed or removed while it was read"
+                raise failure(self.name, found, "start again") from problem
 
 
 def read_range(path: str, start: int, size: int) -> bytes:
@@ -89,11 +107,6 @@ def compression(source: Source) -> str | None:
     for magic, name in _MAGIC.items():
         if head.startswith(magic):
             return name
-    expected = PACKED.get(Path(source.name).suffix)
-    if expected:
-        found = f"named as {expected}, but it does not begin as {expected} does"
-        remedy = "fetch it again, or rename it"
-        raise failure(source.name, found, remedy)
     return None
 
 
@@ -103,7 +116,7 @@ def has_line_name(name: str) -> bool:
     return (Path(path.stem) if path.suffix in PACKED else path).suffix in LINE_FILES
 
 
-def _find_local(word: str) -> list[Source]:
+def _find_local(word: str) -> list[LocalFile]:
     path = Path(word)
     if path.is_file():
         names = [word]
@@ -117,65 +130,57 @@ def _find_local(word: str) -> list[Source]:
     return [LocalFile.at(name) for name in names]
 
 
-def _find_s3(word: str) -> list[Source]:
-    # Imported here, because a preparation of local files has no use for half a second of it.
-    from megatron_eks.programs.prepare import s3  # noqa: PLC0415 -- see above
+def _find_s3(word: str) -> list[S3Object]:
+    """Return the object of this name; of a prefix that ends in `/`, or of a pattern, all."""
+    check_uri(word)
+    bucket, _, pattern = word.removeprefix("s3://").partition("/")
+    store = Store(f"s3://{bucket}")
+    found = [
+        S3Object(f"{store.uri}/{each.key}", each.size, f"etag:{each.tag}", store, each)
+        for each in store.objects(re.split(r"[*?[]", pattern)[0])
+        if _matches(each.key, pattern)
+    ]
+    if not found:
+        raise usage(word, "no object matches", "correct --input")
+    return found
 
-    return list(s3.find(word))
+
+def _matches(key: str, pattern: str) -> bool:
+    if pattern.endswith("/") or not pattern:
+        return has_line_name(key)
+    return key == pattern or fnmatch.fnmatchcase(key, pattern)
 
 
-# A zstd block of four bytes can stand for 128 KiB, so small pieces keep the memory bounded.
-_PIECE_BYTES = {"gzip": 64 << 10, "zstd": 4 << 10}
+def unpacked(source: Source, packing: str, stored: Iterable[bytes], skip: int) -> Iterator[bytes]:
+    """Unpack member after member, as `gzip -d` and `zstd -d` do; yield what follows `skip` bytes.
 
-
-Watch = Callable[[bytes], None]
-
-
-def unpacked(
-    source: Source, packing: str | None, start: int, end: int, watch: Watch
-) -> Iterator[bytes]:
-    """Yield an input from `start`, an offset before packing; `watch` sees the stored bytes.
-
-    `end` counts for plain inputs alone: there is no way into the middle of a packed one.
+    There is no way into the middle of a packed input.
     """
-    if packing is None:
-        yield from _watched(source.raw(start, end), watch)
-        return
-    skip = start
-    for data in _members(source, packing, watch):
-        yield data[skip:]
-        skip = max(0, skip - len(data))
-
-
-def _watched(chunks: Iterator[bytes], watch: Watch) -> Iterator[bytes]:
-    for chunk in chunks:
-        watch(chunk)
-        yield chunk
-
-
-def _members(source: Source, packing: str, watch: Watch) -> Iterator[bytes]:
-    """Unpack member after member, as `gzip -d` and `zstd -d` do."""
     unpacker: Any = None
     done = 0
-    for chunk in _watched(source.raw(0, source.size), watch):
-        for place in range(0, len(chunk), _PIECE_BYTES[packing]):
-            piece = chunk[place : place + _PIECE_BYTES[packing]]
-            while piece:
-                if unpacker is None:
-                    # Zeros after a member are padding, of tapes once and of object stores now.
-                    piece = piece.lstrip(b"\0")
-                    if not piece:
-                        break
-                    unpacker = _unpacker(packing)
-                try:
-                    data = unpacker.decompress(piece)
-                except Exception as problem:
-                    raise _broken(source, packing, done, f"is damaged ({problem})") from problem
-                done += len(data)
-                yield data
-                piece = unpacker.unused_data if unpacker.eof else b""
-                if unpacker.eof:
-                    unpacker = None
+    pieces = (
+        chunk[place : place + _PIECE_BYTES[packing]]
+        for chunk in stored
+        for place in range(0, len(chunk), _PIECE_BYTES[packing])
+    )
+    for piece in pieces:
+        left = piece
+        while left:
+            if unpacker is None:
+                # Zeros after a member are padding, of tapes once and of object stores now.
+                left = left.lstrip(b"\0")
+                if not left:
+                    break
+                unpacker = _unpacker(packing)
+            try:
+                data = unpacker.decompress(left)
+            except Exception as problem:
+                raise _broken(source, packing, done, f"is damaged ({problem})") from problem
+            yield data[max(0, skip - done) :]
+            done += len(data)
+            left = unpacker.unused_data if unpacker.eof else b""
+            if unpacker.eof:
+                unpacker = None
     if unpacker is not None:
         raise _broken(source, packing, done, "ends too early: it was truncated")
 

@@ -65,7 +65,7 @@ class Options:
     append_eod: bool
     add_bos: bool
     on_bad_line: Literal["fail", "skip"]
-    backend: Literal["auto", "gigatoken", "tokenizers"]
+    backend: Literal["auto", "tokenizers"]
     workers: int
     max_line_bytes: int
     commit_seconds: float

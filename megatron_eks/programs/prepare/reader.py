@@ -1,6 +1,5 @@
 """Reads the inputs of one process from end to end, as numbered blocks for the workers."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -76,8 +75,6 @@ class Reader:
         self.sources = sources
         self.packing = [compression(source) for source in sources]
         self.spans = spans(sources, self.packing, shard or Shard(0, 1))
-        self.sha256: dict[int, str] = {}
-        """Of the stored bytes of each input that this process read as a whole."""
         self._max_line_bytes = max_line_bytes
 
     @property
@@ -105,25 +102,18 @@ class Reader:
 
     def _span(self, number: int, offset: int) -> Iterator[Task]:
         span = self.spans[number]
-        source = self.sources[span.source]
-        packing = self.packing[span.source]
-        whole = (span.start, span.end) == (0, source.size) and isinstance(source, LocalFile)
-        total = hashlib.sha256()
-        done = self.before(number, 0)
+        source, packing = self.sources[span.source], self.packing[span.source]
+        done = self.before(number, offset)
 
-        def watch(stored: bytes) -> None:
+        def counted(stored: Iterator[bytes]) -> Iterator[bytes]:
             nonlocal done
-            done += len(stored)
-            if whole:
-                total.update(stored)
+            for chunk in stored:
+                done += len(chunk)
+                yield chunk
 
-        if packing is None:
-            if whole:
-                # A resumed run reads what is done once more, for the checksum.
-                for stored in source.raw(0, offset):
-                    total.update(stored)
-            done = self.before(number, offset)
-        chunks = unpacked(source, packing, offset, span.end, watch)
+        chunks = counted(source.raw(offset if packing is None else 0, span.end))
+        if packing is not None:
+            chunks = unpacked(source, packing, chunks, offset)
         path = source.name if isinstance(source, LocalFile) and packing is None else None
         for block in blocks(chunks, offset, self._max_line_bytes):
             if path is not None and not block.too_long:
@@ -132,8 +122,6 @@ class Reader:
             yield Task(number, block, done)
         if isinstance(source, LocalFile) and LocalFile.at(source.name) != source:
             raise failure(source.name, "it was changed while it was read", "start again")
-        if whole:
-            self.sha256[span.source] = total.hexdigest()
 
 
 BLOCK_BYTES = 4 << 20

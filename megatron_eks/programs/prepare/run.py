@@ -24,13 +24,13 @@ class Counts:
 
     tokens: list[int]
     """For each JSON key."""
-    longest: list[int]
-    """Tokens of the longest document, for each JSON key."""
     lines: int = 0
-    documents: int = 0
     skipped: int = 0
-    sha256: str | None = None
-    """Of the stored bytes, where one process read the whole file."""
+
+    @property
+    def documents(self) -> int:
+        """Return how many lines gave one."""
+        return self.lines - self.skipped
 
 
 class Run:
@@ -43,9 +43,8 @@ class Run:
         self._reader = reader
         self._tokenizer = tokenizer
         self._recipe = recipe
-        keys = len(options.json_keys)
         self.store = store
-        self.counts = [Counts([0] * keys, [0] * keys) for _ in reader.sources]
+        self.counts = [Counts([0] * len(options.json_keys)) for _ in reader.sources]
         self._span = 0
         self._offset = 0
         self._sizes: dict[str, int] = {}
@@ -60,9 +59,7 @@ class Run:
         self.counts = [Counts(**counts) for counts in state["counts"]]
 
     def state(self) -> dict[str, object]:
-        """Return what a commit records, with the checksums that are known by then."""
-        for source, sha256 in self._reader.sha256.items():
-            self.counts[source].sha256 = sha256
+        """Return what a commit records."""
         return {
             "recipe": self._recipe,
             "span": self._span,
@@ -110,9 +107,10 @@ class Run:
         result = future.result()
         source = self._reader.spans[task.span].source
         counts = self.counts[source]
+        name = self._reader.sources[source].name
         bad = [
-            BadLine(self._reader.sources[source].name, self._line(task.span, line), reason)
-            for line, reason in ((counts.lines + place, reason) for place, reason in result.bad)
+            BadLine(name, self._line(task.span, counts.lines + place), reason)
+            for place, reason in result.bad
         ]
         if bad and self._options.on_bad_line == "fail":
             self.store.commit(self.state())
@@ -124,15 +122,13 @@ class Run:
             )
         self.store.append(result.parts, bad)
         counts.lines += result.lines
-        counts.documents += result.documents
         counts.skipped += len(bad)
         for key, part in enumerate(result.parts):
             counts.tokens[key] += part.token_count
-            counts.longest[key] = max(counts.longest[key], part.longest)
         self._span = task.span
         self._offset = task.block.start + task.block.size
         tokens = sum(part.token_count for part in result.parts)
-        progress.add(task.stored, result.documents, tokens)
+        progress.add(task.stored, result.lines - len(bad), tokens)
 
     def _line(self, span: int, lines: int) -> int:
         """Return a line's number in its file, from 1; `lines` are those before it in the span."""

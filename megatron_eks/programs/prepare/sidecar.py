@@ -5,17 +5,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from megatron_eks.programs.prepare.inputs import Source
 from megatron_eks.programs.prepare.job import SHOWN_LINES, Options, document_prefix
 from megatron_eks.programs.prepare.output import SKIPPED, read_json
+from megatron_eks.programs.prepare.reader import Reader
 from megatron_eks.programs.prepare.run import Counts
 from megatron_eks.programs.prepare.tokenizer import Tokenizer
 
 PROGRAM = "prepare_data"
 FORMAT = 1
 """Rises when the bytes of an output change for the same recipe."""
+SUMMED = ("lines", "documents", "skipped", "tokens")
+"""What of an input its shards add up."""
+
+Entry: TypeAlias = dict[str, Any]
+"""One input, as a sidecar has it; or the whole sidecar."""
 
 
 def recipe(options: Options, sources: Sequence[Source], tokenizer: Tokenizer) -> dict[str, object]:
@@ -35,20 +41,18 @@ def build(
     identity: str,
     recipe: Mapping[str, object],
     json_key: str,
-    inputs: Sequence[Mapping[str, Any]],
+    inputs: Sequence[Entry],
     tokenizer: Tokenizer,
     *,
     files: Mapping[str, object],
-) -> dict[str, object]:
+) -> Entry:
     """Return one key's sidecar; nothing in it depends on when or by how many it was made."""
+    totals = {name: sum(entry[name] for entry in inputs) for name in SUMMED}
     return {
         "program": PROGRAM,
         "recipe": identity,
         "json_key": json_key,
-        "documents": sum(entry["documents"] for entry in inputs),
-        "tokens": sum(entry["tokens"] for entry in inputs),
-        "longest": max((entry["longest"] for entry in inputs), default=0),
-        "skipped": sum(entry["skipped"] for entry in inputs),
+        **totals,
         "token_type": tokenizer.token_type.name,
         "bos": recipe["bos"],
         "eod": recipe["eod"],
@@ -58,34 +62,38 @@ def build(
     }
 
 
-def inputs(
-    sources: Sequence[Source], packing: Sequence[str | None], counts: Sequence[Counts], key: int
-) -> list[dict[str, object]]:
+def inputs(reader: Reader, counts: Sequence[Counts], key: int) -> list[Entry]:
     """Return what is recorded of each input for one key."""
     return [
         {
             "file": source.name,
             "bytes": source.size,
-            **_identity(source, count),
             "compression": packed,
             "lines": count.lines,
             "documents": count.documents,
             "skipped": count.skipped,
             "tokens": count.tokens[key],
-            "longest": count.longest[key],
         }
-        for source, packed, count in zip(sources, packing, counts, strict=True)
+        for source, packed, count in zip(reader.sources, reader.packing, counts, strict=True)
     ]
 
 
-def read(prefix: str, keys: Sequence[str]) -> list[dict[str, Any]] | None:
+def joined(shards: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """Add up what the shards say of each input."""
+    return [
+        {**entries[0], **{name: sum(each[name] for each in entries) for name in SUMMED}}
+        for entries in zip(*shards, strict=True)
+    ]
+
+
+def read(prefix: str, keys: Sequence[str]) -> list[Entry] | None:
     """Return the sidecars of all keys; None if one is not there."""
     found = [read_json(Path(f"{document_prefix(prefix, key)}.json")) for key in keys]
     whole = [sidecar for sidecar in found if sidecar is not None]
     return whole if len(whole) == len(found) else None
 
 
-def are_whole(prefix: str, sidecars: Sequence[Mapping[str, Any]]) -> bool:
+def are_whole(prefix: str, sidecars: Sequence[Entry]) -> bool:
     """Tell whether the files beside the sidecars are there, by their sizes."""
     for sidecar in sidecars:
         for kind in ("bin", "idx"):
@@ -95,12 +103,8 @@ def are_whole(prefix: str, sidecars: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
-def summary(
-    prefix: str, keys: Sequence[str], sidecars: Sequence[Mapping[str, Any]]
-) -> dict[str, object]:
+def summary(prefix: str, sidecars: Sequence[Entry]) -> dict[str, object]:
     """Return the facts of the program's last line."""
-    names = ("documents", "tokens", "longest", "token_type", "inputs")
-    paths = [document_prefix(prefix, key) for key in keys]
     count = sidecars[0]["skipped"]
     return {
         "documents": sidecars[0]["documents"],
@@ -108,24 +112,11 @@ def summary(
         "skipped": skipped(f"{prefix}.{SKIPPED}") if count else [],
         "skipped_count": count,
         "skipped_file": f"{prefix}.{SKIPPED}" if count else None,
-        "outputs": [
-            {"prefix": path, **{name: sidecar[name] for name in names}}
-            for path, sidecar in zip(paths, sidecars, strict=True)
-        ],
-        # For `data.blend` of a job: weights by tokens, so those of several preparations join.
-        "blend": [
-            {"weight": sidecar["tokens"], "prefix": path}
-            for path, sidecar in zip(paths, sidecars, strict=True)
-        ],
+        "outputs": [document_prefix(prefix, sidecar["json_key"]) for sidecar in sidecars],
     }
 
 
-def skipped(path: str) -> list[dict[str, object]]:
+def skipped(path: str) -> list[Entry]:
     """Return the first lines that were skipped."""
     with Path(path).open("rb") as lines:
         return [json.loads(line) for line in itertools.islice(lines, SHOWN_LINES)]
-
-
-def _identity(source: Source, count: Counts) -> dict[str, object]:
-    kind, _, value = source.identity.partition(":")
-    return {"etag": value} if kind == "etag" else {"sha256": count.sha256}

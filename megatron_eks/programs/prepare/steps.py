@@ -1,9 +1,7 @@
 """The steps of a preparation: what is there already, the run, its sidecars, the join of shards."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from megatron_eks.programs.prepare import inputs as prepare_inputs
 from megatron_eks.programs.prepare import sidecar as prepare_sidecar
@@ -21,10 +19,8 @@ from megatron_eks.programs.prepare.job import (
 from megatron_eks.programs.prepare.output import SKIPPED, Store
 from megatron_eks.programs.prepare.reader import Reader
 from megatron_eks.programs.prepare.run import Run
-from megatron_eks.programs.prepare.tokenizer import Tokenizer
+from megatron_eks.programs.prepare.sidecar import Entry
 from megatron_eks.programs.program import Report, usage_error
-
-_SUMMED = ("lines", "documents", "skipped", "tokens")
 
 
 class Steps:
@@ -40,7 +36,7 @@ class Steps:
         """Do what is left to do, and put the summary's facts into the report."""
         options = self._options
         self._tokenizer = prepare_tokenizer.load(options.tokenizer, options.backend)
-        self._check_tokens(self._tokenizer)
+        self._check_tokens()
         self._sources = prepare_inputs.find(options.inputs)
         self._recipe = prepare_sidecar.recipe(options, self._sources, self._tokenizer)
         whole = digest(self._recipe)
@@ -48,21 +44,15 @@ class Steps:
             self._summarise(options.output_prefix, already=True)
         elif options.shard is None:
             self._one(whole)
-            self._summarise(options.output_prefix)
         else:
-            self._shard(options.shard)
-            self._join()
-
-    def _shard(self, shard: Shard) -> None:
-        own = self._recipe_of(shard)
-        if self._options.resume and self._is_done(self._options.prefix, own):
-            self._summarise(self._options.prefix, already=True)
-            return
-        self._one(own)
-        self._summarise(self._options.prefix)
+            own = self._recipe_of(options.shard)
+            if options.resume and self._is_done(options.prefix, own):
+                self._summarise(options.prefix, already=True)
+            else:
+                self._one(own)
+            self._join(whole)
 
     def _one(self, recipe: str) -> None:
-        """Prepare a whole, or one shard."""
         options = self._options
         store = self._store(options.prefix)
         with store.locked():
@@ -71,14 +61,14 @@ class Steps:
             state = store.load(recipe)
             if state is not None and state.get("publishing"):
                 store.finish()
-                return
-            reader = Reader(self._sources, options.shard, options.max_line_bytes)
-            run = Run(options, reader, self._tokenizer, recipe, store)
-            if state is not None:
-                run.restore(state)
-            self.run = run
-            run.run()
-            self._publish(reader, run, recipe)
+            else:
+                reader = Reader(self._sources, options.shard, options.max_line_bytes)
+                self.run = Run(options, reader, self._tokenizer, recipe, store)
+                if state is not None:
+                    self.run.restore(state)
+                self.run.run()
+                self._publish(reader, self.run, recipe)
+        self._summarise(options.prefix)
 
     def _publish(self, reader: Reader, run: Run, recipe: str) -> None:
         state = run.state()
@@ -87,7 +77,8 @@ class Steps:
             skipped = prepare_sidecar.skipped(f"{run.store.directory}/{SKIPPED}")
             self._report.facts["skipped"] = skipped
             raise self._nothing()
-        inputs = partial(prepare_sidecar.inputs, reader.sources, reader.packing, run.counts)
+        keys = range(len(self._options.json_keys))
+        inputs = [prepare_sidecar.inputs(reader, run.counts, key) for key in keys]
         self._name(run.store, recipe, inputs, state)
 
     def _nothing(self) -> PrepareError:
@@ -95,83 +86,66 @@ class Steps:
         return failure(self._options.output_prefix, found, remedy)
 
     def _name(
-        self,
-        store: Store,
-        recipe: str,
-        inputs_of: Callable[[int], list[dict[str, Any]]],
-        state: dict[str, object],
+        self, store: Store, recipe: str, inputs: Sequence[list[Entry]], state: dict[str, object]
     ) -> None:
-        """Write indexes and sidecars, and give all files their names."""
-        sidecars = {
-            key: prepare_sidecar.build(
-                recipe,
-                self._recipe,
-                key,
-                inputs_of(number),
-                self._tokenizer,
-                files=store.write_index(key),
+        """Write indexes and sidecars, and give all files their names; inputs are for each key."""
+        sidecars = {}
+        for key, entries in zip(self._options.json_keys, inputs, strict=True):
+            files = store.write_index(key)
+            sidecars[key] = prepare_sidecar.build(
+                recipe, self._recipe, key, entries, self._tokenizer, files=files
             )
-            for number, key in enumerate(self._options.json_keys)
-        }
         store.publish(state, sidecars)
 
-    def _join(self) -> None:
+    def _join(self, whole: str) -> None:
         """Join the shards if they are all there; a process that comes second finds it done."""
-        options = self._options
-        whole = digest(self._recipe)
-        store = self._store(options.output_prefix)
-        if not all(map(self._has, self._shards())):
-            if self._is_there(options.output_prefix, whole):
-                # Another process has joined them already, this one's with them.
-                self._summarise(options.output_prefix)
-            return
-        # No block is at hand: a signal ends the wait at once.
-        self.run = None
-        with store.locked(wait=True):
-            state = store.load(whole)
-            if state is not None and state.get("publishing"):
-                store.finish()
-            # Whoever held the lock before may have joined them.
-            if not self._is_there(options.output_prefix, whole):
-                self._merge(store, whole)
-            self._remove_shards()
-        self._summarise(options.output_prefix)
-
-    def _shards(self) -> list[Shard]:
-        return [Shard(index, self._options.shards) for index in range(self._options.shards)]
+        prefix = self._options.output_prefix
+        store = self._store(prefix)
+        shards = [Shard(index, self._options.shards) for index in range(self._options.shards)]
+        if all(map(self._has, shards)):
+            # No block is at hand: a signal ends the wait at once.
+            self.run = None
+            with store.locked(wait=True):
+                state = store.load(whole)
+                if state is not None and state.get("publishing"):
+                    store.finish()
+                # Whoever held the lock before may have joined them.
+                if not self._is_there(prefix, whole):
+                    self._merge(store, whole, shards)
+                self._remove(shards)
+        if self._is_there(prefix, whole):
+            self._summarise(prefix)
 
     def _recipe_of(self, shard: Shard) -> str:
-        """Return the identity of one shard."""
         return digest({**self._recipe, "shard": [shard.index, shard.count]})
 
     def _has(self, shard: Shard) -> bool:
-        """Tell whether a shard is there, and belongs to this preparation."""
+        """Tell whether a shard was written, and belongs to this preparation."""
         prefix, recipe = shard_prefix(self._options.output_prefix, shard), self._recipe_of(shard)
         sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
         return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
 
-    def _merge(self, store: Store, whole: str) -> None:
+    def _merge(self, store: Store, whole: str, shards: Sequence[Shard]) -> None:
         """Append shard to shard, so the bytes are those of a single process, and name the whole."""
         store.clear()
         store.open({})
-        every = []
-        for shard in self._shards():
+        inputs: list[list[list[Entry]]] = []
+        for shard in shards:
             prefix = shard_prefix(self._options.output_prefix, shard)
             sidecars = prepare_sidecar.read(prefix, self._options.json_keys) or []
-            _check_sizes(prefix, sidecars)
+            if not prepare_sidecar.are_whole(prefix, sidecars):
+                found = "its files are not as long as its sidecar says"
+                raise failure(prefix, found, "remove its .json and run this shard again")
             store.append_shard(prefix)
-            every.append([sidecar["inputs"] for sidecar in sidecars])
-
-        def inputs(number: int) -> list[dict[str, Any]]:
-            return _sum([each[number] for each in every])
-
-        if not any(entry["documents"] for entry in inputs(0)):
+            inputs.append([sidecar["inputs"] for sidecar in sidecars])
+        joined = [prepare_sidecar.joined(of_key) for of_key in zip(*inputs, strict=True)]
+        if not any(entry["documents"] for entry in joined[0]):
             raise self._nothing()
-        self._name(store, whole, inputs, {"recipe": whole})
+        self._name(store, whole, joined, {"recipe": whole})
 
-    def _remove_shards(self) -> None:
+    def _remove(self, shards: Sequence[Shard]) -> None:
         """Remove the files of all shards; their content is in the whole."""
-        for shard in self._shards():
+        for shard in shards:
             prefix = shard_prefix(self._options.output_prefix, shard)
             for key in self._options.json_keys:
                 for suffix in (".json", ".idx", ".bin"):
@@ -197,7 +171,7 @@ class Steps:
         sidecars = self._whole(prefix)
         return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
 
-    def _whole(self, prefix: str) -> list[dict[str, Any]] | None:
+    def _whole(self, prefix: str) -> list[Entry] | None:
         """Return the sidecars of a data set of which every file is there."""
         sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
         if sidecars is None or not prepare_sidecar.are_whole(prefix, sidecars):
@@ -207,9 +181,9 @@ class Steps:
     def _store(self, prefix: str) -> Store:
         return Store(prefix, self._options.json_keys, self._tokenizer.token_type.str)
 
-    def _check_tokens(self, tokenizer: Tokenizer) -> None:
+    def _check_tokens(self) -> None:
         """Refuse what the tokenizer cannot do, and say what may surprise."""
-        options = self._options
+        options, tokenizer = self._options, self._tokenizer
         problems = [
             usage_error(
                 option,
@@ -229,42 +203,13 @@ class Steps:
             remedy = "give --add-bos if the model was trained with BOS"
             self._report.warning("BOS", found, remedy)
         if tokenizer.refused:
-            self._report.warning(
-                "gigatoken", tokenizer.refused, "`tokenizers` does the work, slower"
-            )
+            remedy = "`tokenizers` does the work, slower"
+            self._report.warning("gigatoken", tokenizer.refused, remedy)
 
     def _summarise(self, prefix: str, *, already: bool = False) -> None:
-        """Put into the report what the sidecars say."""
-        keys = self._options.json_keys
-        sidecars = prepare_sidecar.read(prefix, keys) or []
+        sidecars = prepare_sidecar.read(prefix, self._options.json_keys) or []
         self._report.facts |= {
-            **prepare_sidecar.summary(prefix, keys, sidecars),
+            **prepare_sidecar.summary(prefix, sidecars),
             "already_done": already,
             "backend": self._tokenizer.backend,
         }
-
-
-def _check_sizes(prefix: str, sidecars: Sequence[dict[str, Any]]) -> None:
-    for sidecar in sidecars:
-        for kind in ("bin", "idx"):
-            path = Path(f"{document_prefix(prefix, sidecar['json_key'])}.{kind}")
-            size = path.stat().st_size
-            if size != sidecar[kind]["bytes"]:
-                found = f"{size} bytes, but its sidecar says {sidecar[kind]['bytes']}"
-                remedy = "remove its .json and run this shard again"
-                raise failure(path, found, remedy)
-
-
-def _sum(shards: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Add up what the shards say of each input."""
-    total = []
-    for entries in zip(*shards, strict=True):
-        entry = dict(entries[0])
-        for name in _SUMMED:
-            entry[name] = sum(each[name] for each in entries)
-        entry["longest"] = max(each["longest"] for each in entries)
-        if "sha256" in entry:
-            # Whoever read an input as a whole knows it.
-            entry["sha256"] = next((each["sha256"] for each in entries if each["sha256"]), None)
-        total.append(entry)
-    return total

@@ -32,8 +32,6 @@ class Texts:
     lines: int = 0
     documents: list[list[Document]] = field(default_factory=list)
     """For each JSON key, one entry a document."""
-    numbers: list[int] = field(default_factory=list)
-    """The line of each document, counted from 0 in the block."""
     bad: list[tuple[int, str]] = field(default_factory=list)
     """Line in the block, and the reason."""
 
@@ -48,7 +46,6 @@ def read(data: bytes, keys: Sequence[str], max_line_bytes: int) -> Texts:
         except _BadLineError as problem:
             texts.bad.append((number, str(problem)))
             continue
-        texts.numbers.append(number)
         for documents, document in zip(texts.documents, found, strict=True):
             documents.append(document)
     return texts
@@ -80,8 +77,6 @@ def _slow_loads(line: bytes) -> object:
     """Parse as Megatron does: Python's JSON is wider than the standard, in NaN for instance."""
     if not line.strip(b" \t"):
         raise _BadLineError("an empty line")
-    if line.startswith(b"\xef\xbb\xbf"):
-        raise _BadLineError("begins with a byte order mark, which JSON has not")
     try:
         text = line.decode()
     except UnicodeDecodeError as problem:

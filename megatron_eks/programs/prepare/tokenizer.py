@@ -15,12 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from megatron_eks.programs.prepare.job import failure, usage
+from megatron_eks.programs.prepare.job import usage
 
 Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.uint32]]"
 
-# At most this text at once: `tokenizers` keeps about a hundred bytes a token until it is read.
-_BATCH_CHARACTERS = 1 << 20
 # gigatoken remembers every word that it met, without a limit, in a table that grows by doubling.
 _CACHE_BYTES = 256 << 20
 _SMALL_TYPE_BELOW = 65500
@@ -57,11 +55,8 @@ class HuggingFace:
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the tokens of each text."""
-        return [
-            np.array(encoding.ids, np.uint32)
-            for batch in _batches(texts)
-            for encoding in self.library.encode_batch_fast(batch, add_special_tokens=False)
-        ]
+        found = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.uint32) for encoding in found]
 
 
 class Gigatoken:
@@ -104,17 +99,19 @@ class Tokenizer:
     directory: Path
     sha256: str
     vocabulary: int
-    largest: int
     bos: Special | None
     eod: Special | None
     adds: str | None
     """What its own post-processor adds to a text, in words; None if nothing."""
     reference: HuggingFace
     encoder: Encoder
-    backend: str
-    version: str
     refused: str | None
-    """Why gigatoken does not serve, if it was asked for and does not."""
+    """Why gigatoken does not serve, if it does not."""
+
+    @property
+    def backend(self) -> str:
+        """The library that encodes."""
+        return "gigatoken" if isinstance(self.encoder, Gigatoken) else "tokenizers"
 
     @property
     def token_type(self) -> "np.dtype[Any]":
@@ -128,7 +125,7 @@ class Tokenizer:
             "sha256": self.sha256,
             "vocabulary": self.vocabulary,
             "backend": self.backend,
-            "backend_version": self.version,
+            "backend_version": importlib.metadata.version(self.backend),
         }
 
 
@@ -144,26 +141,21 @@ def load(directory: Path, backend: str) -> Tokenizer:
         raise usage(path, f"cannot be read: {problem}", "save the tokenizer again") from problem
     names = _special_names(directory)
     vocabulary = reference.library.get_vocab(with_added_tokens=True)
-    bos = _special(vocabulary, names, "bos_token", "cls_token")
-    eod = _special(vocabulary, names, "eos_token", "sep_token")
-    encoder, refused = _encoder(data, reference, vocabulary, backend)
-    library = "gigatoken" if isinstance(encoder, Gigatoken) else "tokenizers"
+    quick = _gigatoken(data, reference, vocabulary) if backend == "auto" else None
     tokenizer = Tokenizer(
         directory=directory,
         sha256=hashlib.sha256(data).hexdigest(),
         vocabulary=len(vocabulary),
-        largest=max(vocabulary.values()),
-        bos=bos,
-        eod=eod,
+        bos=_special(vocabulary, names, "bos_token", "cls_token"),
+        eod=_special(vocabulary, names, "eos_token", "sep_token"),
         adds=_added(reference),
         reference=reference,
-        encoder=encoder,
-        backend=library,
-        version=importlib.metadata.version(library),
-        refused=refused,
+        encoder=quick if isinstance(quick, Gigatoken) else reference,
+        refused=quick if isinstance(quick, str) else None,
     )
-    if tokenizer.largest > np.iinfo(tokenizer.token_type).max:
-        found = f"{len(vocabulary)} tokens, but one has number {tokenizer.largest}"
+    largest = max(vocabulary.values())
+    if largest > np.iinfo(tokenizer.token_type).max:
+        found = f"{len(vocabulary)} tokens, but one has number {largest}"
         remedy = "Megatron would store it in two bytes: save the tokenizer without the gap"
         raise usage(path, found, remedy)
     return tokenizer
@@ -175,12 +167,8 @@ def difference(one: Encoder, other: Encoder, samples: Sequence[str]) -> str | No
     return next((text for text, a, b in pairs if not np.array_equal(a, b)), None)
 
 
-def _encoder(
-    data: bytes, reference: HuggingFace, vocabulary: dict[str, int], backend: str
-) -> tuple[Encoder, str | None]:
-    """Return gigatoken if it is there and gives the reference's tokens on the samples."""
-    if backend == "tokenizers":
-        return reference, None
+def _gigatoken(data: bytes, reference: HuggingFace, vocabulary: dict[str, int]) -> Gigatoken | str:
+    """Return gigatoken if it gives the reference's tokens on the samples, else why it does not."""
     added = [token["content"] for token in json.loads(data).get("added_tokens", [])]
     samples = [*SAMPLES, *(text for token in added[:500] for text in _around(token))]
     # A word of each part of the vocabulary, so that merges are met beyond those of the samples.
@@ -189,16 +177,11 @@ def _encoder(
     try:
         encoder = Gigatoken(data)
         sample = difference(encoder, reference, samples)
-        refused = sample if sample is None else f"other tokens for {sample[:80]!r}"
     except ImportError:
-        refused = "not installed"
+        return "not installed"
     except Exception as problem:  # noqa: BLE001 -- whatever a beta release raises, it cannot serve
-        refused = f"{type(problem).__name__}: {problem}"
-    if refused is None:
-        return encoder, None
-    if backend == "gigatoken":
-        raise failure("gigatoken", refused, "use --backend tokenizers")
-    return reference, refused
+        return f"{type(problem).__name__}: {problem}"
+    return encoder if sample is None else f"other tokens for {sample[:80]!r}"
 
 
 def _around(token: str) -> Iterator[str]:
@@ -237,19 +220,6 @@ def _special(vocabulary: dict[str, int], names: dict[str, str], *keys: str) -> S
         if token is not None and token in vocabulary:
             return Special(token, vocabulary[token])
     return None
-
-
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    characters = 0
-    for text in texts:
-        batch.append(text)
-        characters += len(text)
-        if characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 def _resident_bytes() -> int:

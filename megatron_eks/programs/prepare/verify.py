@@ -57,16 +57,6 @@ class Index:
             last = boundaries[-1]
         return None
 
-    def document_ends(self) -> Iterator[tuple[Array, Array]]:
-        """Yield the first and the end of the tokens of documents, in parts."""
-        total = len(self.tokens)
-        for place in range(0, self.documents, ROWS):
-            rows = self.boundaries[place : min(place + ROWS, self.documents) + 1]
-            inside = np.minimum(rows, len(self.pointers) - 1)
-            starts = self.pointers[inside] // self.token_type.itemsize
-            starts = np.where(rows < len(self.pointers), starts, total)
-            yield starts[:-1], starts[1:]
-
 
 def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding]:
     """Read both files to the end; facts are what was found, findings what is wrong."""
@@ -87,7 +77,6 @@ def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding
         "documents": index.documents,
         "sequences": len(index.lengths),
         "tokens": len(index.tokens),
-        "longest": max(int((ends - starts).max()) for starts, ends in index.document_ends()),
         "token_type": index.token_type.name,
         "smallest_token": min(int(row.min()) for row in index.rows(index.tokens)),
         "largest_token": max(int(row.max()) for row in index.rows(index.tokens)),
@@ -98,35 +87,10 @@ def check(prefix: str, tokenizer: Path | None, facts: Facts) -> Iterator[Finding
     elif sidecar is None:
         yield warning(f"{prefix}.json", "no sidecar", "what went in cannot be told")
     else:
-        yield from _compare(prefix, sidecar, facts)
-        yield from _check_ends(prefix, index, sidecar)
+        for kind in ("bin", "idx"):
+            if file_sha256(Path(f"{prefix}.{kind}")) != sidecar[kind]["sha256"]:
+                yield error(f"{prefix}.{kind}", "its SHA-256 is not the sidecar's", _AGAIN)
     yield from _check_vocabulary(prefix, tokenizer, sidecar, facts)
-
-
-def _compare(prefix: str, sidecar: Mapping[str, Any], facts: Facts) -> Iterator[Finding]:
-    for name in ("documents", "sequences", "tokens", "longest", "token_type"):
-        if sidecar[name] != facts[name]:
-            yield error(prefix, f"{facts[name]} {name}, its sidecar says {sidecar[name]}", _AGAIN)
-    for kind in ("bin", "idx"):
-        if file_sha256(Path(f"{prefix}.{kind}")) != sidecar[kind]["sha256"]:
-            yield error(f"{prefix}.{kind}", "its SHA-256 is not the sidecar's", _AGAIN)
-
-
-def _check_ends(prefix: str, index: Index, sidecar: Mapping[str, Any]) -> Iterator[Finding]:
-    """Look whether documents begin and end with the tokens that were asked for."""
-    wrong = {"bos": 0, "eod": 0}
-    for starts, ends in index.document_ends():
-        filled = ends > starts
-        if sidecar["bos"]:
-            first = index.tokens[starts[filled]]
-            wrong["bos"] += int((first != sidecar["bos"]["id"]).sum())
-        if sidecar["eod"]:
-            last = index.tokens[ends[filled] - 1]
-            wrong["eod"] += int((last != sidecar["eod"]["id"]).sum())
-    for name, count in wrong.items():
-        if count:
-            token = sidecar[name]["token"]
-            yield error(prefix, f"{count} documents without {token} as {name.upper()}", _AGAIN)
 
 
 def _check_vocabulary(
@@ -140,22 +104,19 @@ def _check_vocabulary(
             yield usage_error("--tokenizer", f"cannot be read: {problem}", "name its folder")
             return
         if sidecar and hashlib.sha256(data).hexdigest() != sidecar["tokenizer"]["sha256"]:
-            yield error(
-                prefix,
-                f"prepared with another tokenizer than {tokenizer}",
-                f"train with that of {sidecar['tokenizer']['directory']}, or {_AGAIN}",
-            )
+            found = f"prepared with another tokenizer than {tokenizer}"
+            remedy = f"train with that of {sidecar['tokenizer']['directory']}, or {_AGAIN}"
+            yield error(prefix, found, remedy)
     elif sidecar:
         vocabulary = sidecar["tokenizer"]["vocabulary"]
     else:
         yield warning(prefix, "no sidecar and no --tokenizer", "the vocabulary is not checked")
         return
     facts["vocabulary"] = vocabulary
-    smallest, largest = facts["smallest_token"], facts["largest_token"]
-    if not (int(str(smallest)) >= 0 and int(str(largest)) < vocabulary):
+    smallest, largest = int(str(facts["smallest_token"])), int(str(facts["largest_token"]))
+    if not 0 <= smallest <= largest < vocabulary:
         found = f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}"
-        remedy = "train with the tokenizer that it was prepared with"
-        yield error(prefix, found, remedy)
+        yield error(prefix, found, "train with the tokenizer that it was prepared with")
 
 
 def _numbers(content: Mapping[str, Any]) -> int:

@@ -28,8 +28,6 @@ class Part:
     counts: bytes
     """int32 for each document: its sequences."""
     token_count: int
-    longest: int
-    """Tokens of the longest document."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class Result:
     """What came of one block."""
 
     lines: int
-    documents: int
     parts: list[Part]
     bad: list[tuple[int, str]] = field(default_factory=list)
 
@@ -57,7 +54,7 @@ class Worker:
         """Turn a block into what is appended to the files."""
         if block.too_long:
             reason = prepare_text.too_long(block.size, self._max_line_bytes)
-            return Result(1, 0, [self._part([]) for _ in self._keys], [(0, reason)])
+            return Result(1, [self._part([]) for _ in self._keys], [(0, reason)])
         data = block.data
         if data is None:
             data = read_range(str(block.path), block.start, block.size)
@@ -66,8 +63,7 @@ class Worker:
             data = data.removeprefix(codecs.BOM_UTF8)
         texts = prepare_text.read(data, self._keys, self._max_line_bytes)
         del data
-        parts = [self._part(documents) for documents in texts.documents]
-        return Result(texts.lines, len(texts.numbers), parts, texts.bad)
+        return Result(texts.lines, [self._part(each) for each in texts.documents], texts.bad)
 
     def _part(self, documents: Sequence[Document]) -> Part:
         sequences = [[text] if isinstance(text, str) else text for text in documents]
@@ -75,7 +71,6 @@ class Worker:
         pieces: list[Tokens] = []
         lengths: list[int] = []
         counts: list[int] = []
-        longest = 0
         for texts in sequences:
             first = len(lengths)
             for _ in texts:
@@ -85,14 +80,12 @@ class Worker:
                 pieces.append(self._eod)
                 lengths[-1] += 1
             counts.append(len(lengths) - first)
-            longest = max(longest, sum(lengths[first:]))
         tokens = np.concatenate(pieces).astype(self._type) if pieces else np.empty(0, self._type)
         return Part(
             tokens=tokens.tobytes(),
             lengths=np.array(lengths, "<i4").tobytes(),
             counts=np.array(counts, "<i4").tobytes(),
             token_count=len(tokens),
-            longest=longest,
         )
 
     def _add(self, tokens: Tokens, pieces: list[Tokens], lengths: list[int]) -> None:
@@ -111,8 +104,7 @@ class Worker:
             sample = texts[len(texts) // 2][:_COMPARED_CHARACTERS]
             if difference(tokenizer.encoder, tokenizer.reference, [sample]) is not None:
                 found = f"other tokens than `tokenizers` for {sample[:80]!r}"
-                remedy = "start again with --backend tokenizers"
-                raise failure("gigatoken", found, remedy)
+                raise failure("gigatoken", found, "start again with --backend tokenizers")
         return tokenizer.encoder.encode(texts)
 
 
