@@ -140,12 +140,12 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     )
 
 
-def at_least(least: int, why: str = "") -> Callable[[str], int]:
+def at_least(least: int) -> Callable[[str], int]:
     """Return what reads a whole number on the command line, from a least one on."""
 
     def number(text: str) -> int:
         if int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text} is less than {least}{why}")
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
         return int(text)
 
     return number

@@ -44,11 +44,11 @@ class Stored:
     tag: str
 
 
-def part_bytes(size: int, least: int = PART_BYTES) -> int:
+def part_bytes(size: int) -> int:
     """Return the part size in bytes for an object; S3 takes at most 10,000 parts."""
     needed = -(-size // _MOST_PARTS)
     mib = 2**20
-    return max(least, -(-needed // mib) * mib)
+    return max(PART_BYTES, -(-needed // mib) * mib)
 
 
 def checksum(path: Path, part: int) -> str:
@@ -121,9 +121,8 @@ class Store:
     ) -> None:
         """Send a file, with a SHA-256 for every part; `tell` gets the bytes that went."""
         extra = {"ChecksumAlgorithm": "SHA256"}
-        config = self._config(part)
-        words = {"Filename": str(path), "ExtraArgs": extra, "Callback": tell, "Config": config}
-        self._ask("upload_file", key, **words)
+        words = {"ExtraArgs": extra, "Callback": tell, "Config": self._config(part)}
+        self._ask("upload_file", key, Filename=str(path), **words)
 
     def download(self, key: str, path: Path) -> None:
         """Fetch an object; the file appears under its name when all bytes are there."""
@@ -148,6 +147,18 @@ class Store:
 
         return self._try(key, get, reads=True)
 
+    def part(self, stored: Stored, begin: int, end: int) -> bytes:
+        """Return a range of an object; raises RaceError if it has changed since it was listed."""
+        words = {"Key": self._key(stored.key), "IfMatch": stored.tag}
+
+        def get() -> bytes:
+            span = f"bytes={begin}-{end - 1}"
+            answer = self._client.get_object(Bucket=self.bucket, Range=span, **words)
+            content: bytes = answer["Body"].read()
+            return content
+
+        return self._try(stored.key, get, reads=True)
+
     def write(self, key: str, content: bytes, *, replacing: str | None) -> None:
         """Write a small object if the one with this entity tag, or none, is there."""
         condition: dict[str, Any] = {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
@@ -169,26 +180,21 @@ class Store:
 
     def names(self) -> list[str]:
         """Return the names directly below the URI, of what have objects below them."""
-        pages = self._list(Prefix=self._key(""), Delimiter="/")
-        return [
-            entry["Prefix"].rstrip("/").rpartition("/")[2]
-            for page in pages
-            for entry in page.get("CommonPrefixes", [])
-        ]
+        skip = len(self._key(""))
+        found = self._list("CommonPrefixes", Prefix=self._key(""), Delimiter="/")
+        return [entry["Prefix"][skip:].rstrip("/") for entry in found]
 
     def objects(self, start: str) -> list[Stored]:
         """Return all objects whose keys start so; keys as the other methods take them."""
-        pages = self._list(Prefix=self._key(start))
-        skip = len(self._key(""))
+        skip, now = len(self._key("")), time.time()
         return [
             Stored(
                 entry["Key"][skip:],
                 entry["Size"],
-                time.time() - entry["LastModified"].timestamp(),
+                now - entry["LastModified"].timestamp(),
                 entry["ETag"],
             )
-            for page in pages
-            for entry in page.get("Contents", [])
+            for entry in self._list("Contents", Prefix=self._key(start))
         ]
 
     def delete(self, keys: list[str]) -> None:
@@ -205,15 +211,15 @@ class Store:
                     program.EXIT_FAILED, f"s3://{self.bucket}/{problem['Key']}", found, remedy
                 )
 
-    def _list(self, **words: str) -> Iterator[dict[str, Any]]:
+    def _list(self, kind: str, **words: str) -> list[dict[str, Any]]:
         def fetch() -> list[dict[str, Any]]:
             paginator = self._client.get_paginator("list_objects_v2")
-            return list(paginator.paginate(Bucket=self.bucket, **words))
+            pages = paginator.paginate(Bucket=self.bucket, **words)
+            return [entry for page in pages for entry in page.get(kind, [])]
 
-        yield from self._try("", fetch)
+        return self._try("", fetch)
 
     def _ask(self, method: str, key: str, *, reads: bool = False, **words: object) -> Any:  # noqa: ANN401 -- boto3 ships no types
-        """Call a method of boto3's client that is about one object."""
         call = getattr(self._client, method)
         action = partial(call, Bucket=self.bucket, Key=self._key(key), **words)
         return self._try(key, action, reads=reads)

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.programs.checkpoint import copies
 from megatron_eks.programs.start import gang
 from tests.programs import saved
 from tests.programs.megatron_files import errors, write_checkpoint
 from tests.programs.run_program import PROGRAMS, ROOT, command
 from tests.programs.s3_world import BUCKET, URI
-from tests.programs.sync_pair import Pair
 from tests.programs.test_sync_watch import wait_for
 from tests.programs.trainer_files import Run
 
@@ -96,7 +94,6 @@ def test_megatron_waits_for_the_last_copy(s3, job):
     done = job.run(own=["--s3-uri", URI], environment=environment)
     assert done.returncode == 0, done.stderr
     assert s3.json("latest")["name"] == "iter_0000100"
-    assert json.loads((job.save / copies.FILE).read_text())["state"] == "whole"
     assert f"copies to {URI}: whole: all that was saved last is there" in done.stderr
 
 
@@ -122,7 +119,6 @@ def test_s3_that_hangs_at_the_end_is_given_up(s3, job, silent, tmp_path):
     assert f"copies to {URI}: waiting: 0 s for the last checkpoint" in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(HANGS)]
     assert line.endswith("it is given up - meks ckpt push JOB sends it")
-    assert json.loads((job.save / copies.FILE).read_text())["state"] == "missing"
     assert processes("checkpoint_sync", job.root) == []
 
 
@@ -159,7 +155,7 @@ def test_a_denial_is_found_before_gpus_work(s3, programs_python, tmp_path, progr
 @pytest.mark.long
 @pytest.mark.programs
 def test_a_job_whose_copies_are_missing_says_so(s3, programs_python, tmp_path):
-    """The training is whole, so its exit code is; its summary, its log and a file tell the rest."""
+    """The training is whole, so its exit code is; its summary and its log tell the rest."""
     trainer = Run(tmp_path, programs_python)
     trainer.config["checkpoint"]["s3_uri"] = URI
     s3.before("PUT .*distcp", lambda: s3.fail(".", "403"))
@@ -170,8 +166,6 @@ def test_a_job_whose_copies_are_missing_says_so(s3, programs_python, tmp_path):
     assert told["copies"]["state"] == "missing"
     assert "S3 refuses" in told["copies"]["text"]
     assert f"copies to {URI}: failing: {URI}/" in done.stderr
-    (found,) = copies.findings(trainer.checkpoints)
-    assert found.found.startswith("copies missing: the last checkpoint is in ")
 
 
 @pytest.mark.long
@@ -192,18 +186,6 @@ def test_dead_copies_start_again_beside_fsdp(s3, programs_python, tmp_path):
         assert second != [first]
     finally:
         trainer.kill(process)
-
-
-def test_ls_tells_of_missing_copies(sync, pair: Pair):
-    """The file beside the checkpoints outlives the pod and its log."""
-    copies.Copies(URI, "missing", "the last checkpoint is here alone: denied - push it").keep(
-        pair.near
-    )
-    assert sync("ls", pair.near).findings == [
-        f"warning {URI}: copies missing: the last checkpoint is here alone: denied - push it"
-    ]
-    copies.Copies(URI, "whole", "all that was saved last is there").keep(pair.near)
-    assert sync("ls", pair.near).findings == []
 
 
 @pytest.mark.parametrize(
@@ -235,10 +217,10 @@ def test_watcher_says_what_is_there_and_what_fails(s3, tmp_path):
     saved.megatron(near, 100)
     words = command("checkpoint_sync", "push", near, URI, "--watch", "--interval", "0.2")
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:  # noqa: S603 -- the program under test
-        until((near / copies.FILE).exists, "copy")
+        until(lambda: "latest" in s3.names(), "copy")
         s3.fail(".", "403")
         saved.megatron(near, 200)
-        until(lambda: list(copies.findings(near)), "trouble")
+        until(lambda: s3.proxy.seen(".*iter_0000200"), "trouble")
         it.send_signal(signal.SIGTERM)
         _, err = it.communicate(timeout=60)
     assert it.returncode == 1

@@ -10,7 +10,7 @@ from megatron_eks.programs.start import bridge_config
 from tests.programs import saved
 from tests.programs.bridge_job import JOB
 from tests.programs.run_program import run
-from tests.programs.s3_world import BUCKET, URI
+from tests.programs.s3_world import URI
 from tests.programs.test_train_bridge import config as config  # noqa: PLC0414 -- a fixture
 from tests.programs.trainer_files import Run
 
@@ -72,17 +72,6 @@ def test_a_recipe_copies_what_it_saves(s3, config, tmp_path):
     assert done.code == 0, done.stderr
     assert s3.json("latest")["name"] == "iter_0000010"
     assert whole.by_bytes(tmp_path / "save" / "iter_0000010").kind == "whole"
-
-
-def test_what_is_being_saved_is_no_checkpoint(sync, s3, tmp_path):
-    """The trainers save into a directory whose name begins with a dot."""
-    saved.megatron(tmp_path, 100)
-    saved.megatron(tmp_path, 200).rename(tmp_path / ".saving-iter_0000200")
-    assert sync("push", tmp_path, URI, "--all").summary["pushed"] == ["iter_0000100"]
-    listed = sync("ls", tmp_path, URI).summary["checkpoints"]
-    assert [each["name"] for each in listed] == ["iter_0000100"]
-    found = s3.client.list_objects_v2(Bucket=BUCKET)["Contents"]
-    assert not any(".saving" in entry["Key"] for entry in found)
 
 
 def recipe(config, **environment):

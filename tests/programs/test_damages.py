@@ -183,7 +183,7 @@ def test_damages_in_s3(s3, tmp_path):
     for number in range(DAMAGES // 4):
         anywhere = random.Random(number)  # noqa: S311 -- no secret
         s3.clear()
-        sync = Sync(near, Remote(Store(URI)), Report(), 5 * 2**20, 2)
+        sync = Sync(near, Remote(Store(URI)), Report(), 2)
         commands.push(sync, None, every=True)
         done = [damage_far(s3, anywhere) for _ in range(anywhere.randint(1, 4))]
         good = set(original) - {name for name, _ in done}
@@ -194,17 +194,17 @@ def test_damages_in_s3(s3, tmp_path):
         assert sorted(good)[-2:] == sorted(good - gone)[-2:], why
         far = replace(sync, directory=tmp_path / f"far-{number}", report=Report())
         if good:
-            commands.pull(far, None, allow_none=False)
+            commands.pull(far, None)
             pulled = str(far.report.facts["pulled"])
             assert pulled in good, why
             assert saved.content(far.directory / pulled) == original[pulled], why
             assert whole.by_bytes(far.directory / pulled).kind == "whole", why
         else:
             with pytest.raises(StopError):
-                commands.pull(far, None, allow_none=False)
+                commands.pull(far, None)
             assert not checkpoints.iterations(far.directory) if far.directory.exists() else True
         with contextlib.suppress(StopError):
             commands.push(sync, None, every=False)
             named, _ = sync.remote.latest()
             assert named is not None, why
-            assert sync.remote.damage(sync.remote.look(named.name)) is None, why
+            assert sync.remote.damage(sync.remote.look(named)) is None, why

@@ -1,7 +1,6 @@
 """checkpoint_sync where S3, the network or the disk fails: nothing lost, nothing half visible."""
 
 import base64
-import json
 import resource
 import shutil
 import signal
@@ -11,6 +10,7 @@ import threading
 import pytest
 
 from megatron_eks.programs.checkpoint import manifest_format, pull
+from megatron_eks.programs.checkpoint.remote import Remote
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import Store
 from tests.programs.run_program import command
@@ -140,16 +140,6 @@ def test_verify_compares_the_local_copy(pair):
     assert "common.pt differs" in done.findings[0]
 
 
-def test_object_that_vanished_stops_a_pull(pair):
-    """Nothing appears, and the message says which object."""
-    pair.sync("push", pair.near, URI)
-    pair.s3.delete(next(key for key in pair.s3.names() if key.endswith("__1_0.distcp")))
-    done = pair.sync("pull", pair.far, URI)
-    assert done.code == 4
-    assert "__1_0.distcp is missing" in done.findings[0]
-    assert not (pair.far / "iter_0000500").exists()
-
-
 def test_full_disk_leaves_nothing_visible_and_a_pull_goes_on(pair):
     """What was fetched stays aside; with room again only the rest is fetched."""
     pair.sync("push", pair.near, URI)
@@ -173,12 +163,12 @@ def test_full_disk_leaves_nothing_visible_and_a_pull_goes_on(pair):
 def test_space_is_checked_before_anything_is_fetched(pair, monkeypatch):
     """A checkpoint larger than what is free is refused at once."""
     pair.sync("push", pair.near, URI)
-    text = json.dumps(pair.s3.json("iter_0000500/manifest.json")).encode()
-    manifest = manifest_format.parse_manifest(text, "iter_0000500")
+    found = Remote(Store(URI)).look("iter_0000500")
+    assert found is not None
     usage = shutil.disk_usage(pair.near)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StopError, match="1,000 bytes free"):
-        pull.fetch(manifest, pair.far, Store(URI), 2)
+        pull.fetch(found, pair.far, Store(URI), 2)
 
 
 def test_killed_pull_goes_on(pair):

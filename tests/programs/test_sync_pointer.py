@@ -25,7 +25,7 @@ def test_an_older_push_hides_no_newer_whole_one(sync, s3, near, lost, tmp_path):
     elif lost == "torn":
         s3.put("latest", b"{")
     elif lost == "names nothing":
-        s3.put("latest", manifest_format.Latest("iter_0000400", 400).text())
+        s3.put("latest", manifest_format.latest_text("iter_0000400"))
     else:
         (key,) = (each for each in s3.names() if "0000300/" in each and "__0" in each)
         s3.delete(key)
@@ -44,7 +44,6 @@ def test_ls_calls_no_damaged_one_the_latest(sync, s3, near):
     listed = sync("ls", "-", URI)
     assert (listed.summary["latest"], listed.summary["pull"]) == (None, "iter_0000200")
     assert "it names iter_0000300, which is not whole" in listed.stderr
-    assert ", latest" not in listed.stderr
 
 
 @pytest.mark.parametrize("tracker", [None, "", "1"])

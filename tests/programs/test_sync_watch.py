@@ -115,7 +115,7 @@ def test_prune_keeps_the_newest_and_what_latest_names(sync, s3, near):
     s3.put("latest", b'{"version": 1, "name": "iter_0000200", "step": 200}')
     done = sync("prune", near, URI, "--keep-last", "1")
     assert (done.code, "removed" in done.summary) == (0, False)
-    assert sync("verify", near, URI, "--all").summary["verified"] == [
+    assert sync("verify", near, URI).summary["verified"] == [
         "iter_0000200",
         "iter_0000300",
     ]

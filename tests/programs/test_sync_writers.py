@@ -91,5 +91,5 @@ def test_many_writers_at_once_lose_nothing(pair, tmp_path):
     ]
     assert [process.wait(timeout=240) for process in processes] == [0] * 4
     assert pair.s3.json("latest")["step"] == 400
-    done = pair.sync("verify", tmp_path, URI, "--all")
+    done = pair.sync("verify", tmp_path, URI)
     assert (done.code, len(done.summary["verified"])) == (0, 4)

@@ -58,7 +58,7 @@ def ls(target: Target, place: Place, console: Console, *, output: str) -> int:
 
 def verify(target: Target, place: Place, console: Console, *, name: str | None, output: str) -> int:
     """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
-    words = _words("verify", target, *(["--name", name] if name else ["--all"]))
+    words = _words("verify", target, *(["--name", name] if name else []))
     ended = _run(target, words, place, console)
     results = _results(ended)
     if not results:
@@ -243,8 +243,8 @@ def prune(
         console.write("".join(f"{line}\n" for line in lines))
     code, removed = ended.code, list[Json]()
     if going and not (dry_run or code):
-        if reads := ended.summary.get("reads"):
-            console.say(f"reads {size(reads)} first: all bytes of what a restart may need")
+        if not target.marker:
+            console.say("all bytes of what a restart may need are read first")
         code, removed = _remove(target, words, going, place, console)
     else:
         console.say("nothing was removed" if going or code else "nothing goes")

@@ -27,7 +27,7 @@ Judge = Callable[[Path, str], State]
 def iterations(root: Path) -> dict[int, Path]:
     """Return the iteration directories, oldest first; links are another owner's."""
     found = {}
-    for path in root.iterdir():
+    for path in root.iterdir() if root.is_dir() else ():
         number = manifest_format.iteration_of(path.name)
         if number is not None and path.is_dir() and not path.is_symlink():
             found[number] = path
@@ -57,6 +57,11 @@ class Tracker:
     text: str = ""
     checkpoint: Path | None = None
     """What a good or dangling tracker names."""
+
+    @property
+    def step(self) -> int | None:
+        """Return the iteration that it names."""
+        return manifest_format.iteration_of(self.checkpoint.name) if self.checkpoint else None
 
     @property
     def usable(self) -> bool:
@@ -108,27 +113,24 @@ class Choice:
     @property
     def why(self) -> str:
         """Say how it came to this choice."""
-        names = self.tracker.checkpoint.name if self.tracker.checkpoint else ""
-        if self.takes is not None and self.takes.name == names:
-            return "the tracker file names it"
-        if self.takes is not None and self.tracker.state == "good" and not self.rejected:
-            return f"it was finished after the tracker file, which names {names}"
+        named, state = self.tracker.checkpoint, self.tracker.state
         if self.lost:
             return f"no checkpoint can be loaded: {self.reasons}"
         if self.takes is None:
             return "no save has come to its end"
-        return {
-            "absent": "the newest that can be loaded; no tracker file is there",
-            "torn": "the newest that can be loaded; the tracker file is torn",
-        }.get(self.tracker.state, f"the newest that can be loaded; {self.reasons}")
+        if self.takes == named:
+            return "the tracker file names it"
+        if named is not None and state == "good" and not self.rejected:
+            return f"it was finished after the tracker file, which names {named.name}"
+        of_tracker = {"absent": "no tracker file is there", "torn": "the tracker file is torn"}
+        return f"the newest that can be loaded; {of_tracker.get(state, self.reasons)}"
 
     @property
     def reasons(self) -> str:
         """Say what is wrong with what is not taken."""
-        texts = [f"{name}: {state.why}" for name, state in self.rejected]
-        return (
-            "; ".join(texts) or f"{TRACKER} says {self.tracker.text[:40]!r}, and nothing is there"
-        )
+        if not self.rejected:
+            return f"{TRACKER} says {self.tracker.text[:40]!r}, and nothing is there"
+        return "; ".join(f"{name}: {state.why}" for name, state in self.rejected)
 
 
 def choose(root: Path, ckpt_format: str, judge: Judge = whole.by_sizes) -> Choice:
@@ -138,10 +140,9 @@ def choose(root: Path, ckpt_format: str, judge: Judge = whole.by_sizes) -> Choic
     between. With an older tracker than that, people go back on purpose.
     """
     tracker = read_tracker(root, ckpt_format)
-    candidates = list(reversed(iterations(root).values())) if root.is_dir() else []
+    candidates = list(reversed(iterations(root).values()))
     if tracker.checkpoint is not None:
-        number = manifest_format.iteration_of(tracker.checkpoint.name)
-        newer = [path for path in candidates if _is_after(path, number, root / TRACKER)]
+        newer = [path for path in candidates if _is_after(path, tracker.step, root / TRACKER)]
         candidates = [*newer, tracker.checkpoint, *candidates]
     if tracker.state != "good":
         candidates.append(root / RELEASE)
@@ -161,8 +162,7 @@ def _is_after(checkpoint: Path, number: int | None, tracker: Path) -> bool:
 
     All of it: Megatron writes over the files of one that a run has gone back from.
     """
-    own = manifest_format.iteration_of(checkpoint.name) or 0
-    if number is None or own <= number:
+    if number is None or manifest_format.step_of(checkpoint.name) <= number:
         return False
     times = [path.stat().st_mtime_ns for path in manifests.files_of(checkpoint)]
     return min(times, default=0) > tracker.stat().st_mtime_ns
@@ -170,11 +170,10 @@ def _is_after(checkpoint: Path, number: int | None, tracker: Path) -> bool:
 
 def _misnamed(root: Path) -> Iterator[str]:
     """Yield what was a checkpoint once, or is elsewhere: renamed directories and links."""
-    if root.is_dir():
-        known = iterations(root).values()
-        for path in sorted(root.glob("iter_*")):
-            if path not in known and (path.is_dir() or path.is_symlink()):
-                yield path.name
+    known = iterations(root).values()
+    for path in sorted(root.glob("iter_*")):
+        if path not in known and (path.is_dir() or path.is_symlink()):
+            yield path.name
 
 
 def lost(root: Path, choice: Choice) -> tuple[Path, str, str]:
@@ -250,8 +249,8 @@ def _directory_name(text: str) -> str | None:
 
 def publish(root: Path, name: str) -> bool:
     """Make a run resume from a checkpoint, unless it would from a newer one."""
-    takes, step_of = choose(root, whole.DEFAULT_FORMAT).takes, manifest_format.iteration_of
-    if takes is not None and (step_of(takes.name) or 0) > (step_of(name) or 0):
+    takes, step_of = choose(root, whole.DEFAULT_FORMAT).takes, manifest_format.step_of
+    if takes is not None and step_of(takes.name) > step_of(name):
         return False
     point_bridge(root, root / name)
     point_to(root, root / name)

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import checkpoints, manifest_format, manifests, whole
-from megatron_eks.programs.checkpoint.manifest_format import Latest, Manifest
-from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch_far
+from megatron_eks.programs.checkpoint.manifest_format import Manifest
+from megatron_eks.programs.checkpoint.pull import DamagedCopyError, fetch
 from megatron_eks.programs.checkpoint.remote import Far, Remote
 from megatron_eks.programs.checkpoint.whole import State
 from megatron_eks.programs.program import Finding, Report, StopError, error, warning
@@ -22,9 +22,7 @@ class Sync:
     directory: Path
     remote: Remote
     report: Report
-    part: int
-    """Least part size in bytes."""
-    threads: int
+    threads: int = 4
     """That compute checksums at once."""
 
     @property
@@ -37,11 +35,7 @@ class Sync:
 
         Without a manifest a save of a run is final when the tracker names it, or a later one.
         """
-        if not self.directory.is_dir():
-            return {}
-        tracker = checkpoints.read_tracker(self.directory, whole.DEFAULT_FORMAT)
-        taken = tracker.checkpoint
-        named = manifest_format.iteration_of(taken.name) if taken is not None else None
+        named = checkpoints.read_tracker(self.directory, whole.DEFAULT_FORMAT).step
         others = checkpoints.imported(self.directory)
         found = {}
         for step, path in checkpoints.iterations(self.directory).items():
@@ -81,9 +75,8 @@ def push_one(sync: Sync, path: Path) -> None:
     Raises StopError if it is damaged, changes or goes away meanwhile, or another writer has put
     a different one of this name there.
     """
-    step = manifest_format.iteration_of(path.name) or 0
     try:
-        manifest = _manifest_of(sync, path, step)
+        manifest = _manifest_of(sync, path)
         sent = sync.remote.put(manifest, path)
     except FileNotFoundError as problem:
         found = f"{problem.filename} went away while it was sent"
@@ -91,14 +84,14 @@ def push_one(sync: Sync, path: Path) -> None:
         raise StopError(program.EXIT_CHECK_FAILED, path, found, remedy) from problem
     program.say(f"{path.name}: {'sent' if sent else 'already there'}, {manifest.size:,} bytes")
     sync.report.note("pushed" if sent else "present", path.name)
-    newer = sync.remote.move_latest(Latest(path.name, step))
+    newer = sync.remote.move_latest(path.name)
     if newer:
-        found = f"it names {newer.name}, newer than {path.name}, and stays"
+        found = f"it names {newer}, newer than {path.name}, and stays"
         remedy = "use another URI for another run"
         sync.report.warning(f"{sync.store.uri}/{manifest_format.LATEST}", found, remedy)
 
 
-def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
+def pull(sync: Sync, name: str | None) -> None:
     """Fetch what `latest` names, or the named checkpoint, and make a run resume from it.
 
     Where the newest is damaged, the next older one is fetched; a named one never is replaced.
@@ -106,7 +99,7 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
     manifest = None
     for far in _wanted(sync, name):
         try:
-            manifest = fetch_far(far, sync.directory, sync.store, sync.threads)
+            manifest = fetch(far, sync.directory, sync.store, sync.threads)
             break
         except DamagedCopyError as problem:
             subject = f"{sync.store.uri}/{far.name}"
@@ -117,15 +110,11 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
                 ) from problem
             remedy = "an older one is fetched; push it again from a whole copy"
             sync.report.warning(subject, str(problem), remedy)
+    if manifest is None and sync.report.findings:
+        found, remedy = "no checkpoint there is whole", "push one from a whole copy"
+        raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
     if manifest is None:
-        if sync.report.findings:
-            found, remedy = "no checkpoint there is whole", "push one from a whole copy"
-            raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
-        if not allow_none:
-            _absent(sync, name)
-        program.say(f"{sync.store.uri}: no checkpoint yet")
-        sync.report.facts.update(pulled=None)
-        return
+        _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
     if not checkpoints.publish(sync.directory, manifest.name):
         sync.report.warning(
@@ -136,36 +125,35 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
     program.say(f"{manifest.name}: whole in {sync.directory}")
 
 
-def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
+def verify(sync: Sync, name: str | None, *, local: bool) -> set[str]:
     """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything.
 
-    With `local` S3 may hold none: a run's first push is still to come.
+    With `local` S3 may hold none: a run's first push is still to come. Returns what was compared.
     """
     remote = sync.remote
-    if every:
-        found = [each for each in remote.every().values() if not each.unfinished]
-    else:
-        found = [each for each in _wanted(sync, name) if not each.unfinished][:1]
+    every = remote.every().values()
+    found = [each for each in every if not each.unfinished and name in (None, each.name)]
     if not found and not local:
         _absent(sync, name)
     for each in found:
         problems = [each.damage] if each.damage else []
+        copy = sync.directory / each.name
         if each.manifest is not None:
             problems += remote.problems(each.manifest)
-        copy = sync.directory / each.name
-        if local and copy.is_dir() and each.manifest is not None:
-            bad = manifests.differing(each.manifest, copy, threads=sync.threads)
-            problems += [f"{copy / path} differs" for path in bad]
+            if local and copy.is_dir():
+                bad = manifests.differing(each.manifest, copy, threads=sync.threads)
+                problems += [f"{copy / path} differs" for path in bad]
         _tell(sync.report, each.name, State("damaged", problems[0]) if problems else State("whole"))
+    return {each.name for each in found}
 
 
-def verify_local(directory: Path, name: str | None, report: Report, known: frozenset[str]) -> None:
+def verify_local(directory: Path, name: str | None, report: Report, known: set[str]) -> None:
     """Read the checkpoints of a directory; those of `known` were compared with S3.
 
     Beside these an unfinished one is most likely the save that goes on, and no failure.
     """
-    there = checkpoints.iterations(directory) if directory.is_dir() else {}
-    chosen = [path for path in there.values() if name in (None, path.name)]
+    there = checkpoints.iterations(directory).values()
+    chosen = [path for path in there if name in (None, path.name)]
     if not chosen and not known:
         found = "no checkpoint there"
         remedy = "correct the directory or the name (ls lists what is there)"
@@ -187,7 +175,7 @@ def _tell(
     program.say(f"{name}: {state}")
 
 
-def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
+def _manifest_of(sync: Sync, path: Path) -> Manifest:
     """Return the manifest of a checkpoint to send; one without is read first."""
     links = manifests.links_in(path)
     if links:
@@ -203,8 +191,7 @@ def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
             program.EXIT_CHECK_FAILED, path, str(state), "push another one; this is not sent"
         )
     # S3 compares what arrives with the checksums in the manifest.
-    known = manifests.read(path)
-    return known or manifests.of_directory(path, step, part=sync.part, threads=sync.threads)
+    return manifests.read(path) or manifests.of_directory(path, threads=sync.threads)
 
 
 def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
@@ -215,24 +202,23 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
             yield far
         return
     latest, wrong = sync.remote.latest()
-    named = sync.remote.look(latest.name) if latest else None
+    named = sync.remote.look(latest) if latest else None
     if named is not None:
         yield named
     elif latest is not None:
-        wrong = f"it names {latest.name}, which is not there"
+        wrong = f"it names {latest}, which is not there"
     if wrong:
         subject = f"{sync.store.uri}/{manifest_format.LATEST}"
         remedy = "the newest whole checkpoint is taken; the next push mends it"
         sync.report.warning(subject, wrong, remedy)
     # A first push may have ended between the manifest and the pointer.
     for far in reversed(sync.remote.every().values()):
-        if not far.unfinished and (latest is None or far.name != latest.name):
+        if not far.unfinished and far.name != latest:
             yield far
 
 
 def _nothing_to_send(directory: Path, name: str | None) -> StopError:
-    path = directory / (name or "")
-    there = checkpoints.iterations(directory).values() if directory.is_dir() else ()
+    there = checkpoints.iterations(directory).values()
     states = {each.name: whole.by_sizes(each) for each in there if name in (None, each.name)}
     bad = [
         f"{each}: {'its save may still go on' if state.loadable else state}"
@@ -243,7 +229,7 @@ def _nothing_to_send(directory: Path, name: str | None) -> StopError:
         remedy = "push another one; meks ckpt ls says what each is"
         return StopError(program.EXIT_CHECK_FAILED, directory, "; ".join(bad), remedy)
     found, remedy = "no whole checkpoint", "wait for the save to end, or correct the directory"
-    return StopError(program.EXIT_NOT_FOUND, path, found, remedy)
+    return StopError(program.EXIT_NOT_FOUND, directory / (name or ""), found, remedy)
 
 
 def _absent(sync: Sync, name: str | None) -> NoReturn:

@@ -1,7 +1,6 @@
 """What keeps a program from writing to a file system, and what an earlier start left there."""
 
 import errno
-import fcntl
 import os
 import shutil
 import tempfile
@@ -10,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from megatron_eks.programs.checkpoint import checkpoints, manifest_format
-from megatron_eks.programs.checkpoint.whole import DEFAULT_FORMAT
+from megatron_eks.programs.checkpoint import checkpoints
 
 _MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
 _LOST = (
@@ -36,7 +34,6 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What a save and its removal leave, whoever was killed in the middle; nobody ever reads it.
 _UNFINISHED = (".saving-*", ".deleting-*", f".{checkpoints.TRACKER}-*")
 _PROBE = ".write-check-"
-_PULL, _PULL_LOCK = ".pull-*", ".pull.lock"
 # Another node's probe lives for less than a second.
 _OLD_SECONDS = 600.0
 _SHARE_THAT_COUNTS = 0.02
@@ -97,12 +94,10 @@ def is_full(problem: OSError | None) -> bool:
     return problem is not None and problem.errno in _NO_SPACE
 
 
-def free_leftovers(root: Path, *, all_of_them: bool) -> Iterator[Path]:
+def free_leftovers(root: Path) -> Iterator[Path]:
     """Remove what unfinished work of earlier starts left in a run's own directory.
 
-    `all_of_them`, which room is wanted for: also a save of Megatron's that never came to its end,
-    and a pull that was given up, which another pull would go on with. No checkpoint that could be
-    loaded is touched.
+    What has the name of a checkpoint stays: Megatron writes over a save that did not end.
     """
     # What cannot be read is told by the probe that comes next.
     with suppress(OSError):
@@ -111,11 +106,6 @@ def free_leftovers(root: Path, *, all_of_them: bool) -> Iterator[Path]:
         old = time.time() - _OLD_SECONDS
         probes = root.glob(f"{_PROBE}*")
         yield from _removed(path for path in probes if path.stat().st_mtime < old)
-        if not all_of_them:
-            return
-        if _nobody_pulls(root):
-            yield from _removed(root.glob(_PULL))
-        yield from _removed(path for path in _iterations(root) if _never_ended(path))
 
 
 def gigabytes(size: int) -> str:
@@ -150,35 +140,3 @@ def _removed(paths: Iterator[Path]) -> Iterator[Path]:
                 path.unlink()
         if not path.exists():
             yield path
-
-
-def _nobody_pulls(root: Path) -> bool:
-    """Tell whether no `checkpoint_sync pull` is at work here: it holds a lock."""
-    try:
-        descriptor = os.open(root / _PULL_LOCK, os.O_RDWR)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def _iterations(root: Path) -> Iterator[Path]:
-    """Yield the run's own saves that are newer than what the tracker file names."""
-    tracker, others = checkpoints.read_tracker(root, DEFAULT_FORMAT), checkpoints.imported(root)
-    named = manifest_format.iteration_of(tracker.checkpoint.name) if tracker.checkpoint else None
-    if others is None or (named is None and tracker.state != "absent"):
-        return
-    for number, path in checkpoints.iterations(root).items():
-        if number > (named or 0) and path.name not in others:
-            yield path
-
-
-def _never_ended(directory: Path) -> bool:
-    """Tell whether it holds parts of a save alone: the files that every format writes last lack."""
-    names = {path.name for path in directory.iterdir()}
-    return all(name.endswith(".distcp") or name == "common.pt" for name in names)

@@ -40,13 +40,7 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
     ends.sort(key=lambda end: (end.step, end.where))
     good = [each.name for each in far if not each.damage]
     latest = _latest(good, remote, report) if remote else None
-    program.say(f"{'name':<16} {'where':<6} {'files':>6} {'bytes':>18} state")
-    for end in ends:
-        state = f"{end.state}: {end.why}" if end.why else end.state
-        mark = ", latest" if end.where == "s3" and latest == end.name else ""
-        program.say(f"{end.name:<16} {end.where:<6} {end.files:>6} {end.bytes:>18,} {state}{mark}")
     report.facts.update(
-        checkpoints=_by_name(ends),
         ends=[asdict(end) for end in ends],
         latest=latest,
         pull=latest or (good[-1] if good else None),
@@ -61,19 +55,17 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
 
 def only_far(directory: Path | None, store: Store) -> Iterator[Finding]:
     """Warn of checkpoints in S3 where a run would begin anew, as after a lost file system."""
-    if directory is None or (directory.is_dir() and checkpoints.iterations(directory)):
+    if directory is None or checkpoints.iterations(directory):
         return
-    steps = {manifest_format.iteration_of(name) or 0: name for name in store.names()}
-    if newest := max(steps, default=0):
-        found = f"{steps[newest]} of an earlier run is there, and nothing in {directory}"
+    newest = max(store.names(), key=manifest_format.step_of, default="")
+    if manifest_format.step_of(newest):
+        found = f"{newest} of an earlier run is there, and nothing in {directory}"
         remedy = "end the job and bring it back (meks ckpt pull), or name another S3 URI"
         yield warning(store.uri, found, remedy)
 
 
 def local_ends(root: Path) -> Iterator[End]:
     """Yield the checkpoints of a directory."""
-    if not root.is_dir():
-        return
     for step, path in checkpoints.iterations(root).items():
         state = whole.by_sizes(path)
         size, files, newest = measured(path)
@@ -93,34 +85,19 @@ def measured(directory: Path) -> tuple[int, int, float]:
 
 
 def _far_end(far: Far) -> End:
-    key = manifest_format.manifest_key(far.name)
     age = min((each.age_seconds for each in far.objects), default=None)
-    sizes = {each.key: each.size for each in far.objects if each.key != key}
-    size = far.manifest.size if far.manifest else sum(sizes.values())
-    files = len(far.manifest.files) if far.manifest else len(sizes)
+    files = len(far.manifest.files if far.manifest else far.objects)
     state = "unfinished" if far.unfinished else "damaged" if far.damage else "whole"
-    return End(far.name, far.step, "s3", size, age, state, far.damage, files)
+    return End(far.name, far.step, "s3", far.size, age, state, far.damage, files)
 
 
 def _latest(good: list[str], remote: Remote, report: Report) -> str | None:
-    """Return what `latest` names, if it is whole."""
     named, wrong = remote.latest()
-    if named and named.name in good:
-        return named.name
+    if named in good:
+        return named
     if named:
-        wrong = f"it names {named.name}, which is not whole"
+        wrong = f"it names {named}, which is not whole"
     if wrong:
         subject = f"{remote.store.uri}/{manifest_format.LATEST}"
         report.warning(subject, wrong, "the next push mends it")
     return None
-
-
-def _by_name(ends: list[End]) -> list[dict[str, object]]:
-    """Return one row for each checkpoint that a run may go on from, at one end at least."""
-    rows = []
-    good = {(end.name, end.where): end for end in ends if end.state in {"whole", "unverified"}}
-    for name, step in dict.fromkeys((end.name, end.step) for end in good.values()):
-        here = {where: "yes" if (name, where) in good else "no" for where in ("s3", "local")}
-        end = good.get((name, "s3")) or good[name, "local"]
-        rows.append({"name": name, "step": step, "bytes": end.bytes, **here})
-    return rows

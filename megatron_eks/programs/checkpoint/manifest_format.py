@@ -75,22 +75,20 @@ class Manifest:
         return json.dumps(fields, indent=1, sort_keys=True).encode()
 
 
-@dataclass(frozen=True)
-class Latest:
-    """The pointer: the newest checkpoint that is whole in S3."""
-
-    name: str
-    step: int
-
-    def text(self) -> bytes:
-        """Return what is stored."""
-        return json.dumps({"version": _VERSION, "name": self.name, "step": self.step}).encode()
+def latest_text(name: str) -> bytes:
+    """Return what is stored as the pointer to the newest checkpoint that is whole in S3."""
+    return json.dumps({"version": _VERSION, "name": name, "step": step_of(name)}).encode()
 
 
 def iteration_of(name: str) -> int | None:
     """Return the iteration that a directory's name stands for."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def step_of(name: str) -> int:
+    """Return the iteration of a checkpoint, 0 where the name has none."""
+    return iteration_of(name) or 0
 
 
 def manifest_key(name: str) -> str:
@@ -122,9 +120,9 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
     return manifest
 
 
-def parse_latest(text: bytes) -> Latest:
-    """Read the pointer; raises BadManifestError."""
-    return Latest(*_name_and_step(_fields(text)))
+def parse_latest(text: bytes) -> str:
+    """Return the name in the pointer; raises BadManifestError."""
+    return _name_and_step(_fields(text))[0]
 
 
 def _fields(text: bytes) -> Mapping[str, object]:

@@ -16,6 +16,7 @@ from megatron_eks.programs.checkpoint.manifest_format import (
     FileEntry,
     Manifest,
     parse_manifest,
+    step_of,
 )
 
 _BESIDE = f".{MANIFEST}-"
@@ -89,21 +90,19 @@ def links_in(directory: Path) -> list[Path]:
     )
 
 
-def of_directory(
-    directory: Path, step: int, *, part: int = s3_store.PART_BYTES, threads: int
-) -> Manifest:
+def of_directory(directory: Path, *, threads: int) -> Manifest:
     """Read every file of a checkpoint and note its checksum.
 
     Raises FileNotFoundError if one goes away meanwhile.
     """
-    files = in_threads(threads, lambda path: entry(directory, path, part), files_of(directory))
-    return Manifest(directory.name, step, tuple(files))
+    files = in_threads(threads, lambda path: entry(directory, path), files_of(directory))
+    return Manifest(directory.name, step_of(directory.name), tuple(files))
 
 
-def entry(directory: Path, path: Path, part: int = s3_store.PART_BYTES) -> FileEntry:
+def entry(directory: Path, path: Path) -> FileEntry:
     """Read one file of a checkpoint and note its checksum."""
     size = path.stat().st_size
-    part = s3_store.part_bytes(size, part)
+    part = s3_store.part_bytes(size)
     relative = path.relative_to(directory).as_posix()
     return FileEntry(relative, size, s3_store.checksum(path, part), part)
 

@@ -104,7 +104,6 @@ def _copy(options: argparse.Namespace, sent: set[str]) -> bool:
     except StopError as problem:
         told = Copies(uri, "failing", str(problem))
     told.say()
-    told.keep(options.directory)
     return told.state == "whole"
 
 

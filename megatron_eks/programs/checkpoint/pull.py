@@ -15,7 +15,6 @@ from megatron_eks.programs.checkpoint.saved_tensors import BadFileError
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import GoneError, Store
 
-_ATTEMPTS = 3
 _STAGING = ".pull-"
 _LOCK = ".pull.lock"
 # Asks for no more than the others do.
@@ -26,25 +25,20 @@ class DamagedCopyError(Exception):
     """What S3 holds is not what was pushed."""
 
 
-def fetch_far(far: Far, root: Path, store: Store, threads: int) -> Manifest:
-    """Fetch a checkpoint as S3 lists it; raises DamagedCopyError."""
-    if far.damage or far.manifest is None:
-        raise DamagedCopyError(str(far.damage))
-    fetch(far.manifest, root, store, threads)
-    return far.manifest
-
-
-def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
-    """Return the directory of a checkpoint that is whole on disk.
+def fetch(far: Far, root: Path, store: Store, threads: int) -> Manifest:
+    """Fetch a checkpoint as S3 lists it, so that it is whole on disk; return its manifest.
 
     A whole directory of that name is never changed: it is the same checkpoint, or StopError is
     raised. A damaged one is set aside under another name. Raises DamagedCopyError.
     """
+    manifest = far.manifest
+    if far.damage or manifest is None:
+        raise DamagedCopyError(str(far.damage))
     target = root / manifest.name
     root.mkdir(parents=True, exist_ok=True)
     with _only_one(root):
         if target.exists() and _is_same(manifest, target, threads):
-            return target
+            return manifest
         # Under its own name, which the files inside it may tell.
         above = root / f"{_STAGING}{manifest.name}-{manifest.id}"
         staging = above / manifest.name
@@ -65,30 +59,25 @@ def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
         staging.rename(target)
         above.rmdir()
         manifests.sync_one(root)
-    return target
+    return manifest
 
 
 def _fill(manifest: Manifest, staging: Path, store: Store, threads: int) -> None:
-    """Fetch what is missing or different, until all is as the manifest says."""
-    missing: list[str] = [file.path for file in manifest.files]
-    for _ in range(_ATTEMPTS):
-        missing = manifests.differing(manifest, staging, threads=threads)
-        files = [file for file in manifest.files if file.path in set(missing)]
-        if not files:
-            return
-        needed, free = sum(file.size for file in files), shutil.disk_usage(staging).free
-        if needed > free:
-            found = f"{free:,} bytes free, {needed:,} needed"
-            remedy = "remove what is not needed, or enlarge the file system; what is here stays"
-            raise StopError(program.EXIT_CHECK_FAILED, staging.parent, found, remedy)
-        for file in files:
-            path = staging / file.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            store.download(manifest.key(file), path)
-            program.say(f"{manifest.name}/{file.path}: {file.size:,} bytes")
-    missing = manifests.differing(manifest, staging, threads=threads)
-    if missing:
-        raise DamagedCopyError(f"{missing[0]} is not what was pushed, {_ATTEMPTS} times")
+    """Fetch what is missing or different, and see that all is as the manifest says."""
+    missing = set(manifests.differing(manifest, staging, threads=threads))
+    files = [file for file in manifest.files if file.path in missing]
+    needed, free = sum(file.size for file in files), shutil.disk_usage(staging).free
+    if needed > free:
+        found = f"{free:,} bytes free, {needed:,} needed"
+        remedy = "remove what is not needed, or enlarge the file system; what is here stays"
+        raise StopError(program.EXIT_CHECK_FAILED, staging.parent, found, remedy)
+    for file in files:
+        path = staging / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.download(manifest.key(file), path)
+        program.say(f"{manifest.name}/{file.path}: {file.size:,} bytes")
+    if changed := manifests.differing(manifest, staging, threads=threads):
+        raise DamagedCopyError(f"{changed[0]} is not what was pushed")
 
 
 def _remove_others(manifest: Manifest, root: Path, above: Path) -> None:
@@ -130,8 +119,6 @@ def _only_one(root: Path) -> Iterator[None]:
             raise StopError(
                 program.EXIT_FAILED, root, "another pull is at work here", "wait until it has ended"
             ) from problem
-        except OSError:
-            program.say(f"{root}: no locks on this file system; do not pull twice at a time")
         yield
     finally:
         os.close(descriptor)

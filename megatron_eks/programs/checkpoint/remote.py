@@ -6,12 +6,7 @@ from pathlib import Path
 
 from megatron_eks.programs import program
 from megatron_eks.programs.checkpoint import manifest_format, manifests
-from megatron_eks.programs.checkpoint.manifest_format import (
-    BadManifestError,
-    FileEntry,
-    Latest,
-    Manifest,
-)
+from megatron_eks.programs.checkpoint.manifest_format import BadManifestError, FileEntry, Manifest
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import GoneError, RaceError, Store, Stored
 
@@ -32,6 +27,11 @@ class Far:
     """Why it cannot be fetched; None: it is whole, as far as sizes tell."""
     unfinished: bool = False
     """No manifest: a push has not come to its end."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its files, as far as they are known."""
+        return self.manifest.size if self.manifest else sum(each.size for each in self.objects)
 
 
 class Remote:
@@ -73,7 +73,7 @@ class Remote:
         found = (self.look(name) for name in self.store.names())
         return {each.step: each for each in sorted(filter(None, found), key=lambda far: far.step)}
 
-    def latest(self) -> tuple[Latest | None, str]:
+    def latest(self) -> tuple[str | None, str]:
         """Return what `latest` names, and what is wrong with its text."""
         try:
             text, _ = self.store.read(manifest_format.LATEST)
@@ -138,7 +138,7 @@ class Remote:
                 raise
         return True
 
-    def move_latest(self, wanted: Latest) -> Latest | None:
+    def move_latest(self, wanted: str) -> str | None:
         """Let `latest` name a checkpoint, or the newest whole one after it, which is returned."""
         key = manifest_format.LATEST
         for _ in range(_POINTER_ATTEMPTS):
@@ -153,20 +153,23 @@ class Remote:
             newest = self._newest_after(wanted) or wanted
             try:
                 if now != newest:
-                    self.store.write(key, newest.text(), replacing=tag or None)
+                    text = manifest_format.latest_text(newest)
+                    self.store.write(key, text, replacing=tag or None)
             except (RaceError, GoneError):
                 continue
             return newest if newest != wanted else None
         place = f"{self.store.uri}/{key}"
         raise StopError(program.EXIT_FAILED, place, "others keep changing it", "push again")
 
-    def _newest_after(self, wanted: Latest) -> Latest | None:
-        """Return the newest checkpoint after one, if it is whole."""
-        steps = {manifest_format.iteration_of(name) or 0: name for name in self.store.names()}
-        for step in sorted(steps, reverse=True):
-            if step > wanted.step and self.damage(self.look(steps[step])) is None:
-                return Latest(steps[step], step)
-        return None
+    def _newest_after(self, wanted: str) -> str | None:
+        step_of = manifest_format.step_of
+        newer = [name for name in self.store.names() if step_of(name) > step_of(wanted)]
+        whole = (
+            name
+            for name in sorted(newer, key=step_of, reverse=True)
+            if self.damage(self.look(name)) is None
+        )
+        return next(whole, None)
 
     def _present(self, manifest: Manifest) -> bool:
         """Tell whether this very manifest is there; raises StopError for another one."""

@@ -7,6 +7,7 @@ themselves. No error of it reaches the training.
 import argparse
 import math
 import shutil
+from functools import partial
 from pathlib import Path
 
 from megatron_eks.programs import program
@@ -17,8 +18,6 @@ from megatron_eks.programs.printable import guarded
 DELETING = ".deleting-"
 # Beside a training, which needs the other cores for its data.
 _THREADS = 4
-# What a save leaves in its directory; anything else there was put by somebody.
-_PARTS = ("metadata.json", ".metadata", "*.distcp", "common.pt", "mp_rank_*")
 
 
 class Known:
@@ -57,53 +56,31 @@ def removable(root: Path, keep_last: int, ckpt_format: str, judge: checkpoints.J
     """Return the checkpoints to remove, oldest first.
 
     Never the newest `keep_last` whole ones or any younger than the oldest of these, never the one
-    the tracker names, and without a manifest only the rest of a save of this run that did not end.
-    Nothing at all unless `judge` finds those that stay whole.
+    the tracker names, none without a manifest. Nothing at all unless `judge` finds those that stay
+    whole.
     """
     tracker = checkpoints.read_tracker(root, ckpt_format)
     # Megatron rewrites the tracker in place, so for a moment it names nothing: wait for the next
     # round rather than guess.
     if tracker.state != "good" or tracker.checkpoint is None:
         return []
-    every = checkpoints.iterations(root)
+    every = [path for path in checkpoints.iterations(root).values() if _has_manifest(path)]
     # First by sizes: where nothing could go, nothing has to be read.
-    could = _older(root, every, keep_last, ckpt_format, whole.by_sizes)
-    could.discard(tracker.checkpoint)
+    could = _older(every, keep_last, ckpt_format, whole.by_sizes) - {tracker.checkpoint}
     if not could or not judge(tracker.checkpoint, ckpt_format).loadable:
         return []
-    could &= _older(root, every, keep_last, ckpt_format, judge)
-    return sorted(could)
+    return sorted(could & _older(every, keep_last, ckpt_format, judge))
 
 
 def _older(
-    root: Path, every: dict[int, Path], keep_last: int, ckpt_format: str, judge: checkpoints.Judge
+    every: list[Path], keep_last: int, ckpt_format: str, judge: checkpoints.Judge
 ) -> set[Path]:
-    """Return what is older than the newest `keep_last` whole ones, and what failed saves left."""
-    kept: list[int] = []
-    for number, path in reversed(every.items()):
-        # Without a manifest none is whole, so it need not be read.
-        may = len(kept) < keep_last and _has_manifest(path)
-        if may and judge(path, ckpt_format).kind == "whole":
-            kept.append(number)
-    if not kept:
-        return set()
-    others = checkpoints.imported(root)
-    found = set()
-    for number, path in every.items():
-        if _has_manifest(path):
-            is_old = len(kept) == keep_last and number < min(kept)
-        else:
-            is_old = (
-                others is not None
-                and path.name not in others
-                and number < max(kept)
-                and _is_remnant(path, ckpt_format)
-                # What somebody is copying to here just now is younger than the last save.
-                and _newest_change(path) < _newest_change(every[max(kept)])
-            )
-        if is_old:
-            found.add(path)
-    return found
+    kept = 0
+    for number, path in enumerate(reversed(every), 1):
+        kept += judge(path, ckpt_format).kind == "whole"
+        if kept and kept == keep_last:
+            return set(every[:-number])
+    return set()
 
 
 def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[str]:
@@ -147,7 +124,7 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
     if tracker.state != "good" or tracker.checkpoint is None or others is None:
         return {}
     # A save is final when the tracker names it, or a later one.
-    newest = manifest_format.iteration_of(tracker.checkpoint.name) or 0
+    newest = tracker.step or 0
     looked = {}
     # A run saves in order: what came after a later save was put there by somebody.
     later = math.inf
@@ -176,31 +153,20 @@ def main() -> None:
     parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
     program.add_lifetime(parser)
     options = parser.parse_args()
-    known, said = Known(), ""
-
-    def look() -> bool:
-        nonlocal said
-        try:
-            _look(options, known)
-            said = ""
-        except OSError as problem:
-            if str(problem) != said:
-                said = str(problem)
-                _say(f"cannot look after checkpoints: {said} - training goes on")
-        return True
-
-    program.look_again(options, look)
+    program.look_again(options, partial(_look, options, Known()))
 
 
-def _look(options: argparse.Namespace, known: Known) -> None:
-    for name, state in seal_new(options.directory, options.format, known).items():
-        _say(f"{name} is {state}")
-    for name in prune(options.directory, options.keep_last, options.format, known):
-        _say(f"removed {name}, older than the {options.keep_last} newest checkpoints")
-
-
-def _say(message: str) -> None:
-    program.say(f"retention: {message}")
+def _look(options: argparse.Namespace, known: Known) -> bool:
+    root, keep_last, ckpt_format = options.directory, options.keep_last, options.format
+    try:
+        for name, state in seal_new(root, ckpt_format, known).items():
+            program.say(f"retention: {name} is {state}")
+        for name in prune(root, keep_last, ckpt_format, known):
+            old = f"older than the {keep_last} newest checkpoints"
+            program.say(f"retention: removed {name}, {old}")
+    except OSError as problem:
+        program.say(f"retention: cannot look after checkpoints: {problem} - training goes on")
+    return True
 
 
 def _mark(path: Path) -> object:
@@ -217,20 +183,8 @@ def _last_change(path: Path) -> int:
     return max((each.stat().st_ctime_ns for each in manifests.files_of(path)), default=0)
 
 
-def _newest_change(path: Path) -> float:
-    return max(each.lstat().st_mtime for each in [path, *path.rglob("*")])
-
-
 def _has_manifest(path: Path) -> bool:
     return (path / manifest_format.MANIFEST).exists()
-
-
-def _is_remnant(path: Path, ckpt_format: str) -> bool:
-    """Tell whether a directory is empty or holds parts of a save that never became whole."""
-    if whole.by_sizes(path, ckpt_format).kind != "unfinished":
-        return False
-    names = any(True for _ in path.iterdir())
-    return not names or any(True for part in _PARTS for _ in path.glob(part))
 
 
 if __name__ == "__main__":

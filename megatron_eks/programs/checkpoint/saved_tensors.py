@@ -18,7 +18,6 @@ METADATA = ".metadata"
 RANK_FILE = "model_optim_rng.pt"
 """Of each rank, in the `torch` format."""
 
-_ZIP, _PICKLE = b"PK", b"\x80"
 _COMMON = "common_state"
 _CHUNK_BYTES = 2**20
 _CHECKPOINT = "torch.distributed.checkpoint"
@@ -40,10 +39,6 @@ _NAMES: dict[str, set[str]] = {
         *("StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING"),
     },
     f"{_CHECKPOINT}.planner": {"SavePlan", "TensorWriteData", "WriteItem", "WriteItemType"},
-    # Of torch before 2.3.
-    "torch.distributed._shard.metadata": {"ShardMetadata"},
-    "torch.distributed._shard.sharded_tensor.metadata": {"MEM_FORMAT_ENCODING", "TensorProperties"},
-    "torch.distributed.remote_device": {"_remote_device"},
 }
 """What `.metadata` may name: classes that hold values, of torch and of Megatron."""
 
@@ -141,14 +136,6 @@ def by_file(found: list[Item]) -> dict[str, list[Item]]:
     return files
 
 
-def ends(found: list[Item]) -> dict[str, int]:
-    """Return how many bytes each file of a checkpoint has at least."""
-    least: dict[str, int] = {}
-    for item in found:
-        least[item.file] = max(least.get(item.file, 0), item.offset + item.length)
-    return least
-
-
 def check_items(directory: Path, file: str, found: list[Item]) -> None:
     """Read the items of one file, each of which has checksums of its own; raises BadFileError."""
     path = directory / file
@@ -159,16 +146,9 @@ def check_items(directory: Path, file: str, found: list[Item]) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Read a file that torch.save wrote; raises BadFileError.
-
-    Very old ones are plain pickles, which have no checksums.
-    """
+    """Read a file that torch.save wrote; raises BadFileError."""
     with path.open("rb") as stream:
-        begin = stream.read(len(_ZIP))
-        if begin == _ZIP:
-            _check_zip(stream, path.name)
-        elif begin[:1] != _PICKLE:
-            raise BadFileError(f"{path.name} is no file of torch.save's")
+        _check_zip(stream, path.name)
 
 
 def has_common(directory: Path, found: list[Item]) -> bool:
@@ -199,21 +179,17 @@ def iterations(directory: Path) -> set[int]:
 def ranks(path: Path) -> int:
     """Return how many ranks, at least, Megatron's arguments in one rank's file say have one.
 
-    0: it does not say. Each pair of tensor and expert rank of each pipeline stage has one, where
-    experts are split as the other layers are.
+    Each pair of tensor and expert rank of each pipeline stage has one, where experts are split as
+    the other layers are.
     """
     with path.open("rb") as stream:
         arguments = getattr(_values(stream).get("args"), "state", None)
     if not isinstance(arguments, dict):
-        return 0
-    sizes = [
-        arguments.get(f"{kind}_model_parallel_size") or 1
-        for kind in ("pipeline", "tensor", "expert")
-    ]
-    if "tensor_model_parallel_size" not in arguments or not all(
-        isinstance(size, int) for size in sizes
-    ):
-        return 0
+        return 1
+    kinds = ("pipeline", "tensor", "expert")
+    sizes = [arguments.get(f"{kind}_model_parallel_size") or 1 for kind in kinds]
+    if not all(isinstance(size, int) for size in sizes):
+        return 1
     stages, shards, experts = map(int, sizes)
     is_even = arguments.get("expert_tensor_parallel_size") in {None, shards}
     return stages * shards * (experts if is_even else 1)
@@ -258,8 +234,6 @@ def _slice(stream: IO[bytes], item: Item) -> IO[bytes]:
 
 
 class _Slice(io.RawIOBase):
-    """A part of a file as a file of its own."""
-
     def __init__(self, stream: IO[bytes], begin: int, length: int) -> None:
         super().__init__()
         self._stream, self._begin, self._length = stream, begin, length

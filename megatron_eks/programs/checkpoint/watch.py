@@ -2,19 +2,19 @@
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import commands, copies, prune
+from megatron_eks.programs.checkpoint import commands, prune
 from megatron_eks.programs.checkpoint.commands import Sync
+from megatron_eks.programs.checkpoint.copies import Copies
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.start.rank_processes import is_alive
 
 _LOOK_SECONDS = 1.0
 # `meks status` reads the end of a log: a trouble has to stand there for as long as it lasts.
 _TELL_SECONDS = 300.0
+_REMEDY = "see the log of this program"
 
 
 def watch(sync: Sync, keep_last: int | None, interval: float, parent: int | None) -> None:
@@ -56,48 +56,37 @@ class _Watcher:
     def look(self) -> None:
         """Send what is new; a trouble is said once and tried again at the next look."""
         try:
-            local = self.sync.local()
-        except OSError as problem:
-            self._fails(problem)
-            return
-        fresh = [path for path in local.values() if path.name not in self._done]
-        # The newest alone: if sending is slower than saving, the others are not worth the time.
-        if fresh and self._try(partial(commands.push_one, self.sync, fresh[-1]), self._fails):
-            self._done.update(path.name for path in fresh)
-            self.pushes += 1
-            self._to_prune = self.keep_last is not None
-            self.missing = None
-            self._told = -math.inf
-            self._tell("whole", f"up to {fresh[-1].name}")
-        if self.keep_last and self._to_prune:
-            tidy = partial(prune.prune, self.sync, self.keep_last)
-            self._to_prune = not self._try(tidy, self._trouble)
-
-    def _try(self, action: Callable[[], None], fails: Callable[[Exception], object]) -> bool:
-        try:
-            action()
+            self._push()
         except Exception as problem:  # noqa: BLE001 -- nothing here may end a training
-            fails(problem)
-            return False
-        return True
+            self._fails(problem)
+        try:
+            if self.keep_last and self._to_prune:
+                prune.prune(self.sync, self.keep_last)
+            self._to_prune = False
+        except Exception as problem:  # noqa: BLE001 -- as above
+            self._trouble(problem)
+
+    def _push(self) -> None:
+        fresh = [path for path in self.sync.local().values() if path.name not in self._done]
+        if not fresh:
+            return
+        # The newest alone: if sending is slower than saving, the others are not worth the time.
+        commands.push_one(self.sync, fresh[-1])
+        self._done.update(path.name for path in fresh)
+        self.pushes += 1
+        self._to_prune = True
+        self.missing = None
+        self._told = -math.inf
+        Copies(self.sync.store.uri, "whole", f"up to {fresh[-1].name}").say()
 
     def _fails(self, problem: Exception) -> None:
         """Take why the newest checkpoint was not sent; say it as long as it is so."""
-        is_new = self._trouble(problem)
-        uri = self.sync.store.uri
-        if isinstance(problem, StopError):
-            self.missing = problem
-        else:
-            remedy = "see the log of this program"
-            self.missing = StopError(program.EXIT_FAILED, uri, str(problem), remedy)
+        is_new, uri = self._trouble(problem), self.sync.store.uri
+        other = StopError(program.EXIT_FAILED, uri, str(problem), _REMEDY)
+        self.missing = problem if isinstance(problem, StopError) else other
         if is_new or time.monotonic() - self._told >= _TELL_SECONDS:
             self._told = time.monotonic()
-            self._tell("failing", str(self.missing))
-
-    def _tell(self, state: copies.State, text: str) -> None:
-        told = copies.Copies(self.sync.store.uri, state, text)
-        told.say()
-        told.keep(self.sync.directory)
+            Copies(uri, "failing", str(self.missing)).say()
 
     def _trouble(self, problem: Exception) -> bool:
         """Say a trouble once; tell whether it is new."""
@@ -107,6 +96,5 @@ class _Watcher:
             return False
         self._said.add(found)
         program.say(f"{found} - training goes on, the next look tries again")
-        remedy = "see the log of this program"
-        self.sync.report.warning(self.sync.store.uri, found, remedy)
+        self.sync.report.warning(self.sync.store.uri, found, _REMEDY)
         return True

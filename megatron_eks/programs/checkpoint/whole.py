@@ -8,7 +8,6 @@ megatron/core/dist_checkpointing, Megatron core 0.19; torch/distributed/checkpoi
 
 import json
 import os
-import re
 import time
 import zipfile
 from collections.abc import Callable
@@ -27,7 +26,6 @@ DEFAULT_FORMAT = "torch_dist"
 THREADS = min(16, os.cpu_count() or 1)
 """That read a checkpoint where nothing else is at work on the node."""
 
-_RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
 _LAST_FILE = "metadata.json"
 _MEGATRONS = "torch_dist"
 # These two have no metadata.json; their .metadata is the last file of a save.
@@ -52,15 +50,6 @@ class State:
     def loadable(self) -> bool:
         """Tell whether a run may go on from it."""
         return self.kind in {"whole", "unverified"}
-
-
-@dataclass(frozen=True)
-class _Noted:
-    """What metadata.json says."""
-
-    sizes: dict[str, int]
-    step: object
-    is_megatrons: bool = False
 
 
 def by_sizes(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
@@ -136,43 +125,39 @@ def by_format(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
     """
     last, dot_metadata = directory / _LAST_FILE, directory / saved_tensors.METADATA
     if last.exists() or last.is_symlink():
-        return _distributed(directory, _last_file(last))
+        return _distributed(directory, has_common=_backend(last) == _MEGATRONS)
     ranks = sorted(path for path in directory.glob("mp_rank_*") if path.is_dir())
     if ranks:
         return _ranks(ranks)
     if ckpt_format in _PLAIN_FORMATS and _has_bytes(dot_metadata):
-        return _distributed(directory, _Noted({}, None))
+        return _distributed(directory, has_common=False)
     if ckpt_format in _PLAIN_FORMATS:
         return State("unfinished", f"{saved_tensors.METADATA} is missing or empty")
     return State("unfinished", f"{_LAST_FILE}, the last file of a save, is missing")
 
 
-def _distributed(directory: Path, noted: _Noted) -> State:
+def _distributed(directory: Path, *, has_common: bool) -> State:
     """Judge files of torch.distributed.checkpoint; raises BadFileError for a damaged one."""
-    if noted.step is not None and noted.step != manifest_format.iteration_of(directory.name):
-        raise BadFileError(f"it holds step {noted.step!r}")
     if not _has_bytes(directory / saved_tensors.METADATA):
         raise BadFileError(f"{saved_tensors.METADATA} is missing or empty")
     items = saved_tensors.items(directory)
-    least = saved_tensors.ends(items)
-    if noted.is_megatrons and not saved_tensors.has_common(directory, items):
+    if has_common and not saved_tensors.has_common(directory, items):
         raise BadFileError("common.pt is missing")
-    for name in least | noted.sizes:
-        path = directory / name
+    for name, found in saved_tensors.by_file(items).items():
+        path, needed = directory / name, max(item.offset + item.length for item in found)
         if not path.is_file():
             raise BadFileError(f"{name} is missing")
-        found, needed = path.stat().st_size, noted.sizes.get(name, least.get(name, 0))
-        if found != needed if name in noted.sizes else found < needed:
-            raise BadFileError(f"{name} has {found:,} bytes, {needed:,} expected")
+        if (size := path.stat().st_size) < needed:
+            raise BadFileError(f"{name} has {size:,} bytes, {needed:,} expected")
     return State("unverified")
 
 
 def _ranks(ranks: list[Path]) -> State:
     for path in ranks:
-        if not _is_ended(path / RANK_FILE):
+        # The index of torch's zip files is at their end.
+        if not zipfile.is_zipfile(path / RANK_FILE):
             return State("unfinished", f"{path.name}/{RANK_FILE} is missing or cut")
-    needed = saved_tensors.ranks(ranks[0] / RANK_FILE)
-    if len(ranks) < needed or not (needed or _all_ranks(ranks)):
+    if len(ranks) < saved_tensors.ranks(ranks[0] / RANK_FILE):
         return State("unfinished", "the directory of a rank is missing")
     # Every one of them holds the same files, such as distrib_optim.pt.
     every = {path.name for rank in ranks for path in rank.iterdir()}
@@ -211,45 +196,18 @@ def _read(
     return manifests.in_threads(threads, look, manifests.files_of(directory))
 
 
-def _last_file(path: Path) -> _Noted:
-    """Return what metadata.json notes; raises BadFileError if it is torn."""
+def _backend(path: Path) -> object:
+    """Return what metadata.json says of a save; raises BadFileError if it is torn."""
     if not path.is_file():
         raise BadFileError(f"{_LAST_FILE} is no file")
     try:
-        content = json.loads(path.read_bytes())
-        sizes, trainer = content.get("files", {}), content.get("trainer", {})
-        if "sharded_backend" in content and all(isinstance(each, int) for each in sizes.values()):
-            megatrons = content["sharded_backend"] == _MEGATRONS
-            return _Noted(sizes, trainer.get("step"), megatrons)
-    except (ValueError, RecursionError, AttributeError, TypeError):
-        pass
-    raise BadFileError(f"{_LAST_FILE} cannot be read")
+        return json.loads(path.read_bytes())["sharded_backend"]
+    except (ValueError, RecursionError, LookupError, TypeError) as problem:
+        raise BadFileError(f"{_LAST_FILE} cannot be read") from problem
 
 
 def _has_bytes(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
-
-
-def _is_ended(path: Path) -> bool:
-    """Look for the end of a zip file; very old files are plain pickles, which have no marker."""
-    if not _has_bytes(path):
-        return False
-    with path.open("rb") as file:
-        is_zip = file.read(2) == b"PK"
-    return not is_zip or zipfile.is_zipfile(path)
-
-
-def _all_ranks(ranks: list[Path]) -> bool:
-    """Tell whether no combination of tensor, pipeline and expert rank is missing."""
-    numbers = []
-    for path in ranks:
-        match = _RANK.fullmatch(path.name)
-        if match:
-            numbers.append([int(group or 0) for group in match.groups()])
-    expected = 1
-    for axis in zip(*numbers, strict=True):
-        expected *= max(axis) + 1
-    return len(numbers) == expected
 
 
 def _damaged(problem: Exception) -> State:

@@ -83,7 +83,6 @@ class Copies:
             )
             state.last_word()
         state.say()
-        state.keep(self._save)
         return state
 
     def _has_checkpoints(self) -> bool:

@@ -83,14 +83,12 @@ def check_save(
 
     `least` is what one takes at least, in bytes, where none tells.
     """
-    yield from _freed(save, all_of_them=False)
-    problem = disk.probe(save)
-    needed = max(least, _checkpoint_size(save, pretrained, ckpt_format)) if save.is_dir() else 0
-    if disk.is_full(problem) or (needed and shutil.disk_usage(save).free < needed):
-        yield from _freed(save, all_of_them=True)
-        problem = _probe_again(save)
+    for path in disk.free_leftovers(save):
+        yield warning(path, "left by work that was cut short, and removed", "nothing is to do")
+    problem = _probe_again(save)
     if problem is not None:
-        yield _unwritable(save, problem, needed)
+        needed = _checkpoint_size(save, pretrained, ckpt_format) if save.is_dir() else 0
+        yield _unwritable(save, problem, max(least, needed))
 
 
 def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -268,11 +266,6 @@ def _describe(tracker: Tracker) -> str:
 def _unwritable(directory: Path, problem: OSError, needed: int = 0) -> Finding:
     found, remedy = disk.explain(directory, problem, needed)
     return error(directory, f"cannot be written: {found}", remedy)
-
-
-def _freed(save: Path, *, all_of_them: bool) -> Iterator[Finding]:
-    for path in disk.free_leftovers(save, all_of_them=all_of_them):
-        yield warning(path, "left by work that was cut short, and removed", "nothing is to do")
 
 
 def _probe_again(save: Path) -> OSError | None:

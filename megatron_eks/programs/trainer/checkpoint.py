@@ -269,7 +269,6 @@ class Checkpointer:
             "sharded_backend": "torch_dcp",
             "sharded_backend_version": 1,
             "trainer": trainer,
-            "files": {path.name: path.stat().st_size for path in aside.iterdir()},
         }
         manifests.replace_file(aside / "metadata.json", json.dumps(content).encode())
         files = [

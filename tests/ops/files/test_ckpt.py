@@ -136,7 +136,7 @@ def test_prune_shows_asks_and_keeps_what_a_restart_needs(meks, as_json, near):
     assert asked.returncode == 2
     assert "MEKS-0747" in asked.stderr
     # The newest, and the one that the tracker names.
-    assert "reads 203 kB first: all bytes of what a restart may need" in asked.stderr
+    assert "all bytes of what a restart may need are read first" in asked.stderr
     assert [line.split()[0] for line in asked.stdout.splitlines()[1:]] == [
         *("iter_0000300", "iter_0000350", "iter_0000400", "iter_0000500", "iter_0000600"),
     ]

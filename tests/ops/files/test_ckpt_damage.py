@@ -87,7 +87,7 @@ def test_a_prune_reads_what_has_to_stay(meks, run, tracker, code, left):
     (run / TRACKER).write_text(str(tracker))
     done = meks("ckpt", "prune", run, "--keep-last", "1", "--yes")
     assert (done.returncode, steps(run)) == (code, left), done.stderr
-    assert "kB first: all bytes of what a restart may need" in done.stderr
+    assert "all bytes of what a restart may need are read first" in done.stderr
     assert "iter_0000150: __0_0.distcp has changed since it was saved" in done.stderr
     stays = [line for line in done.stderr.splitlines() if line.startswith("iter_0000050 stays: ")]
     assert bool(stays) == (code == 4)

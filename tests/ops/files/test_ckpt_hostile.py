@@ -126,7 +126,7 @@ def test_what_no_run_could_load_is_not_fetched(meks, s3, tmp_path, files, said):
     place.mkdir(parents=True)
     for path, content in files.items():
         (place / path).write_bytes(content)
-    made = manifests.of_directory(place, 100, threads=1)
+    made = manifests.of_directory(place, threads=1)
     for file in made.files:
         s3.client.put_object(
             Bucket="checkpoints",
@@ -135,7 +135,7 @@ def test_what_no_run_could_load_is_not_fetched(meks, s3, tmp_path, files, said):
             ChecksumAlgorithm="SHA256",
         )
     s3.put("iter_0000100/manifest.json", made.text())
-    s3.put("latest", manifest_format.Latest("iter_0000100", 100).text())
+    s3.put("latest", manifest_format.latest_text("iter_0000100"))
     far = tmp_path / "far"
     done = meks("ckpt", "pull", URI, "--local", far)
     assert (done.returncode, done.stdout) == (4, "")
