@@ -109,7 +109,7 @@ def _ddp(folder: Path, _: str) -> None:
 
 
 def _storage(folder: Path, _: str) -> None:
-    words = ("--size-gib", "0.01", "--seconds", "1", "--processes", "2")
+    words = ("--size-gib", "0.01", "--processes", "2")
     _run(sys.executable, "-m", f"{_OURS}.storage_bench", "--directory", folder, *words)
 
 

@@ -15,15 +15,15 @@ UNPACKED = "/opt/megatron-eks/packages"
 _START = "--expect-efa= --expect-gpu-direct --heartbeats= --watch="
 _TRAINER = f"--config=! --device= --compile= --distributed-timeout-minutes= {_START}"
 PROGRAM_OPTIONS = {
-    "allreduce_bench": "--min-bytes= --max-bytes= --pass-busbw-gb-s= --device= --timeout-seconds=",
-    "convert_checkpoint": "--direction=! --source=! --target=! --model= --dtype= --hf-config=",
+    "allreduce_bench": "--min-bytes= --max-bytes= --pass-busbw-gb-s=",
+    "convert_checkpoint": "--direction=! --source=! --target=! --model=",
     "dev": "--idle-minutes= --gpus --code= --directory=",
     "efa_check": "--expect=! --root=",
-    "fetch": "--model= --tokenizer= --s3-uri= --directory=! --revision= --token-file=",
+    "fetch": "--model= --tokenizer= --s3-uri= --directory=! --token-file=",
     "prepare_data": "--input=! --output-prefix=! --tokenizer=! --json-key= --append-eod "
     "--add-bos --on-bad-line= --max-line-mib= --workers= --backend= --resume --commit-seconds= "
     "--shards= --shard-index= --verify=",
-    "storage_bench": "--directory=! --size-gib= --seconds= --processes= --pass-mb-s=",
+    "storage_bench": "--directory=! --size-gib= --processes= --pass-mb-s=",
     "torchrun_node": "--code= --directory= --checkpoints= --complete-marker= --keep-last= "
     "--s3-uri=",
     "torchrun_rank": f"--directory= --script= --module= --distributed-timeout-minutes= {_START}",

@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ _ROUNDS = ((2**20, 5, 100), (2**26, 5, 40), (2**30, 2, 20))
 _ROUNDS_ABOVE = (2, 10)
 # Of CPU memory, where too much ends the process instead of raising an error; gloo copies a message.
 _MEMORY_SHARE = 0.4
+_TIMEOUT = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,6 @@ class Row:
     busbw_gb_s: float
     wrong: int
     """Elements that are not the sum, over all ranks."""
-
-
-def message_sizes(least: int, most: int) -> Iterator[int]:
-    """Return the sizes in bytes, doubling."""
-    size = least
-    while size <= most:
-        yield size
-        size *= 2
 
 
 def rounds(size: int) -> tuple[int, int]:
@@ -75,29 +68,23 @@ def bandwidths(size: int, seconds: float, ranks: int) -> tuple[float, float]:
     return algbw, algbw * 2 * (ranks - 1) / ranks
 
 
-def best_row(rows: Sequence[Row]) -> Row | None:
-    """Return the row that the mark is held against."""
-    large = [row for row in rows if row.bytes >= _MARK_BYTES]
-    return max(large or rows[-1:], key=lambda row: row.busbw_gb_s, default=None)
-
-
 class Bench:
     """One rank of the measurement."""
 
-    def __init__(self, *, device: str, timeout_seconds: float) -> None:
+    def __init__(self) -> None:
         import torch  # noqa: PLC0415 -- `--help` and a wrong option need no torch
         from torch import distributed  # noqa: PLC0415 -- as above
 
         self.torch = torch
         self.distributed = distributed
-        self.cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+        self.cuda = torch.cuda.is_available()
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = torch.device(f"cuda:{local}" if self.cuda else "cpu")
         if self.cuda:
             torch.cuda.set_device(self.device)
         distributed.init_process_group(
             "nccl" if self.cuda else "gloo",
-            timeout=timedelta(seconds=timeout_seconds),
+            timeout=_TIMEOUT,
             **({"device_id": self.device} if self.cuda else {}),
         )
         self.rank = distributed.get_rank()
@@ -125,13 +112,26 @@ class Bench:
         algbw, busbw = bandwidths(buffer.numel() * _ITEM_BYTES, seconds, self.ranks)
         return Row(size, seconds, algbw, busbw, wrong)
 
-    def close(self) -> None:
-        """Leave the group together, so that no rank loses a peer in the middle."""
+    def run(self, size: int, most: int) -> list[Row]:
+        """Measure sizes that double, for as long as they fit; rank 0 prints a line for each."""
+        say = program.say if self.rank == 0 else lambda _: None
+        say(f"{'size (B)':>14} {'time (us)':>12} {'algbw (GB/s)':>13} {'busbw (GB/s)':>13} wrong")
+        rows: list[Row] = []
+        while size <= most and (row := self.measure(size)):
+            say(
+                f"{row.bytes:>14} {row.seconds * 1e6:>12.1f} {row.algbw_gb_s:>13.2f} "
+                f"{row.busbw_gb_s:>13.2f} {row.wrong:>5}"
+            )
+            rows.append(row)
+            size *= 2
+        # Together, so that no rank loses a peer in the middle.
         self.distributed.barrier()
         self.distributed.destroy_process_group()
+        return rows
 
     def _buffer(self, size: int) -> "Tensor | None":
-        if not self.cuda and size > _MEMORY_SHARE * _free_memory_bytes() / _local_ranks():
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        if not self.cuda and size > _MEMORY_SHARE * _free_memory_bytes() / local:
             return None
         try:
             return self.torch.empty(size // _ITEM_BYTES, device=self.device)
@@ -167,29 +167,14 @@ class Bench:
         return float(total.item())
 
 
-def table(measure: Callable[[int], Row | None], sizes: Iterator[int]) -> Iterator[Row]:
-    """Measure size by size and print a line for each."""
-    program.say(
-        f"{'size (B)':>14} {'time (us)':>12} {'algbw (GB/s)':>13} {'busbw (GB/s)':>13} {'wrong':>8}"
-    )
-    for size in sizes:
-        row = measure(size)
-        if row is None:
-            return
-        program.say(
-            f"{row.bytes:>14} {row.seconds * 1e6:>12.1f} {row.algbw_gb_s:>13.2f} "
-            f"{row.busbw_gb_s:>13.2f} {row.wrong:>8}"
-        )
-        yield row
-
-
 def judge(rows: Sequence[Row], options: argparse.Namespace, report: Report) -> None:
     """Hold the rows against the mark, and note what was found."""
-    best = best_row(rows)
     report.facts.update(rows=[asdict(row) for row in rows])
-    if best is None:
+    if not rows:
         report.error("memory", f"{options.min_bytes} bytes do not fit", "use a smaller --min-bytes")
         return
+    large = [row for row in rows if row.bytes >= _MARK_BYTES]
+    best = max(large or rows[-1:], key=lambda row: row.busbw_gb_s)
     report.facts.update(
         best_busbw_gb_s=best.busbw_gb_s,
         best_bytes=best.bytes,
@@ -223,25 +208,20 @@ def main(argv: Sequence[str], report: Report) -> None:
     if "WORLD_SIZE" not in os.environ:
         _parser().error("no WORLD_SIZE in the environment - start it with torchrun")
     try:
-        bench = Bench(device=options.device, timeout_seconds=options.timeout_seconds)
+        bench = Bench()
     except ImportError as problem:
         raise program.StopError(
             program.EXIT_NOT_FOUND, "torch", str(problem), "run this in a training image"
         ) from problem
     report.facts.update(ranks=bench.ranks, device=bench.device.type)
-    sizes = message_sizes(options.min_bytes, options.max_bytes)
+    rows = bench.run(options.min_bytes, options.max_bytes)
     if bench.rank == 0:
-        judge(list(table(bench.measure, sizes)), options, report)
+        judge(rows, options, report)
         if bench.ranks == 1:
             report.warning("ranks", "only one, so nothing was sent", "start it with torchrun")
-    else:
-        while (size := next(sizes, None)) is not None and bench.measure(size):
-            pass
-    bench.close()
 
 
 def _free_memory_bytes() -> int:
-    """Return what the container may still take, by its control group and by the machine."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
     group = Path("/sys/fs/cgroup")
@@ -251,10 +231,6 @@ def _free_memory_bytes() -> int:
     except (OSError, ValueError):
         return free
     return min(free, limit - used)
-
-
-def _local_ranks() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _size(text: str) -> int:
@@ -272,10 +248,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--min-bytes", type=_size, required=True, help="smallest message")
     parser.add_argument("--max-bytes", type=_size, required=True, help="largest message")
     parser.add_argument("--pass-busbw-gb-s", type=float, help="least busbw that passes")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument(
-        "--timeout-seconds", type=float, default=300.0, help="for one all-reduce (default 300)"
-    )
     return parser
 
 

@@ -4,8 +4,8 @@ efa_check --expect N
 
 Looks at the devices of /sys/class/infiniband whose node in /dev/infiniband the pod has been
 given, at libfabric's own list (fi_info), at the NCCL plugin where the loader looks for it, at
-GPUDirect RDMA, huge pages and the limit on locked memory. Without EFA, NCCL falls back to TCP
-without an error, and TCP has one network card of a node's 4 (p4d.24xlarge) to 32 (p5.48xlarge).
+the limit on locked memory. Without EFA, NCCL falls back to TCP without an error, and TCP has one
+network card of a node's 4 (p4d.24xlarge) to 32 (p5.48xlarge).
 
 Exit codes: 0 as expected, 2 the command line is wrong, 4 not as expected.
 """
@@ -29,12 +29,10 @@ def check_devices(system: System, expect: int, facts: dict[str, object]) -> Iter
     usable = [device for device in devices if device.usable]
     facts["devices"] = len(usable)
     facts["devices_of_node"] = len(devices)
-    program.say(f"{'device':<16} {'node':<10} {'usable':<8} {'state':<10} GPUDirect RDMA")
+    program.say(f"{'device':<16} {'node':<10} {'usable':<8} state")
     for device in devices:
         can = "yes" if device.usable else "no"
-        program.say(
-            f"{device.name:<16} {device.node or '-':<10} {can:<8} {device.state:<10} {device.peer}"
-        )
+        program.say(f"{device.name:<16} {device.node or '-':<10} {can:<8} {device.state}")
     found = f"{len(usable)} EFA devices are usable in this pod, {expect} expected"
     if len(usable) > expect:
         yield warning("EFA devices", found, "correct --expect, or ask for fewer devices")
@@ -60,12 +58,6 @@ def check_devices(system: System, expect: int, facts: dict[str, object]) -> Iter
                 "the EFA security group must allow all traffic to itself both ways; else replace "
                 "the node",
             )
-    if usable and all(device.peer == efa_system.NO_PEER for device in usable):
-        yield warning(
-            "GPUDirect RDMA",
-            "the driver names no peer memory, so only DMA-BUF is left",
-            "right for g5, g6 and g6e; else see that the node runs NVIDIA's open kernel modules",
-        )
 
 
 def check_libfabric(system: System, expect: int, facts: dict[str, object]) -> Iterator[Finding]:
@@ -108,25 +100,13 @@ def check_plugin(system: System, facts: dict[str, object]) -> Iterator[Finding]:
 
 
 def check_memory(system: System, facts: dict[str, object]) -> Iterator[Finding]:
-    """Look at what EFA pins: huge pages, and the limit on locked memory."""
-    pages = system.huge_pages()
-    facts["huge_pages_free"] = pages.free
-    facts["huge_pages_limit_bytes"] = pages.limit_bytes
-    if pages.total == 0 or pages.limit_bytes == 0:
-        found = "the node has none" if pages.total == 0 else "the pod may use none"
-        yield warning(
-            "huge pages of 2 MiB",
-            found,
-            "request hugepages-2Mi in the pod; libfabric works without, with more overhead",
-        )
+    """Look at the limit on memory that EFA pins."""
     limit = system.locked_memory_bytes()
     facts["memlock_bytes"] = limit
     if limit is not None and limit < _SMALL_MEMLOCK_BYTES:
         text = f"the limit is {limit} bytes, so buffers cannot be registered"
         fix = "raise the container runtime's LimitMEMLOCK, or give the pod IPC_LOCK"
         yield error("locked memory", text, fix)
-    elif limit is not None:
-        yield warning("locked memory", f"the limit is {limit} bytes", "unlimited is usual")
 
 
 def main(argv: Sequence[str], report: Report) -> None:

@@ -70,6 +70,19 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
 }
 
 
+# Megatron core's own layers and no kernels of CUDA: these alone compute on a CPU.
+_PLAIN = {
+    "bf16": False,
+    "fp16": False,
+    "apply_rope_fusion": False,
+    "bias_activation_fusion": False,
+    "bias_dropout_fusion": False,
+    "gradient_accumulation_fusion": False,
+    "masked_softmax_fusion": False,
+    "persist_layer_norm": False,
+}
+
+
 def main() -> None:
     """Take one step, for both models."""
     step = sys.argv[1]
@@ -98,10 +111,12 @@ def _import(root: Path, name: str, tokenizer: Path) -> dict[str, Any]:
         for key, weight in model.named_parameters():
             # A fresh model says the same whatever is mixed up in it.
             weight.add_(torch.randn_like(weight), alpha=0.2 if "norm" in key else 0.05)
+            # An import stores bf16, and what it compares is to be the same.
+            weight.copy_(weight.bfloat16())
     model.save_pretrained(root / "hf")
     for path in tokenizer.iterdir():
         shutil.copy(path, root / "hf")
-    return _convert("import", root / "hf", root / "megatron", "--dtype", "float32")
+    return _convert("import", root / "hf", root / "megatron")
 
 
 def _refused(root: Path) -> dict[str, Any]:
@@ -153,19 +168,17 @@ def _train(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
     from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region
     from megatron.core.tensor_parallel.random import initialize_rng_tracker
 
-    from megatron_eks.programs.convert import check
-
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo")
         parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
         initialize_rng_tracker(inference_rng_tracker=True, force_reset=True)
     checkpoint = root / "megatron" / "iter_0000000"
     bridge = AutoBridge.from_auto_config(str(checkpoint), str(root / "hf"))
-    model = check.plain_model(bridge, checkpoint, tensor_model_parallel_size=2)
+    model = _plain_model(bridge, checkpoint, tensor_model_parallel_size=2)
 
     def logits() -> Any:
         with torch.no_grad():
-            parts = check.megatron_logits(model, _tokens())
+            parts = _megatron_logits(model, _tokens())
             return gather_from_tensor_model_parallel_region(parts)[..., :VOCABULARY]
 
     before = logits()
@@ -234,21 +247,41 @@ def _damaged(root: Path) -> list[str]:
         return [each.found for each in problems]
 
 
+def _plain_model(bridge: Any, checkpoint: Path, **parallel: int) -> Any:
+    """Load a checkpoint in fp32 into layers that compute on a CPU."""
+    import torch
+    from megatron.bridge.models.gpt_provider import local_layer_spec
+
+    layers = {"transformer_layer_spec": local_layer_spec, "params_dtype": torch.float32}
+    words = {**_PLAIN, **layers, **parallel}
+    return bridge.load_megatron_model(str(checkpoint), mp_overrides=words)[0]
+
+
+def _megatron_logits(model: Any, tokens: Any) -> Any:
+    """Return what a model of Megatron says after each token."""
+    import torch
+
+    count = tokens.shape[1]
+    positions = torch.arange(count).expand(tokens.shape[0], -1)
+    later = torch.ones(1, 1, count, count, dtype=torch.bool).triu(1)
+    return model.eval()(tokens, positions, later)
+
+
 def _tokens() -> Any:
     import torch
 
     return torch.randint(VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(3))
 
 
-def _convert(direction: str, source: Path, target: Path, *words: str) -> dict[str, Any]:
+def _convert(direction: str, source: Path, target: Path) -> dict[str, Any]:
     """Run the program; return its JSON line."""
     from megatron_eks.programs import convert_checkpoint, program
 
     places = ["--source", str(source), "--target", str(target), "--model", "tiny"]
-    all_words = ["--direction", direction, *places, *words]
+    words = ["--direction", direction, *places]
     said = io.StringIO()
     with redirect_stdout(said):
-        program.run("convert_checkpoint", convert_checkpoint.main, all_words)
+        program.run("convert_checkpoint", convert_checkpoint.main, words)
     found: dict[str, Any] = json.loads(said.getvalue().splitlines()[-1])
     return found
 

@@ -30,10 +30,6 @@ class Tree:
         self._write("etc/ld.so.conf.d/000_efa.conf", "/opt/amazon/ofi-nccl/lib\n")
         self._write("opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", "")
         self._write("opt/amazon/ofi-nccl/lib/libnccl-net.so", "")
-        pages = "sys/kernel/mm/hugepages/hugepages-2048kB"
-        self._write(f"{pages}/nr_hugepages", "5128\n")
-        self._write(f"{pages}/free_hugepages", "5128\n")
-        self._write("sys/fs/cgroup/hugetlb.2MB.max", "5368709120\n")
         self.limit_locked_memory("unlimited")
 
     def withhold(self, count: int) -> None:
@@ -64,7 +60,6 @@ class Tree:
     def _add_device(self, name: str, index: int) -> None:
         base = f"sys/class/infiniband/{name}"
         self._write(f"{base}/device/vendor", "0x1d0f\n")
-        self._write(f"{base}/device/p2p", "NVIDIA\n")
         self._write(f"{base}/device/infiniband_verbs/uverbs{index}/ibdev", f"{name}\n")
         self._write(f"{base}/ports/1/state", "4: ACTIVE\n")
         (self.root / base / "device/driver").symlink_to("../../../../bus/pci/drivers/efa")

@@ -55,15 +55,13 @@ def said(root: Path, step: str, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("step", ["import", "export"])
-def test_every_tensor_and_the_logits_are_compared(root, step, name):
+def test_every_tensor_is_compared(root, step, name):
     """On a machine without a GPU, by the program of the job kind `convert_checkpoint`."""
     found = said(root, step, name)
     assert found["status"] == "done", found
     # Nine of each of two layers, the embedding, the last norm; and the output, which an export
     # writes even where it is the embedding.
     assert found["compared_tensors"] == 2 * 9 + 2 + (step == "export" or name == "untied")
-    assert found["logits_difference"] <= CLOSE
-    assert found["logits_largest"] > 1
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -80,17 +78,6 @@ def test_exported_model_says_what_megatron_learned(root, name):
     found = said(root, "export", name)
     assert found["moved"] > 100 * CLOSE
     assert found["after"] <= CLOSE
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_manifest_has_each_tensor(root, name):
-    """Shape, kind and checksum; the same file for the same weights, whichever way they went."""
-    manifest = json.loads((root / name / "megatron/conversion.json").read_text())
-    assert manifest["model.layers.1.self_attn.k_proj.weight"]["shape"] == [64, 64]
-    assert len({entry["sha256"] for entry in manifest.values()}) == len(manifest)
-    trained = json.loads((root / name / "back/conversion.json").read_text())
-    assert set(trained) - set(manifest) <= {"lm_head.weight"}
-    assert all(trained[key] != manifest[key] for key in manifest)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.programs import program, storage_bench
-from megatron_eks.programs.checks import storage_files
-from megatron_eks.programs.checks.storage_files import FileResult
 from megatron_eks.programs.program import Report
+from megatron_eks.programs.storage_bench import FileResult
 from tests.programs.run_program import command, run
 
-SMALL = ("--size-gib", "0.03125", "--seconds", "0.3", "--processes", "2")
+SMALL = ("--size-gib", "0.03125", "--processes", "2")
 
 
 def result(
@@ -32,7 +31,6 @@ def test_run_measures_and_leaves_nothing(tmp_path):
     assert (done.code, summary["status"]) == (0, "done")
     assert summary["write_mb_s"] > 0
     assert summary["read_mb_s"] > 0
-    assert all(rate > 0 for rate in summary["files_per_second"].values())
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -40,14 +38,6 @@ def test_throughput_is_from_the_first_start_to_the_last_end():
     """Processes that took turns were not fast together."""
     results = [result(0, (0, 1), (4, 5)), result(1, (1, 2), (4, 6))]
     assert storage_bench.throughput(results) == (1000, 1000)
-
-
-def test_rate_below_the_mark_fails(tmp_path):
-    """The slower of the two directions counts, and the remedy is said."""
-    done = run("storage_bench", "--directory", tmp_path, *SMALL, "--pass-mb-s", "1e9")
-    assert (done.code, done.summary["status"]) == (4, "check failed")
-    assert done.findings[-1].startswith("error throughput: ")
-    assert "the mark is 1e+09" in done.findings[-1]
 
 
 def test_content_that_changed_fails():
@@ -78,29 +68,29 @@ def damage(path: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["truncated", "flipped", "swapped"])
 def test_damage_is_found(tmp_path, monkeypatch, how):
     """Lost ends, changed bytes and blocks in the wrong place are told from what was written."""
-    write = storage_files._write  # noqa: SLF001 -- the damage happens behind the program's back
+    write = storage_bench._write  # noqa: SLF001 -- the damage happens behind the program's back
 
     def write_and_damage(path, *args, **options):
         span = write(path, *args, **options)
         damage(path, how)
         return span
 
-    monkeypatch.setattr(storage_files, "_write", write_and_damage)
+    monkeypatch.setattr(storage_bench, "_write", write_and_damage)
     monkeypatch.setattr(program, "end_with_parent", lambda: None)
-    assert not storage_files.transfer(tmp_path, 0, 2**24).same
+    assert not storage_bench.transfer(tmp_path, 0, 2**24).same
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_interrupted_run_cleans_up(tmp_path, number):
     """A pod that is evicted leaves no gigabytes on the shared file system."""
-    words = ("--directory", tmp_path, "--size-gib", "0.01", "--seconds", "600")
+    words = ("--directory", tmp_path, "--size-gib", "4")
     with subprocess.Popen(  # noqa: S603 -- the program under test
         command("storage_bench", *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        wait_for(lambda: any(tmp_path.glob(".storage-bench-*/small-*/*")))
+        wait_for(lambda: any(tmp_path.glob(".storage-bench-*/file-*")))
         process.send_signal(number)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -128,7 +118,7 @@ def test_missing_directory_and_missing_space_are_told_apart(tmp_path):
     assert "use a smaller --size-gib" in done.findings[-1]
 
 
-@pytest.mark.parametrize("words", [["--size-gib", "0"], ["--processes", "-1"], ["--seconds", "x"]])
+@pytest.mark.parametrize("words", [["--size-gib", "0"], ["--processes", "-1"]])
 def test_wrong_options_exit_with_2(tmp_path, words):
     """Sizes and counts are above zero."""
     assert run("storage_bench", "--directory", tmp_path, *words).code == 2

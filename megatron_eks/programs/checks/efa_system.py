@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-NO_PEER = "none"
 PLUGIN = "libnccl-net.so"
 """What NCCL loads where nothing else is named."""
 
@@ -35,18 +34,6 @@ class Device:
     usable: bool
     """The pod has the node and may read and write it."""
     state: str
-    peer: str
-    """Whose memory it can register directly, in the driver's words, or `none` or `unknown`."""
-
-
-@dataclass(frozen=True)
-class HugePages:
-    """Pages of 2 MiB: the node's, and what the pod's control group allows."""
-
-    total: int
-    free: int
-    limit_bytes: int | None
-    """None: no limit, or the control group does not tell."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +92,6 @@ class System:
                     return path
         return None
 
-    def huge_pages(self) -> HugePages:
-        """Return the pages of 2 MiB."""
-        directory = self.root / "sys/kernel/mm/hugepages/hugepages-2048kB"
-        limit = _text(self.root / "sys/fs/cgroup/hugetlb.2MB.max")
-        return HugePages(
-            total=int(_text(directory / "nr_hugepages") or 0),
-            free=int(_text(directory / "free_hugepages") or 0),
-            limit_bytes=int(limit) if limit.isdigit() else None,
-        )
-
     def locked_memory_bytes(self) -> int | None:
         """Return the limit on locked memory; None is no limit."""
         for line in _text(self.root / "proc/self/limits").splitlines():
@@ -130,13 +107,7 @@ class System:
         device_node = self.root / "dev/infiniband" / (node or "")
         usable = node is not None and os.access(device_node, os.R_OK | os.W_OK)
         state = _PORT_STATE.match(_text(path / "ports/1/state"))
-        return Device(
-            name=path.name,
-            node=node,
-            usable=usable,
-            state=state[1] if state else "unknown",
-            peer=_peer(path / "device"),
-        )
+        return Device(path.name, node, usable, state[1] if state else "unknown")
 
 
 def _is_efa(path: Path) -> bool:
@@ -145,13 +116,6 @@ def _is_efa(path: Path) -> bool:
         return driver.readlink().name == _DRIVER
     vendor = _text(path / "device/vendor")
     return vendor == _AMAZON
-
-
-def _peer(device: Path) -> str:
-    """Read whose memory the driver can reach; the kernel's own driver tells nothing."""
-    if not (device / "p2p").exists():
-        return "unknown"
-    return _text(device / "p2p") or NO_PEER
 
 
 def _run_fi_info() -> str | None:

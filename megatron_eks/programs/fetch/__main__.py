@@ -1,7 +1,6 @@
 """Fetches a model, a tokenizer or data once, so that a job reads it from the shared file system.
 
-fetch (--model NAME | --tokenizer NAME | --s3-uri URI) --directory D
-         [--revision R] [--token-file F]
+fetch (--model NAME | --tokenizer NAME | --s3-uri URI) --directory D [--token-file F]
 
 From Hugging Face (NAME is ORGANISATION/MODEL; of a tokenizer only the tokenizer's files) or from
 S3 (an object, or all below a prefix). Files arrive beside D, are compared with the sizes and
@@ -11,9 +10,9 @@ never taken for a model. Started again it goes on, and does nothing where D is t
 A gated model needs a token: put it into a file that only the pod reads, and name it with
 --token-file. It is never an argument or an environment variable, and never printed.
 
-Exit codes: 0 done, 1 failed or refused, 2 the command line is wrong, 3 no such model, revision,
-object or package, 4 too little space, or content that is not what the source states, 5 the source
-cannot be reached, 130 interrupted.
+Exit codes: 0 done, 1 failed or refused, 2 the command line is wrong, 3 no such model, object or
+package, 4 too little space, or content that is not what the source states, 5 the source cannot be
+reached, 130 interrupted.
 
 Environment: HF_ENDPOINT names another Hugging Face hub.
 """
@@ -34,12 +33,11 @@ from megatron_eks.programs.fetch.s3 import S3Source
 from megatron_eks.programs.program import Report, StopError
 
 _SPARE_BYTES = 2**30
-_ATTEMPTS = 3
 
 Source = HubSource | S3Source
 
 
-def present(directory: Path, wanted: Fetched) -> Fetched | None:
+def present(directory: Path, kind: str, name: str) -> Fetched | None:
     """Return what a directory holds if it is what is wanted; None if it is not there yet.
 
     Raises StopError if it holds something else, or less than it did.
@@ -50,9 +48,7 @@ def present(directory: Path, wanted: Fetched) -> Fetched | None:
     if held is None:
         found = f"it is there and has no {MARKER}, so nothing says that it is whole"
         raise _stop(directory, found, remedy)
-    if (held.kind, held.name) != (wanted.kind, wanted.name) or (
-        wanted.revision and wanted.revision not in {held.revision, held.asked}
-    ):
+    if (held.kind, held.name) != (kind, name):
         raise _stop(directory, f"it holds {held.kind} {held.name} at {held.revision}", remedy)
     for file in held.files:
         path = directory / file.path
@@ -66,7 +62,7 @@ def _stop(subject: object, found: str, remedy: str) -> StopError:
     return StopError(program.EXIT_CHECK_FAILED, subject, found, remedy)
 
 
-def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
+def fetch(source: Source, directory: Path) -> Fetched:
     """Fetch all files beside the directory, compare them, and make it appear."""
     fetch_files.check_names(source.files)
     start = f".fetch-{directory.name}-"
@@ -80,24 +76,19 @@ def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
         own = other.name.startswith(start) and "-" not in other.name.removeprefix(start)
         if own and other != staging:
             shutil.rmtree(other)
-    for attempt in range(1, _ATTEMPTS + 1):
-        missing = [file for file in source.files if not file.is_in(staging)]
-        if not missing:
-            break
-        if attempt > 1:
-            program.say(f"{len(missing)} files differ from what {source.name} states: once more")
-        _check_space(missing, staging)
-        for number, file in enumerate(missing, 1):
-            (staging / file.path).unlink(missing_ok=True)
-            (staging / file.path).parent.mkdir(parents=True, exist_ok=True)
-            source.download(file, staging)
-            program.say(f"{number}/{len(missing)} {file.path} {file.size:,} bytes")
-    bad = next((file for file in source.files if not file.is_in(staging)), None)
-    if bad:
-        found = f"its content is not what the source states, {_ATTEMPTS} times"
-        remedy = "try another node; if it stays, the source is damaged"
-        raise _stop(f"{source.name}/{bad.path}", found, remedy)
-    fetched = Fetched(source.kind, source.name, source.revision, asked, tuple(source.files))
+    missing = [file for file in source.files if not file.is_in(staging)]
+    _check_space(missing, staging)
+    for number, file in enumerate(missing, 1):
+        path = staging / file.path
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source.download(file, staging)
+        if not file.is_in(staging):
+            found = "its content is not what the source states"
+            remedy = "start again, on another node; if it stays, the source is damaged"
+            raise _stop(f"{source.name}/{file.path}", found, remedy)
+        program.say(f"{number}/{len(missing)} {file.path} {file.size:,} bytes")
+    fetched = Fetched(source.kind, source.name, source.revision, tuple(source.files))
     _publish(fetched, staging, directory)
     return fetched
 
@@ -111,7 +102,6 @@ def main(argv: Sequence[str], report: Report) -> None:
     what.add_argument("--tokenizer", metavar="NAME", help="the tokenizer's files alone")
     what.add_argument("--s3-uri", metavar="URI", help="s3://BUCKET/KEY or s3://BUCKET/PREFIX/")
     parser.add_argument("--directory", type=Path, required=True, help="where it goes")
-    parser.add_argument("--revision", help="branch, tag or commit on the hub (default: main)")
     parser.add_argument("--token-file", type=Path, help="holds a Hugging Face token")
     options = parser.parse_args(argv)
     directory: Path = options.directory.absolute()
@@ -122,17 +112,12 @@ def main(argv: Sequence[str], report: Report) -> None:
     name = options.model or options.tokenizer or options.s3_uri
     kind = "model" if options.model else "tokenizer" if options.tokenizer else "s3"
     report.facts.update(source=name, kind=kind, directory=str(directory))
-    wanted = Fetched(kind, name, options.revision, None, ())
-    held = present(directory, wanted)
+    held = present(directory, kind, name)
+    report.facts.update(fetched=held is None)
     if held is None:
-        source = _source(options, kind, name)
-        held = fetch(source, directory, options.revision)
-        report.facts.update(fetched=True)
+        held = fetch(_source(options, kind, name), directory)
     else:
         program.say(f"{directory}: there already, at {held.revision}")
-        report.facts.update(fetched=False)
-    if kind != "s3" and not options.revision:
-        report.warning(name, "no --revision, so it is what the hub had on that day", held.revision)
     size = sum(file.size for file in held.files)
     report.facts.update(revision=held.revision, files=len(held.files), bytes=size)
 
@@ -141,7 +126,7 @@ def _source(options: argparse.Namespace, kind: str, name: str) -> Source:
     if kind == "s3":
         return S3Source(name)
     token = read_token(options.token_file) if options.token_file else None
-    return HubSource(name, options.revision, token, tokenizer_only=kind == "tokenizer")
+    return HubSource(name, token, tokenizer_only=kind == "tokenizer")
 
 
 def _check_space(missing: Sequence[RemoteFile], staging: Path) -> None:
@@ -163,7 +148,7 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
                 path.rmdir()
         elif path not in wanted:
             path.unlink()
-    fetch_files.write_marker(fetched, staging, directory)
+    fetch_files.write_marker(fetched, staging)
     manifests.sync_to_disk(staging)
     if directory.exists():
         directory.rmdir()

@@ -1,7 +1,4 @@
-"""What is fetched: files with the sizes and checksums that a source states, and the marker.
-
-The marker is a file in the directory, or beside it where the source has a file of that name.
-"""
+"""What is fetched: files with the sizes and checksums that a source states, and the marker."""
 
 import hashlib
 import json
@@ -10,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from megatron_eks.programs import program
-from megatron_eks.programs.checkpoint import manifests
 from megatron_eks.programs.program import StopError
 
 MARKER = ".fetched.json"
+"""In a directory that was fetched: from where, and what. A source's own one is left there."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +20,6 @@ class RemoteFile:
     path: str
     size: int
     sha256: str | None = None
-    git_blob: str | None = None
-    """SHA-1 of a small file as git counts it."""
     tag: str | None = None
     """What the source changes with the content, where it states no checksum."""
 
@@ -33,12 +28,10 @@ class RemoteFile:
         path = directory / self.path
         if not path.is_file() or path.stat().st_size != self.size:
             return False
-        if self.sha256:
-            return _digest(path, hashlib.sha256()) == self.sha256
-        if self.git_blob:
-            start = hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
-            return _digest(path, start) == self.git_blob
-        return True
+        if self.sha256 is None:
+            return True
+        with path.open("rb", buffering=0) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
 
 
 @dataclass(frozen=True)
@@ -48,8 +41,6 @@ class Fetched:
     kind: str
     name: str
     revision: str
-    asked: str | None
-    """The branch or tag that was asked for."""
     files: tuple[RemoteFile, ...]
 
 
@@ -68,34 +59,17 @@ def check_names(files: Sequence[RemoteFile]) -> None:
         raise StopError(program.EXIT_CHECK_FAILED, name, found, "rename it at its source")
 
 
-def write_marker(fetched: "Fetched", staging: Path, directory: Path) -> None:
-    """Write what a directory is fetched from, before it appears under its name."""
-    beside = marker_beside(directory)
-    # Of another content, which had the name before.
-    beside.unlink(missing_ok=True)
-    taken = any(PurePosixPath(file.path).parts[0] == MARKER for file in fetched.files)
-    marker = beside if taken else staging / MARKER
-    marker.write_text(json.dumps(asdict(fetched), indent=1))
-    manifests.sync_one(marker)
-
-
-def marker_beside(directory: Path) -> Path:
-    """Return where the marker is if the directory has a fetched file of its name."""
-    return directory.with_name(f".fetched-{directory.name}.json")
+def write_marker(fetched: Fetched, directory: Path) -> None:
+    """Write down what a directory is fetched from, before it appears under its name."""
+    (directory / MARKER).write_text(json.dumps(asdict(fetched), indent=1))
 
 
 def read_marker(directory: Path) -> Fetched | None:
     """Return what a directory was fetched from; None without a readable marker."""
-    beside = marker_beside(directory)
     try:
-        # With one beside it, what has the name inside was fetched.
-        fields = json.loads((beside if beside.exists() else directory / MARKER).read_text())
-        files = tuple(RemoteFile(**file) for file in fields.pop("files"))
-        return Fetched(**fields, files=files)
+        fields = json.loads((directory / MARKER).read_text())
+        kind, name, revision = (str(fields[word]) for word in ("kind", "name", "revision"))
+        files = (RemoteFile(each["path"], each["size"]) for each in fields["files"])
+        return Fetched(kind, name, revision, tuple(files))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _digest(path: Path, digest: "hashlib._Hash") -> str:
-    with path.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, lambda: digest).hexdigest()

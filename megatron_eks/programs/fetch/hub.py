@@ -12,8 +12,7 @@ from megatron_eks.programs.program import StopError
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 2.0
-_BUSY = range(500, 600)
-_TOO_MANY = 429
+_BUSY = (429, *range(500, 600))
 _TOKENIZER = (
     "tokenizer*",
     "vocab*",
@@ -58,9 +57,7 @@ def choose(names: Sequence[str], *, tokenizer_only: bool) -> list[str]:
 class HubSource:
     """A model's repository at one commit."""
 
-    def __init__(
-        self, name: str, revision: str | None, token: str | None, *, tokenizer_only: bool
-    ) -> None:
+    def __init__(self, name: str, token: str | None, *, tokenizer_only: bool) -> None:
         try:
             import huggingface_hub  # noqa: PLC0415 -- `--help` and S3 need no hub
         except ImportError as problem:
@@ -73,9 +70,7 @@ class HubSource:
         # False: without it the library would look for tokens in places of its own.
         self._token = token or False
         api = huggingface_hub.HfApi(token=self._token)
-        information = self._try(
-            lambda: api.model_info(name, revision=revision, files_metadata=True)
-        )
+        information = self._try(lambda: api.model_info(name, files_metadata=True))
         self.revision: str = information.sha
         stated = {each.rfilename: each for each in information.siblings}
         chosen = choose(list(stated), tokenizer_only=tokenizer_only)
@@ -94,16 +89,14 @@ class HubSource:
         )
 
     def _try(self, action: Callable[[], T]) -> T:
-        """Do something with the hub; what may pass is tried again."""
         from huggingface_hub import errors  # noqa: PLC0415 -- as in __init__
 
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return action()
             except (errors.HFValidationError, errors.HfHubHTTPError) as problem:
-                response = getattr(problem, "response", None)
-                status = getattr(response, "status_code", 0)
-                if status not in _BUSY and status != _TOO_MANY:
+                status = getattr(getattr(problem, "response", None), "status_code", 0)
+                if status not in _BUSY:
                     raise self._refused(problem, status) from problem
                 last: Exception = problem
             # What the HTTP library under the hub raises depends on the hub's version.
@@ -123,27 +116,24 @@ class HubSource:
         from huggingface_hub import errors  # noqa: PLC0415 -- as in __init__
 
         page = f"{self._hub.constants.ENDPOINT}/{self.name}"
-        code, found, remedy = program.EXIT_NOT_FOUND, "no such revision", f"see {page}/commits/main"
+        code, found, remedy = program.EXIT_FAILED, f"HTTP {status}", f"see whether {page} opens"
         if isinstance(problem, errors.GatedRepoError):
             have = "the token's account has no access" if self._token else "it needs a token"
-            code, found = program.EXIT_FAILED, f"the model is gated, and {have}"
+            found = f"the model is gated, and {have}"
             remedy = (
                 f"accept the licence at {page}, then give a read token of that account with "
                 "--token-file (in the cluster: the Secret that the job's token_secret names)"
             )
         elif isinstance(problem, errors.RepositoryNotFoundError | errors.HFValidationError):
-            found = "no such model, or a private one"
+            code, found = program.EXIT_NOT_FOUND, "no such model, or a private one"
             remedy = "correct the name, or give a token that may read it with --token-file"
-        elif not isinstance(problem, errors.RevisionNotFoundError):
-            code, found = program.EXIT_FAILED, f"HTTP {status}"
-            remedy = f"see whether {page} can be opened"
         return StopError(code, self.name, found, remedy)
 
 
 def _remote_file(stated: Any) -> RemoteFile:  # noqa: ANN401 -- huggingface_hub is not here to check
-    if stated.lfs:
-        return RemoteFile(stated.rfilename, stated.lfs.size, sha256=stated.lfs.sha256)
-    return RemoteFile(stated.rfilename, stated.size, git_blob=stated.blob_id)
+    # Of other files, which are small, the hub has git's own hash.
+    sha256 = stated.lfs.sha256 if stated.lfs else None
+    return RemoteFile(stated.rfilename, stated.size, sha256)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

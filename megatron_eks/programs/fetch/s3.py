@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from megatron_eks.programs import program, s3_store
-from megatron_eks.programs.fetch.files import RemoteFile
+from megatron_eks.programs.fetch.files import MARKER, RemoteFile
 from megatron_eks.programs.program import StopError
 from megatron_eks.programs.s3_store import GoneError, Store
 
@@ -32,6 +32,8 @@ class S3Source:
             if stored.key.endswith("/"):
                 continue
             path = stored.key if stored.key == prefix else stored.key.removeprefix(f"{prefix}/")
+            if path == MARKER:
+                continue
             self._keys[path] = stored.key
             self.files.append(RemoteFile(path, stored.size, tag=stored.tag))
         if not self.files:

@@ -36,7 +36,7 @@ def test_a_machine_without_efa_is_told_with_its_remedy(tmp_path):
 
 def test_a_file_system_below_its_mark_is_told_once(tmp_path):
     """By the program, with its numbers."""
-    arguments = ("--directory", str(tmp_path), "--size-gib", "0.01", "--seconds", "0.1")
+    arguments = ("--directory", str(tmp_path), "--size-gib", "0.01")
     log, phase = log_of("storage_bench", *arguments, "--processes", "1", "--pass-mb-s", "1e9")
     found = verdict(Ended("storage-p4d", phase, "", log), 1e9)
     below = [each for each in found.findings if str(each.code) == "MEKS-0860"]
