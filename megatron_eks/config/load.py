@@ -30,7 +30,6 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML_TAGS = "tag:yaml.org,2002:"
 _STRING = f"{_YAML_TAGS}str"
 _KNOWN_TAGS = {f"{_YAML_TAGS}{name}" for name in ("bool", "float", "int", "map", "null", "seq")}
-_UNFILLED = "{{ }}"
 _KINDS_OF_VALUES = {type(None): "an empty file", list: "a list"}
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
@@ -184,12 +183,10 @@ class _Reader:
     def _mapping(self, path: Path) -> Json:
         result: dict[str, Json] = {}
         merged: dict[str, Json] = {}
-        unfilled = False
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key, place = self._key(event, path)
             value_event = self._next()
             if key is None:
-                unfilled = True
                 self._value(value_event, (*path, "?"))
             elif key == "<<" and not getattr(event, "style", None):
                 source = self._value(value_event, path)
@@ -209,8 +206,7 @@ class _Reader:
                 raw = value_event.value if scalars else None
                 self._places[*path, key] = Place(place, raw)
                 result[key] = self._value(value_event, (*path, key))
-        # What is said of `{{ name }}` is enough: the rules take it as a value that is to come.
-        return _UNFILLED if unfilled and not merged | result else merged | result
+        return merged | result
 
     def _key(self, event: _Event, path: Path) -> tuple[str | None, int]:
         """Return a key and its line; None for a key that JSON cannot hold."""
@@ -220,7 +216,7 @@ class _Reader:
                 self._anchors[event.anchor] = (event.value, 1)
             return str(event.value), line
         key = self._value(event, (*path, "?"))
-        if isinstance(key, str) and key != _UNFILLED:
+        if isinstance(key, str):
             return key, line
         # To YAML `{{ name }}` is a mapping whose key is a mapping.
         nested = isinstance(event, yaml.MappingStartEvent) and event.flow_style

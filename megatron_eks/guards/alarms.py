@@ -1,4 +1,4 @@
-"""Guards of alarms: what tells of trouble asks for something that is measured, and is heard."""
+"""Guards of alarms: what tells of trouble is heard."""
 
 import re
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from megatron_eks.guards.codes import Rule
 from megatron_eks.guards.statements import Need, needs
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
-from megatron_eks.guards.values import YES, Found, Row, Value, report
+from megatron_eks.guards.values import YES, Found, Row, report
 
 _unheard, _need = partial(report, Rule.UNHEARD), partial(Need, Rule.UNHEARD)
 # Who tells by which type, with its principal (Amazon SNS, "Access policies"; Amazon Managed Service
@@ -16,11 +16,6 @@ _TELLERS = {
     "Events::Rule": "events.amazonaws.com",
     "APS::Workspace": "aps.amazonaws.com",
     "Budgets::Budget": "budgets.amazonaws.com",
-}
-# Namespaces' metrics and dimensions: their user guides, "Monitoring with CloudWatch".
-_METRICS = {
-    "AWS/FSx": ({"FreeDataStorageCapacity", "DataReadBytes", "DataWriteBytes"}, "FileSystemId"),
-    "AWS/NATGateway": ({"ErrorPortAllocation"}, "NatGatewayId"),
 }
 _CONSTANTS: dict[str, tuple[Row, ...]] = {
     "CloudWatch::Alarm": (
@@ -63,7 +58,7 @@ def heard(templates: Templates) -> Found:
         lost = not named and "AWS::SNS::Topic" not in [e.type for e in templates.targets(*ways)]
         found = f"{teller.name} sends to no topic"
         yield from _unheard(lost, ways[-1], found, "name the topic of the stack")
-        yield from _matched(teller) if "Events" in teller.type else _asked(teller["Metrics"])
+        yield from _matched(teller) if "Events" in teller.type else ()
     policies = [each["PolicyDocument"] for each in templates.of("SNS::TopicPolicy")]
     keys = [each["KmsMasterKeyId"] for each in templates.of("SNS::Topic")]
     for key in keys:
@@ -98,29 +93,3 @@ def _matched(rule: Resource) -> Found:
         told = given and given == set(re.findall(r"<([\w-]+)>", form["InputTemplate"].text))
         silent = not (target["Input"] if schedule else told)
         yield from _unheard(silent, target, found, "use every path")
-
-
-def _asked(queries: Value) -> Found:
-    """Report expressions that name no query, and alarms that have not one answer."""
-    ids = {each["Id"].text for each in queries if each["MetricStat"]}
-    several = sum(each["ReturnData"].raw is not False for each in queries) != 1
-    found = "one query must return data"
-    yield from _unheard(several, queries, found, "ReturnData: true for one")
-    for query in queries:
-        words, known = query["Expression"], f"use {', '.join(sorted(ids))}"
-        lost = set(re.findall(r"[a-z]\w*", words.text)) - ids
-        yield from _unheard(lost, words, "it names no query", known)
-        empty = not words and not query["MetricStat"]
-        yield from _unheard(empty, query, "it queries nothing", "give it a MetricStat")
-        yield from _measured(query["MetricStat"]["Metric"])
-
-
-def _measured(metric: Value) -> Found:
-    """Report what nothing measures: such an alarm stays silent for ever."""
-    space, name, by = (metric[key] for key in ("Namespace", "MetricName", "Dimensions"))
-    names, dimension = _METRICS.get(space.text, (set(), ""))
-    known, lost = f"use {' or '.join(sorted(names))}", names and name.text not in names
-    wrong = names and [each["Name"].text for each in by] != [dimension]
-    yield from _unheard(metric and not names, space, "no metric is there", known)
-    yield from _unheard(lost, name, "no such metric", known)
-    yield from _unheard(wrong, by, "no such dimension", f"use {dimension}")

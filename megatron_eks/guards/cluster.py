@@ -63,10 +63,6 @@ _TAGS = {
     "aws:RequestTag/kubernetes-namespace": "Namespace",
     "aws:RequestTag/kubernetes-service-account": "ServiceAccount",
 }
-# ECR, "IAM permissions for pushing an image".
-_LAYERS = ("BatchCheckLayerAvailability", "InitiateLayerUpload", "UploadLayerPart")
-_PUSH = (*_LAYERS, "CompleteLayerUpload", "PutImage")
-_CONNECT = ("GetConnection", "GetConnectionToken", "UseConnection")
 _need = partial(Need, Rule.POLICY)
 
 
@@ -183,8 +179,7 @@ def rights(templates: Templates) -> Found:
                 wide, remedy = each["Effect"].text == "Allow", "name what pods need, and where"
                 yield from report(Rule.POLICY, wide, action, found, remedy)
         policies = own or [role["Policies"]]
-        wanted = [*_of_builds(templates, user)]
-        wanted += [*_of_jobs(templates, policies)] if service == _PODS else []
+        wanted = [*_of_jobs(templates, policies)] if service == _PODS else []
         for bucket in data_buckets(templates) if user == role else ():
             why, key = "jobs cannot read what was pushed", texts(templates, key_of(bucket))
             # That of a team is called after it (config/outputs.py, `team_key`).
@@ -194,21 +189,6 @@ def rights(templates: Templates) -> Found:
             on += product(("kms:Decrypt", "kms:GenerateDataKey"), key)
             wanted += [_need(why, (e,), (arn,)) for e, arn in on if bucket.file == role.file]
         yield from needs(templates, policies, *wanted)
-
-
-def _of_builds(templates: Templates, user: Resource) -> Iterator[Need]:
-    source = user["Source"]
-    given = [each["Value"] for each in user["Environment"]["EnvironmentVariables"]]
-    for repository in [e for e in templates.targets(*given) if e.type == "AWS::ECR::Repository"]:
-        why, on = "the image is built, and not pushed", (f"${{{repository.name}.Arn}}",)
-        yield from (_need(why, (f"ecr:{each}",), on) for each in _PUSH)
-        yield _need("it cannot log in to ECR", ("ecr:GetAuthorizationToken",), ("*",))
-    name = source["Location"].text.removeprefix("https://github.com/").removesuffix(".git")
-    for arn in texts(templates, source["Auth"]["Resource"]):
-        for kind in ("codeconnections", "codestar-connections"):
-            actions = tuple(f"{kind}:{action}" for action in _CONNECT)
-            test = ("StringEqualsIfExists", f"{kind}:FullRepositoryId", name)
-            yield _need("it gets no source", actions, (arn,), when=(test,))
 
 
 def _of_jobs(templates: Templates, policies: list[Value]) -> Iterator[Need]:

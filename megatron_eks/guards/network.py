@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from megatron_eks.guards.codes import Rule
-from megatron_eks.guards.statements import allows, is_everybody, statements
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import NO, YES, Found, Value, report
 
@@ -119,13 +118,7 @@ def endpoints(templates: Templates) -> Found:
         yield from report(Rule.OPEN_TO_ALL, *row)
     near = [range_of(each["CidrBlock"]) for each in _private(templates)]
     for each in templates.of("EC2::VPCEndpoint"):
-        policy, service = each["PolicyDocument"], _service(templates, each)
-        wide = [e for e in statements(policy) if allows(e, f"{service.partition('.')[0]}:*")]
-        wide = [e for e in wide if is_everybody(e["Principal"]) and "*" in e["Resource"].texts]
-        if policy and all(e["Condition"] for e in wide):
-            found = "it lets only part through: ECR keeps image layers in buckets of its own"
-            yield policy.finding(code, found, "remove the policy: roles decide", warns=True)
-        if service in {"s3", "dynamodb"} and each["VpcEndpointType"].text != "Interface":
+        if _service(templates, each) == "s3" and each["VpcEndpointType"].text != "Interface":
             continue
         yield from constants([each], code, *_ENDPOINT)
         known = templates.targets(each["SecurityGroupIds"])

@@ -1,6 +1,7 @@
 """Policy documents: what they must say, by statement; lists, imports and outputs."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -125,3 +126,16 @@ def wiring(templates: Templates) -> Found:
         if stack in stacks and value.text not in templates.exports:
             found = f"{stack} exports no {name}: CloudFormation refuses the stack"
             yield value.finding(Rule.REFERENCE, found, f"correct it, or add the output to {stack}")
+
+
+@template_guard
+def tags(templates: Templates) -> Found:
+    """Give all that has tags those of its stack: bills are sorted by them (AWS Billing, "Tags")."""
+    for file in {each.file: None for each in templates.resources}:
+        listed = [each["Tags"] for each in templates.resources if each.file == file]
+        given = [(place, {str(each.raw) for each in place}) for place in listed if place[0]]
+        counted = Counter(tag for _, own in given for tag in own)
+        usual = {tag for tag, count in counted.items() if 2 * count > len(given) > 1}
+        for place, missing in ((place, sorted(usual - own)) for place, own in given):
+            found = f"not {', '.join(missing)}, as what stands beside it"
+            yield from report(Rule.PROPERTY, missing, place, found, "add it", warns=True)

@@ -64,8 +64,6 @@ OTHER_BUCKET = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn
         (JOBS, RIGHTS, lambda old: [*old, WRITING], "POLICY"),
         (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET], "POLICY"),
         (JOBS, RIGHTS, lambda old: [*old, OTHER_BUCKET | EVERYTHING], "POLICY"),
-        (BUILD, f"{RIGHTS} 2 Action", lambda old: [e for e in old if "Put" not in e], "POLICY"),
-        (BUILD, f"{RIGHTS} 1", ABSENT, "POLICY"),
         (BUILD, "Description", f"made with hf_{'a1' * 17}", "SECRET_IN_MANIFEST"),
     ],
 )

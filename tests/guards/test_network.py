@@ -7,8 +7,6 @@ from tests.guards.slips import ABSENT, Json, in_template
 
 GONE = "AWS::CloudFormation::WaitConditionHandle"
 HTTPS = {"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp", "FromPort": 443, "ToPort": 443}
-DATA_ALONE = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::a"}
-EVERYTHING = {"Version": "2012-10-17", "Statement": [{**DATA_ALONE, "Resource": "*"}]}
 LINK = "EC2::SubnetRouteTableAssociation Private"
 PUBLIC = {"Ref": "PublicRoutes"}
 PART, UNUSED = "NETWORK_PART", "ENDPOINT_UNUSED"
@@ -39,7 +37,6 @@ def test_mistakes_in_the_network(resource, path, value, code):
     ("resource", "path", "value", "code"),
     [
         ("EC2::VPCEndpoint eksauth", "PrivateDnsEnabled", False, UNUSED),
-        ("EC2::VPCEndpoint S3", "PolicyDocument", {"Statement": [DATA_ALONE]}, UNUSED),
         ("EC2::VPCEndpoint ecrapi", "SecurityGroupIds", ABSENT, UNUSED),
         ("EC2::SecurityGroup Endpoint", "SecurityGroupIngress 0 ToPort", 80, UNUSED),
         ("EC2::SecurityGroup Endpoint", "SecurityGroupIngress 0 CidrIp", "10.1.0.0/16", UNUSED),
@@ -74,7 +71,6 @@ def test_endpoints_are_the_way_out_without_nat():
     [
         ("EC2::SecurityGroup Node", "SecurityGroupEgress", lambda rules: [*rules, HTTPS]),
         ("EC2::Subnet Private", "MapPublicIpOnLaunch", ABSENT),
-        ("EC2::VPCEndpoint S3", "PolicyDocument", EVERYTHING),
     ],
 )
 def test_other_networks_that_work(resource, path, value):
