@@ -26,13 +26,15 @@ _INSTANCE_USD_PER_HOUR = {
 }
 _LUSTRE_USD_PER_GIB_MONTH = {125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.60}
 _SCRATCH_USD_PER_GIB_MONTH = 0.14
-_BASTION_USD_PER_HOUR = 0.0104
-_NAT_USD_PER_HOUR = 0.045
-_ENDPOINT_USD_PER_HOUR = 0.01
-_CONTROL_PLANE_USD_PER_HOUR = 0.10
 # Amazon Managed Service for Prometheus, "Pricing": the collector, and ten million samples that are
 # collected and taken in; the first forty million of a month cost nothing.
-_SCRAPER_USD_PER_HOUR = 0.04
+_USD_PER_HOUR = {
+    "bastion": 0.0104,
+    "control_plane": 0.10,
+    "endpoint": 0.01,
+    "nat": 0.045,
+    "scraper": 0.04,
+}
 SAMPLES_USD = (0.03 + 0.90) / 10_000_000
 """Of one sample."""
 EXTENDED_SUPPORT_USD_PER_HOUR = 0.60
@@ -71,11 +73,6 @@ class PriceList:
         listed = self._listed(_INSTANCE_USD_PER_HOUR.get(instance_type))
         return self.instances.get(instance_type, listed)
 
-    @property
-    def control_plane(self) -> float:
-        """USD an hour for EKS, which is the same everywhere."""
-        return self.own.get("control_plane_hour", _CONTROL_PLANE_USD_PER_HOUR)
-
     def lustre(self, throughput_mbps_per_tib: int | None) -> float | None:
         """USD an hour for one GiB of PERSISTENT_2 SSD storage, or with None of SCRATCH_2."""
         tiers, scratch = _LUSTRE_USD_PER_GIB_MONTH, _SCRATCH_USD_PER_GIB_MONTH
@@ -83,25 +80,14 @@ class PriceList:
         month = self.own.get("lustre_gib_month", self._listed(listed))
         return None if month is None else month / HOURS_PER_MONTH
 
-    @property
-    def bastion(self) -> float | None:
-        """USD an hour for the instance that forwards to a private endpoint."""
-        return self._listed(_BASTION_USD_PER_HOUR)
+    def hour(self, item: str) -> float | None:
+        """USD an hour for one NAT gateway or another part, traffic and samples not counted.
 
-    @property
-    def scraper(self) -> float | None:
-        """USD an hour for what collects metrics, samples not counted."""
-        return self._listed(_SCRAPER_USD_PER_HOUR)
-
-    @property
-    def nat(self) -> float | None:
-        """USD an hour for one NAT gateway, traffic not counted."""
-        return self.own.get("nat_hour", self._listed(_NAT_USD_PER_HOUR))
-
-    @property
-    def endpoint(self) -> float | None:
-        """USD an hour for one interface endpoint in one zone, traffic not counted."""
-        return self.own.get("endpoint_hour", self._listed(_ENDPOINT_USD_PER_HOUR))
+        The control plane costs the same everywhere.
+        """
+        price = _USD_PER_HOUR[item]
+        listed = price if item == "control_plane" else self._listed(price)
+        return self.own.get(f"{item}_hour", listed)
 
     def _listed(self, price: float | None) -> float | None:
         return price if self.region in _US_REGIONS else None

@@ -95,7 +95,7 @@ def stack_costs(plan: ClusterPlan) -> Mapping[str, tuple[Price, ...]]:
     """Price what each stack holds that is billed by the hour, GPU nodes not counted."""
     parts = {"Cluster": _cluster(plan), "Storage": _lustre(plan), "Network": _network(plan)}
     if _has_scraper(plan):
-        parts["Observability"] = iter([Price("Metrics scraper", 1, plan.prices.scraper)])
+        parts["Observability"] = iter([Price("Metrics scraper", 1, plan.prices.hour("scraper"))])
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 
@@ -107,7 +107,7 @@ def still_billed(plan: ClusterPlan, watch: Mapping[str, str]) -> list[Finding]:
     """Report a stack that is switched off and still there, from what it says of itself."""
     if plan.observability is not None or not watch:
         return []
-    hourly = plan.prices.scraper if "PrometheusUrl" in watch else 0.0
+    hourly = plan.prices.hour("scraper") if "PrometheusUrl" in watch else 0.0
     month = pricing.KEY_USD_PER_MONTH + (hourly or 0) * pricing.HOURS_PER_MONTH
     name = plan.stack("Observability")
     found = f"{name} is still there, and observability is off: {month:,.0f} USD a month"
@@ -168,9 +168,9 @@ def _notes(plan: ClusterPlan, prices: Iterable[Price]) -> Iterator[str]:
 def _cluster(plan: ClusterPlan) -> Iterator[Price]:
     if "Cluster" not in plan.stacks:
         return
-    yield Price("EKS control plane", 1, plan.prices.control_plane)
+    yield Price("EKS control plane", 1, plan.prices.hour("control_plane"))
     yield from _system(plan)
-    yield Price("Bastion", int(plan.access.bastion), plan.prices.bastion)
+    yield Price("Bastion", int(plan.access.bastion), plan.prices.hour("bastion"))
 
 
 def _system(plan: ClusterPlan) -> Iterator[Price]:
@@ -194,8 +194,8 @@ def _network(plan: ClusterPlan) -> Iterator[Price]:
         return
     network = plan.network
     endpoints = len(network.interface_endpoints) * len(network.endpoint_zones)
-    yield Price("NAT gateway", len(network.nat_zones), plan.prices.nat)
-    yield Price("Interface endpoints", endpoints, plan.prices.endpoint)
+    yield Price("NAT gateway", len(network.nat_zones), plan.prices.hour("nat"))
+    yield Price("Interface endpoints", endpoints, plan.prices.hour("endpoint"))
 
 
 def total(parts: Iterable[float | None]) -> float | None:
