@@ -236,7 +236,7 @@ def check_documents(
     allowances = [each for read in read_files for each in read.allowances]
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
-    judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
+    judged = apply(placed, allowances, (Level.WARNING,))
     ordered = sorted(judged, key=lambda each: ([*Level].index(each.level), each.file, each.line))
     return Files(config, tuple(parsed), tuple(ordered), shipped, tuple(without_bucket), images)
 

@@ -6,7 +6,7 @@ Reproducibility". Read 2026-11.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 
@@ -120,28 +120,13 @@ def _word(
     if known or ("numbers" in how and given.isdecimal()):
         return None
     close = [like[each] for each in get_close_matches(folded, like, 1, _CLOSE)]
-    remedy = f"did you mean {close[0]}?" if close else f"use {_one_of(words)}"
+    remedy = f"did you mean {close[0]}?" if close else f"use {', '.join(words[:-1])} or {words[-1]}"
     verdict = Verdict.REFUSED if "ends" in how else Verdict.ADVISED_AGAINST
     return Policy(verdict, f"{value!r} is no value of it: {otherwise}", remedy)
 
 
-def _one_of(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def _torch_number(value: str) -> Policy | None:
-    """Judge what torch reads by std::stoi: torch/csrc/distributed/c10d/Utils.hpp."""
-    if re.fullmatch(r"\s*[-+]?\d+", value):
-        return None
-    read = re.match(r"\s*[-+]?\d+", value)
-    if read:
-        return refused(
-            f"{value!r} is no whole number, and torch reads {read[0].strip()} of it",
-            "write the number alone",
-        )
-    return refused(
-        f"{value!r} is no number, and torch ends the program at it", "write a whole number"
-    )
+# torch reads numbers by std::stoi: torch/csrc/distributed/c10d/Utils.hpp.
+_TORCH_NUMBER = (r"\s*[-+]?\d+", "refused", "no whole number", "write the number alone")
 
 
 def _filled() -> Iterator[tuple[str, _Judge]]:
@@ -152,7 +137,8 @@ def _filled() -> Iterator[tuple[str, _Judge]]:
     for name, said in by_name(TABLE["forms"]).items():
         pattern, verdict, reason, instead = said.split(" | ")
         yield name, partial(_form, pattern, verdict, reason, instead)
-    yield from dict.fromkeys(TABLE["torch_numbers"].split(), _torch_number).items()
+    of_torch = partial(_form, *_TORCH_NUMBER)
+    yield from dict.fromkeys(TABLE["torch_numbers"].split(), of_torch).items()
 
 
 _SAID: dict[str, list[list[str]]] = {}

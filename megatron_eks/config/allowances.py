@@ -51,7 +51,7 @@ def apply(
     found: Iterable[tuple[PlaceT, Finding]],
     allowances: Iterable[Allowance[PlaceT]],
     levels: Container[Level] = (Level.ERROR, Level.WARNING),
-) -> list[tuple[PlaceT, Finding]]:
+) -> list[Finding]:
     """Return the findings, the allowed ones at their own level, and what is wrong with the rest.
 
     Findings of other levels than those given stay as they are.
@@ -64,17 +64,16 @@ def apply(
     }
     used: set[tuple[PlaceT, str]] = set()
     kept: set[tuple[PlaceT, str]] = set()
-    result: list[tuple[PlaceT, Finding]] = []
+    result: list[Finding] = []
     for place, finding in found:
         key = (place, finding.code.value)
-        if key in valid and finding.level in levels:
-            used.add(key)
-            allowed = replace(finding, level=Level.ALLOWED, remedy=f"allowed: {valid[key]}")
-            result.append((place, allowed))
-        else:
-            kept.add(key)
-            result.append((place, finding))
-    return result + [(each.place, e) for each in given for e in _wrong(each, used, kept)]
+        allowed = key in valid and finding.level in levels
+        (used if allowed else kept).add(key)
+        if allowed:
+            remedy = f"allowed: {valid[key]}"
+            finding = replace(finding, level=Level.ALLOWED, remedy=remedy)  # noqa: PLW2901
+        result.append(finding)
+    return result + [wrong for each in given for wrong in _wrong(each, used, kept)]
 
 
 def _wrong(

@@ -65,7 +65,7 @@ def bodies_in(document: Document) -> Iterator[Value]:
 
 def _judged(found: Iterable[Finding], bodies: Iterable[Value]) -> list[Finding]:
     placed = [(_place(each.file, each.line, each.path), each) for each in dict.fromkeys(found)]
-    return [each for _, each in apply(placed, (a for body in bodies for a in _allowances(body)))]
+    return apply(placed, (allowance for body in bodies for allowance in _allowances(body)))
 
 
 def _place(file: str, line: int, path: tuple[str | int, ...]) -> _Place:
