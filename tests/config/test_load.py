@@ -83,11 +83,8 @@ def test_refusals(text, message):
 @pytest.mark.parametrize(
     "text",
     [
-        "a: [1, 2",
         "a: \t- b",
-        "a: 'open",
         "a: *nothing",
-        "a: b: c",
         "\x00",
         "a: &x [*x]",
         "[" * 5000,
