@@ -87,21 +87,14 @@ def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
         stacks.update("broken", {"First": logs("/broken")})
 
 
-def test_a_rollback_that_fails_goes_on_when_it_is_told_to(aws, stacks):
-    """What the remedy of a failed deployment names is answered here too."""
+def test_a_rollback_that_fails_is_told(aws, stacks):
+    """What could not be undone is named."""
     stacks.create("stuck", {"Note": parameter("a")})
     fail_next(aws, "Last", "out of luck")
     fail_next(aws, "Note", "not now", action="ROLLBACK")
     wanted = {"Note": parameter("b"), "Last": parameter("c", DependsOn="Note")}
     assert stacks.update("stuck", wanted) == "UPDATE_ROLLBACK_FAILED"
-    stacks.client.continue_update_rollback(StackName="stuck")
-    (stack,) = stacks.client.describe_stacks(StackName="stuck")["Stacks"]
-    assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
-    note = stacks.physical("stuck")["Note"]
-    value = aws.client("ssm", REGION).get_parameter(Name=note)["Parameter"]["Value"]
-    assert value == "a"
-    with pytest.raises(ClientError, match="is in UPDATE_ROLLBACK_COMPLETE state"):
-        stacks.client.continue_update_rollback(StackName="stuck")
+    assert "[Note]" in stacks.describe("stuck")["StackStatusReason"]
 
 
 def test_events_are_told_in_their_order(stacks):
@@ -237,16 +230,6 @@ def test_what_a_stack_has_kept_is_taken_over_with_the_next(aws, stacks):
     assert stacks.status("taker-1") == "CREATE_COMPLETE"
     with pytest.raises(ClientError, match="kept already belongs to stack taker-1"):
         _take_over(stacks, "taker-2", DeletionPolicy="Retain")
-
-
-def test_a_protected_stack_is_not_deleted(stacks):
-    """Termination protection is honoured."""
-    stacks.create("protected", {"Note": parameter("a")})
-    stacks.client.update_termination_protection(
-        StackName="protected", EnableTerminationProtection=True
-    )
-    with pytest.raises(ClientError, match="TerminationProtection is enabled"):
-        stacks.delete("protected")
 
 
 def test_parameters_and_conditions(aws, stacks):

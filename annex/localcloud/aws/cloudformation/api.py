@@ -41,7 +41,6 @@ class CloudFormationApi(BaseResponse):
             self._get("StackName"),
             self._get("ChangeSetType", "UPDATE"),
             self._request(),
-            self._get("Description"),
         )
         return ActionResult({"Id": change_set.id, "StackId": stack.id})
 
@@ -67,13 +66,6 @@ class CloudFormationApi(BaseResponse):
         stack = self._region.find(self._get("StackName"))
         summaries = [each.summary(stack) for each in self._region.change_sets(stack)]
         return ActionResult({"Summaries": summaries})
-
-    def continue_update_rollback(self) -> EmptyResult:
-        """ContinueUpdateRollback, without ResourcesToSkip."""
-        if self._get("ResourcesToSkip"):
-            raise ValidationError("ResourcesToSkip is not supported here")
-        self._region.continue_rollback(self._get("StackName"))
-        return EmptyResult()
 
     def delete_stack(self) -> EmptyResult:
         """DeleteStack."""
@@ -128,12 +120,6 @@ class CloudFormationApi(BaseResponse):
         body = "{}" if target is None else target.body
         return ActionResult({"TemplateBody": body, "StagesAvailable": ["Original", "Processed"]})
 
-    def update_termination_protection(self) -> ActionResult:
-        """UpdateTerminationProtection."""
-        stack = self._region.find(self._get("StackName"))
-        stack.protected = bool(self._get("EnableTerminationProtection"))
-        return ActionResult({"StackId": stack.id})
-
     def _request(self) -> Request:
         tags = self._get("Tags")
         given = {
@@ -145,8 +131,6 @@ class CloudFormationApi(BaseResponse):
             body=self._template_body(),
             parameters=given,
             tags=None if tags is None else {each["Key"]: each["Value"] for each in tags},
-            capabilities=tuple(self._get("Capabilities") or ()),
-            role=self._get("RoleARN"),
             import_existing=bool(self._get("ImportExistingResources", False)),  # noqa: FBT003 -- a default
         )
 

@@ -29,7 +29,6 @@ class ChangeSet:
     changes: list[Object]
     imports: Mapping[str, str] = field(default_factory=dict)
     """Physical ids of what is taken over, by name."""
-    description: str | None = None
     status: str = "CREATE_COMPLETE"
     reason: str | None = None
     execution: str = "AVAILABLE"
@@ -46,7 +45,6 @@ class ChangeSet:
             "ChangeSetId": self.id,
             "StackId": stack.id,
             "StackName": stack.name,
-            "Description": self.description,
             "Status": self.status,
             "StatusReason": self.reason,
             "ExecutionStatus": self.execution,
@@ -62,7 +60,6 @@ class ChangeSet:
                 for key, value in self.target.raw_parameters.items()
             ],
             "Tags": tag_list(dict(self.target.tags)),
-            "Capabilities": list(self.target.capabilities),
             "Changes": [{"Type": "Resource", "ResourceChange": each} for each in self.changes],
         }
 

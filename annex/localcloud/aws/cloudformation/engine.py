@@ -1,7 +1,7 @@
 """Brings a stack to what its template asks for, or back to what it was."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from moto.core.exceptions import ServiceException
@@ -11,7 +11,7 @@ from megatron_eks.localcloud.aws.cloudformation.errors import ResourceError, Unk
 from megatron_eks.localcloud.aws.cloudformation.intrinsics import Resolver
 from megatron_eks.localcloud.aws.cloudformation.stacks import KEEP, Resource, Stack, Target
 from megatron_eks.localcloud.aws.cloudformation.template import depends_on, in_order, references
-from megatron_eks.localcloud.aws.cloudformation.work import Step, Tools, Work
+from megatron_eks.localcloud.aws.cloudformation.work import Tools, Work
 from megatron_eks.localcloud.aws.values import Object
 
 _LOG = logging.getLogger(__name__)
@@ -163,12 +163,7 @@ class Operation:
         stack = self._stack
         prefix = "" if verb == "CREATE" else f"{verb}_"
         stack.say(f"{prefix}ROLLBACK_IN_PROGRESS", f"{reason} Rollback requested by user.")
-        self._undo(prefix, list(reversed(self._work.steps)))
-
-    def _undo(self, prefix: str, steps: Sequence[Step]) -> None:
-        stack = self._stack
-        failed = [step for step in steps if not self._work.undo(step)]
-        stack.unfinished = (lambda: self._undo(prefix, failed)) if failed else None
+        failed = [step for step in reversed(self._work.steps) if not self._work.undo(step)]
         if failed:
             names = ", ".join(step.now.name for step in failed)
             stack.say(

@@ -77,7 +77,7 @@ class Region:
         raise ChangeSetNotFoundError(f"ChangeSet [{name}] does not exist")
 
     def create_change_set(
-        self, name: str, stack_name: str, kind: str, request: Request, description: str | None
+        self, name: str, stack_name: str, kind: str, request: Request
     ) -> tuple[Stack, ChangeSet]:
         """Compare a template with a stack; a stack that is not there is announced."""
         if kind == "IMPORT":
@@ -110,7 +110,6 @@ class Region:
                 target,
                 found,
                 imports=imports,
-                description=description,
             )
             same_tags = stack.target is not None and stack.target.tags == target.tags
             if (
@@ -146,15 +145,6 @@ class Region:
             return
         self.change_sets(stack).remove(change_set)
 
-    def continue_rollback(self, name: str) -> None:
-        """Try again what the rollback of an update could not undo."""
-        with self._lock:
-            stack = self.find(name)
-            if stack.unfinished is None or stack.status != "UPDATE_ROLLBACK_FAILED":
-                raise ValidationError(f"Stack [{stack.name}] is in {stack.status} state")
-            stack.say("UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
-            stack.unfinished()
-
     def delete(self, name: str) -> None:
         """Delete a stack; one that is not there is no error."""
         with self._lock:
@@ -162,10 +152,6 @@ class Region:
                 stack = self.find(name)
             except ValidationError:
                 return
-            if stack.protected:
-                raise ValidationError(
-                    f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
-                )
             resolver = Resolver({"Resources": {}}, {}, {})
             if Operation(stack, resolver, self._tools(stack)).delete():
                 stack.deleted = datetime.now(tz=UTC)
@@ -193,7 +179,7 @@ class Region:
         tags = request.tags
         if tags is None:
             tags = before.tags if before else {}
-        target = Target(template, body, raw, parameters, tags, request.capabilities, request.role)
+        target = Target(template, body, raw, parameters, tags)
         resolver = self._resolver(stack, target)
         resolver.check_rules()
         return target, resolver

@@ -1,7 +1,7 @@
 """What is known of a stack: its template, resources, outputs and events."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -37,8 +37,6 @@ class Request:
     """None for the template that the stack has."""
     parameters: Mapping[str, str]
     tags: Mapping[str, str] | None
-    capabilities: tuple[str, ...]
-    role: str | None
     import_existing: bool = False
 
 
@@ -52,8 +50,6 @@ class Target:
     raw_parameters: Mapping[str, str]
     parameters: Mapping[str, Value]
     tags: Mapping[str, str]
-    capabilities: tuple[str, ...] = ()
-    role: str | None = None
 
 
 @dataclass
@@ -69,14 +65,11 @@ class Stack:
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: list[Object] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
-    protected: bool = False
     created: datetime = field(default_factory=lambda: datetime.now(tz=UTC))
     updated: datetime | None = None
     deleted: datetime | None = None
     events: list[Object] = field(default_factory=list)
     id: str = ""
-    unfinished: Callable[[], None] | None = None
-    """Tries again what a rollback could not undo."""
 
     def __post_init__(self) -> None:
         """Give every new stack an id, also one of a name that was there before."""
@@ -130,10 +123,7 @@ class Stack:
                 for key, value in (target.raw_parameters if target else {}).items()
             ],
             "Tags": tag_list(dict(target.tags)) if target else [],
-            "Capabilities": list(target.capabilities) if target else [],
-            "RoleARN": target.role if target else None,
             "Outputs": self.outputs,
-            "EnableTerminationProtection": self.protected,
             "NotificationARNs": [],
         }
         return {key: value for key, value in described.items() if value is not None}
