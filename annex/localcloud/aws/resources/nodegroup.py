@@ -60,22 +60,9 @@ class Nodegroup(Handler):
                 "removeLabels": sorted(before.keys() - after.keys()),
             }
         if "Taints" in others:
-            more["taints"] = _taints(old.get("Taints", []), new.get("Taints", []))
+            raise NotSupportedError("local AWS cannot change the taints of a node group in place")
         if settings or more:
             call(context, "eks", "UpdateNodegroupConfig", {**names, **settings}, **more)
-
-
-def _taints(old: list[Object], new: list[Object]) -> Object:
-    def lower(taint: Object) -> Object:
-        return {key.lower(): value for key, value in taint.items()}
-
-    gone = [lower(each) for each in old if each not in new]
-    kept = [(each["key"], each["effect"]) for each in map(lower, new)]
-    return {
-        "addOrUpdateTaints": [lower(each) for each in new],
-        # The same key with another value is a change, which EKS refuses to see in both lists.
-        "removeTaints": [each for each in gone if (each["key"], each["effect"]) not in kept],
-    }
 
 
 HANDLERS: tuple[Handler, ...] = (Nodegroup(),)

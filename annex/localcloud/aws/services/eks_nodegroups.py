@@ -73,10 +73,6 @@ class Nodegroups(Clusters):
             **{key: value for key, value in group.labels.items() if key not in gone},
             **labels.get("addOrUpdateLabels", {}),
         }
-        taints = given.get("taints", {})
-        group.taints = _tainted(
-            group.taints, taints.get("addOrUpdateTaints", []), taints.get("removeTaints", [])
-        )
         if "updateConfig" in given:
             group.update_config = given["updateConfig"]
         if "nodeRepairConfig" in given:
@@ -142,8 +138,3 @@ def _check_sizes(sizes: Object) -> None:
         raise InvalidParameterError(
             f"desired capacity {wanted} can't be greater than max size {high}"
         )
-
-
-def _tainted(now: list[Object], added: list[Object], removed: list[Object]) -> list[Object]:
-    gone = [(each["key"], each["effect"]) for each in (*added, *removed)]
-    return [each for each in now or [] if (each["key"], each["effect"]) not in gone] + added
