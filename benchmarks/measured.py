@@ -58,7 +58,7 @@ _NEW = {"megatron": {"deepseek", "gpt-oss", "grok", "llama-4", "nemotron-4"}, "f
 
 # Rows that were found later, by their round. Of the third, hybrids, constants come since it was
 # predicted: it is blind no longer.
-_ROUNDS = {"": "blind", " 2": "blind 2", " 3": "hybrids"}
+_ROUNDS = {"": "blind", " 2": "blind 2", " 3": "hybrids", " 4": "blind 4"}
 
 
 def parts(framework: str, lineages: set[str]) -> dict[str, str]:
@@ -136,6 +136,7 @@ def _of_published(row: Row, named: Row, value: float, split: dict[str, str]) -> 
         and row["precision"] in {"fp8", "mxfp8"},
         dispatcher=row["dispatcher"] or "alltoall",
         expert_overlap=row["expert_overlap"] == "1",
+        capacity=float(row["capacity_factor"]) if row["capacity_factor"] else None,
         lora=int(row["lora_rank"] or 0),
         lora_targets="attention" if row["lora_targets"] == "attention" else "all",
         software="2024" if "NeMo 24.03" in row["software"] else "2026",

@@ -63,7 +63,7 @@ def _layer(
     tokens = batch.rank_tokens(layout)
     parts = model.parts(1, mixed)
     each = {
-        part: tokens * part_bytes_per_token(model, layout, part, batch.precision, modules)
+        part: tokens * part_bytes_per_token(model, layout, part, modules, batch)
         for part, count in parts.items()
         if count
     }
@@ -75,21 +75,23 @@ def _layer(
 
 def layer_bytes_per_token(model: ModelShape, layout: Layout, mixed: float) -> float:
     """Return what an average layer keeps for a token on a rank, in bf16."""
-    parts = model.parts(1, mixed).items()
-    return sum(count * part_bytes_per_token(model, layout, part) for part, count in parts if count)
+    parts = {part: count for part, count in model.parts(1, mixed).items() if count}
+    each = {part: part_bytes_per_token(model, layout, part, NONE, None) for part in parts}
+    return sum(count * each[part] for part, count in parts.items())
 
 
 def part_bytes_per_token(
-    model: ModelShape,
-    layout: Layout,
-    part: str,
-    precision: Precision = "bf16",
-    modules: frozenset[str] = NONE,
+    model: ModelShape, layout: Layout, part: str, modules: frozenset[str], batch: Batch | None
 ) -> float:
-    """Return what a part keeps for a token on a rank, of what is not computed again."""
+    """Return what a part keeps for a token on a rank, of what is not computed again.
+
+    Without a batch in bf16, and with no expert's tokens limited.
+    """
     shared = layout.tensor if layout.sequence_parallel else 1
     ranks = (layout.tensor, shared, layout.expert_tensor)
-    return _part_bytes(model, ranks, part, precision, modules)
+    precision: Precision = batch.precision if batch else "bf16"
+    most = batch.capacity if batch else None
+    return _part_bytes(model, ranks, part, (precision, modules, most or ROUTED_IMBALANCE))
 
 
 @cache
@@ -97,8 +99,7 @@ def _part_bytes(
     model: ModelShape,
     ranks: tuple[int, int, int],
     part: str,
-    precision: Precision,
-    modules: frozenset[str],
+    how: tuple[Precision, frozenset[str], float],
 ) -> float:
     """Return the bytes of a part and its norm on ranks that share them, and each expert.
 
@@ -106,6 +107,7 @@ def _part_bytes(
     of attention both ways, because attention's own backward pass needs it in bf16.
     """
     hidden, (tensor, shared, expert_tensor) = model.hidden_size, ranks
+    precision, modules, imbalance = how
     kept = _KEPT[precision]
     mask = hidden if model.hidden_dropout else 0  # a byte each
     outputs = 0.0 if "layernorm" in modules else kept
@@ -124,7 +126,7 @@ def _part_bytes(
         copies = kept * model.expert_hidden * expert_tensor
         after = 0.0 if "moe_act" in modules else kept
         routed = (before + after) * model.expert_width + copies
-        within = routed * (model.moe_router_topk or 1) * ROUTED_IMBALANCE
+        within = routed * (model.moe_router_topk or 1) * imbalance
         always = 0.0 if "shared_experts" in modules else before + kept
         within += always * (model.moe_shared_expert_intermediate_size or 0)
         within *= "moe" not in modules

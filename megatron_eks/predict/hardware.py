@@ -142,7 +142,7 @@ class Calibration:
             return 0.0
         partial = batch.graphs == "partial"
         experts = self["launch experts partial" if partial else "launch experts"]
-        experts *= self["launch flex"] if batch.flex else 1.0
+        experts *= self["launch flex"] if batch.flex or batch.capacity else 1.0
         host = self["launch blackwell"] if generation == "blackwell" else 1.0
         return host * (share * experts + (0.0 if partial else (1 - share) * self["launch"]))
 

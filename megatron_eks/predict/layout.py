@@ -140,6 +140,8 @@ class Batch:
     """2024: attention still had the kernels that were written for Ampere."""
     expert_overlap: bool = False
     """Whether tokens travel while another microbatch computes."""
+    capacity: float | None = None
+    """Of its share of tokens what an expert takes at most, and is padded to; None: all it gets."""
     lora: int = 0
     """Rank of adapters beside each linear map, which alone are trained; 0: all weights are."""
     lora_targets: Literal["all", "attention"] = "all"

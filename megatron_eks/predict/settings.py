@@ -1,5 +1,6 @@
 """What Megatron-LM's own arguments say about memory and speed (core_v0.19)."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -89,6 +90,7 @@ def with_arguments(batch: Batch, layers: int, arguments: Sequence[str]) -> Batch
         if flex
         else "alltoall",
         expert_overlap="--overlap-moe-expert-parallel-comm" in given,
+        capacity=_fraction(given, "--moe-expert-capacity-factor"),
     )
 
 
@@ -138,6 +140,15 @@ def options(arguments: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def _word(given: dict[str, tuple[str, ...]], name: str) -> str:
     return next(iter(given.get(name, ())), "")
+
+
+def _fraction(given: dict[str, tuple[str, ...]], name: str) -> float | None:
+    """Return a number above 0; None for what is none, as Megatron's own parser will say."""
+    try:
+        number = float(_word(given, name))
+    except ValueError:
+        return None
+    return number if 0 < number < math.inf else None
 
 
 def _number(given: dict[str, tuple[str, ...]], name: str) -> int | None:

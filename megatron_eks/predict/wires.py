@@ -59,7 +59,7 @@ class Wires:
     def expert_seconds(self) -> float:
         """One forward pass of a layer with experts: tokens to them, and back."""
         size, divided = self.layout.expert, self.layout.expert_tensor
-        topk = self.model.moe_router_topk or 1
+        topk = (self.model.moe_router_topk or 1) * (self.batch.capacity or 1)
         if self.model.num_experts is None or size * divided == 1:
             return 0.0
         message = self.batch.rank_tokens(self.layout) * self.model.expert_hidden * _BF16

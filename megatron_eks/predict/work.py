@@ -75,6 +75,7 @@ class Worker:
             *(layout.tensor, layout.context, layout.expert, layout.expert_tensor),
             *(layout.sequence_parallel, batch.micro_batch_size, batch.sequence_length),
             *(batch.precision, batch.software, batch.modules, batch.lora, batch.lora_targets),
+            batch.capacity,
         )
         if key not in _DONE:
             if len(_DONE) > _MOST:
@@ -172,7 +173,8 @@ class Worker:
         """Return the time of the routed and of the shared experts of a layer."""
         model, layout = self.model, self.layout
         count = (model.num_experts or 1) / layout.expert
-        routed = tokens * (model.moe_router_topk or 1) * layout.expert_tensor / layout.tensor
+        routed = tokens * (model.moe_router_topk or 1) * (self.batch.capacity or 1)
+        routed *= layout.expert_tensor / layout.tensor
         seconds = count * self._products(routed / count, expert(model, layout.expert_tensor))
         seconds += self._products(tokens, latent(model))
         width = model.moe_shared_expert_intermediate_size
