@@ -196,6 +196,29 @@ def test_the_optimizer_keeps_what_megatron_was_told(arguments, states):
     assert megatron_states(arguments) == states
 
 
+def test_experts_take_so_many_tokens_and_no_more():
+    """A factor scales work and traffic, frees the host from counting, and must be a number."""
+    factor = ("--moe-expert-capacity-factor",)
+    batch = with_arguments(BATCH, LITE.num_layers, (*factor, "1.0"))
+    assert batch.capacity == 1.0
+    for wrong in ("-1", "0", "inf", "nan", "much"):
+        assert with_arguments(BATCH, LITE.num_layers, (*factor, wrong)).capacity is None
+    layout, gpu = Layout(1, 1, 1, 16, expert=16), HARDWARE["h100"]
+    free, once, twice = (
+        megatron_speed(LITE, layout, replace(batch, capacity=size), gpu)
+        for size in (None, 1.0, 2.0)
+    )
+    assert once.launch_seconds < free.launch_seconds
+    assert once.compute_seconds == pytest.approx(free.compute_seconds)
+    assert once.compute_seconds < twice.compute_seconds < 2 * once.compute_seconds
+    assert once.communication_seconds < twice.communication_seconds
+    held = [
+        estimate(LITE, layout, replace(batch, capacity=size), 0).fullest.activations_bytes
+        for size in (1.0, None, 2.0)
+    ]
+    assert held == sorted(held)
+
+
 def test_fsdp_inside_megatron_shards_everything():
     """Two kinds: Megatron's needs its strategy said, PyTorch's keeps gradients twice."""
     strategy = ("--data-parallel-sharding-strategy", "optim_grads_params")
