@@ -7,7 +7,7 @@ import json
 import os
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,6 @@ from megatron_eks.kubernetes.connection import Connection, Credentials
 
 # What stands in a kubeconfig is YAML of other programs, which has no narrower type.
 Entry = dict[str, Any]
-
-Answer = Callable[[Sequence[str], Mapping[str, str]], str | None]
-"""Says what a command with these variables would print; None: it has to be started."""
 
 _EXEC_SECONDS = 60
 _REMEDY = "run that command to see what it lacks, or write the kubeconfig again"
@@ -65,15 +62,12 @@ class Context:
         name = named.get("--cluster-name")
         return (name, named.get("--region", "")) if name else None
 
-    def client(self, timeout: float, answer: Answer = lambda *_: None) -> Client:
-        """Return a client whose requests wait as long as said; `answer` is asked for tokens first.
-
-        It stands for the program that the kubeconfig names for that.
-        """
+    def client(self, timeout: float) -> Client:
+        """Return a client whose requests wait as long as said."""
         connection = Connection(
             self.server,
             self._tls(),
-            self._credentials(answer),
+            self._credentials(),
             timeout=timeout,
             server_name=self.cluster.get("tls-server-name"),
         )
@@ -86,9 +80,9 @@ class Context:
             found = f"the certificate authority of cluster {self.cluster_name} is none: {error}"
             raise KubeconfigError(found, "write the kubeconfig again") from error
 
-    def _credentials(self, answer: Answer) -> Credentials:
+    def _credentials(self) -> Credentials:
         if "exec" in self.user:
-            return _ExecCredentials(self.user["exec"], answer)
+            return _ExecCredentials(self.user["exec"])
         return Credentials(str(self.user.get("token", "")))
 
 
@@ -176,9 +170,9 @@ def _authority(cluster: Entry) -> str | None:
 class _ExecCredentials(Credentials):
     """Tokens that a program prints (client.authentication.k8s.io, ExecCredential)."""
 
-    def __init__(self, plugin: Entry, answer: Answer) -> None:
+    def __init__(self, plugin: Entry) -> None:
         super().__init__()
-        self._plugin, self._answer = plugin, answer
+        self._plugin = plugin
 
     def token(self) -> str:
         if not self._token:
@@ -189,9 +183,8 @@ class _ExecCredentials(Credentials):
         command = [self._plugin["command"], *(self._plugin.get("args") or ())]
         variables = {each["name"]: each["value"] for each in self._plugin.get("env") or ()}
         shown = " ".join(map(str, command))
-        said = self._answer(command, variables)
         try:
-            new = str(json.loads(said or self._run(command, variables))["status"]["token"])
+            new = str(json.loads(self._run(command, variables))["status"]["token"])
         except (OSError, subprocess.TimeoutExpired) as error:
             raise KubeconfigError(f"no token from `{shown}`: {error}", _REMEDY) from error
         except subprocess.CalledProcessError as error:

@@ -1,12 +1,9 @@
 """The way from a kubeconfig to the configured cluster, and to no other; what its errors mean."""
 
-import itertools
-import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -75,7 +72,7 @@ def open_access(
     is_local = is_named and urlsplit(context.server).hostname in _LOOPBACK
     if context.cluster_name != KUBECONFIG_NAME or not is_local:
         _refuse_others(context, plan, known, named=wanted is not None)
-    client = context.client(TIMEOUT_SECONDS, own_token)
+    client = context.client(TIMEOUT_SECONDS)
     return Access(client, is_local)
 
 
@@ -114,29 +111,6 @@ def _not_reachable(error: UnreachableError) -> Failure:
     else:
         remedy = "check network, VPN and `access.public_cidrs`, and that the cluster is running"
     return Failure(Code.KUBERNETES_NOT_REACHABLE, str(error), remedy, exit_code=NOT_REACHABLE)
-
-
-def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
-    """Answer for our own program, which would take a second to start.
-
-    Whatever is wrong, the program itself says.
-    """
-    if list(command[: len(TOKEN_COMMAND)]) != TOKEN_COMMAND:
-        return None
-    if any(os.environ.get(name) != value for name, value in variables.items()):
-        return None
-    import boto3  # noqa: PLC0415 -- slow, and a kubeconfig may name another program
-
-    from megatron_eks.ops.aws import session  # noqa: PLC0415 -- with it
-    from megatron_eks.ops.cluster import kubeconfig  # noqa: PLC0415 -- with it
-
-    named = dict(itertools.pairwise(command[len(TOKEN_COMMAND) :]))
-    region, role = named["--region"], named.get("--role-arn")
-    try:
-        aws = session.Aws(boto3.Session(region_name=region), region)
-        return kubeconfig.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
-    except session.ERRORS:
-        return None
 
 
 def _refuse_others(

@@ -19,7 +19,6 @@ from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import kubeconfig
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube.access import own_token
 from megatron_eks.project import ROOT, load_project
 from tests import consoles
 
@@ -154,33 +153,3 @@ def test_a_token_of_a_role_is_signed_by_the_role(tools, console):
     _, _, query = _request(console)
     assert query["X-Amz-Security-Token"]
     assert not query["X-Amz-Credential"][0].startswith("testing/")
-
-
-def _plugin(tools, tmp_path, environ):
-    """Return the program of a written kubeconfig, and its variables."""
-    file = tmp_path / "config"
-    kubeconfig.run(file, "none", tools, environ)
-    plugin = yaml.safe_load(file.read_text())["users"][0]["user"]["exec"]
-    variables = {each["name"]: each["value"] for each in plugin.get("env") or ()}
-    return [plugin["command"], *plugin["args"]], variables
-
-
-def test_meks_answers_for_the_program_of_its_own_kubeconfig(tools, tmp_path, monkeypatch):
-    """With the same variables it would say the same, a second later."""
-    command, variables = _plugin(tools, tmp_path, {"AWS_ENDPOINT_URL": "http://aws"})
-    assert own_token(command, variables) is None
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://aws")
-    credential = json.loads(own_token(command, variables) or "")
-    assert credential["kind"] == "ExecCredential"
-    assert credential["status"]["token"].startswith("k8s-aws-v1.")
-    assert own_token(["aws", "eks", "get-token"], {}) is None
-
-
-def test_what_is_wrong_the_program_says_itself(tools, tmp_path, monkeypatch):
-    """Here nobody has credentials."""
-    command, variables = _plugin(tools, tmp_path, {})
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    assert own_token(command, variables) is None
