@@ -71,7 +71,6 @@ def found(project):
         starts=known,
         plan=plan,
         spending=job_spending([rank] * 2),
-        events=(),
         xids=(f"[1] {XID}", f"[1] {HOSTILE}"),
         settings=f"name: x\n# {HOSTILE}\nenv: {{HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}}",
         versions=(("image", "megatron@sha256:0"),),

@@ -1,6 +1,6 @@
 """What the cluster knows of a job's end: its ranks' logs, the pods' states, events and nodes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -78,22 +78,6 @@ def _events(client: Client, job: RunningJob | None) -> list[Object]:
     return living + client.list("v1", "Event", "default", fields="involvedObject.kind=Node")
 
 
-def warnings(
-    client: Client, job: RunningJob, kept: Sequence[Object], pods_of: Mapping[str, Object]
-) -> list[Object]:
-    """Return the warnings about a job, its pods (by uid) and their nodes, the oldest first."""
-    nodes = {each["spec"].get("nodeName") for each in pods_of.values()}
-    found = {each["metadata"]["uid"]: each for each in (*kept, *_events(client, job))}
-
-    def is_own(event: Object) -> bool:
-        about = event["involvedObject"]
-        of_node = about.get("kind") == "Node" and about.get("name") in nodes
-        return of_node or about.get("uid") in pods_of or job.makes(about)
-
-    own = (each for each in found.values() if each.get("type") == "Warning" and is_own(each))
-    return sorted(own, key=pods.when)
-
-
 def in_phase(found: Diagnosis, phase: str) -> Diagnosis:
     """Say that a job runs or has succeeded, where its lines tell no cause."""
     if found.code or found.ended_well:
@@ -158,14 +142,16 @@ def said_of_nodes(
     if rank.manifest is not None:
         # Its log may tell how the newest one ended.
         found[rank.manifest["metadata"]["uid"]] = rank.manifest
-    stays = list(_stays(list(found.values())))
+    there = list(found.values())
+    known_stays = (_stay(pod, after) for pod, after in zip_longest(there, there[1:]))
+    stays = [each for each in known_stays if each.node]
     said: tuple[list[str], list[str]] = [], []
     for event in sorted(events, key=pods.when):
         about, when = event["involvedObject"], pods.moment(pods.when(event))
         if about.get("kind") != "Node" or when is None:
             continue
-        there = [each for each in stays if each.node == about.get("name") and each.spans(when)]
-        for stay in there[-1:]:
+        own = [each for each in stays if each.node == about.get("name") and each.spans(when)]
+        for stay in own[-1:]:
             # What ended an earlier pod comes before what the newest one printed.
             around = stay.failed and (stay.end is None or when > stay.end - _AROUND)
             text = f"{event.get('reason')} at {when:%H:%M}: {event.get('message', '')}"
@@ -189,16 +175,17 @@ class _Stay:
         return has_begun and (self.end is None or when <= self.end + _AROUND)
 
 
-def _stays(found: Sequence[Object]) -> Iterator[_Stay]:
-    """Yield when the pods of a rank were on nodes, the oldest first."""
-    begins = [pods.moment(each["metadata"].get("creationTimestamp")) for each in found]
-    for pod, begin, replaced in zip_longest(found, begins, begins[1:]):
-        state, now = pods.state(pod), [each.get("state") or {} for each in pods.containers(pod)]
-        ends = [each for states in now for each in states.values()]
-        end = max((str(each.get("finishedAt") or "") for each in ends), default="")
-        failed = state.phase == "Failed" or (replaced is not None and state.phase != "Succeeded")
-        if state.node:
-            yield _Stay(state.node, begin, pods.moment(end) or replaced, failed)
+def _stay(pod: Object, after: Object | None) -> _Stay:
+    """Return when a pod was on its node; `after` is the one that took its place."""
+    state = pods.state(pod)
+    states = ((each.get("state") or {}).values() for each in pods.containers(pod))
+    end = max((str(each.get("finishedAt") or "") for part in states for each in part), default="")
+    begin, replaced = (
+        pods.moment(each["metadata"].get("creationTimestamp")) if each else None
+        for each in (pod, after)
+    )
+    failed = state.phase == "Failed" or (replaced is not None and state.phase != "Succeeded")
+    return _Stay(state.node, begin, pods.moment(end) or replaced, failed)
 
 
 def _ends(rank: Rank) -> Iterator[str]:

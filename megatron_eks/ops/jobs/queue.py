@@ -3,14 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from shutil import get_terminal_size
-from sys import maxsize
 from typing import TypeVar
 
 from megatron_eks.catalog import kueue
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
-from megatron_eks.config.messages import paragraph
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import DONE, Failure
 from megatron_eks.ops.jobs import expected, queues
@@ -40,18 +37,14 @@ def run(on: Opened, output: str, team: str | None = None) -> int:
         on.client.list(kueue.API_VERSION, "Workload", on.plan.platform.namespace, missing_ok=True)
     found, now = queues.read(on.client, *on.plan.platform.namespaces), on.client.now()
     starts = expected.starts(on.client, on.project.jobs, found)
-    out = on.console.stdout
-    columns = get_terminal_size().columns if out.isatty() else maxsize
-    shown = lines(found, starts, now, columns, team)
+    shown = lines(found, starts, now, team)
     as_data = partial(as_json, on.plan.name, found, starts, now, team)
     on.console.write(formatted(output, shown, as_data))
     return DONE
 
 
-def lines(
-    found: Queues, starts: _Starts, now: datetime, columns: int = maxsize, team: str | None = None
-) -> Iterator[str]:
-    """Yield the shares, the jobs that wait, why, and until when; reasons as wide as a terminal."""
+def lines(found: Queues, starts: _Starts, now: datetime, team: str | None = None) -> Iterator[str]:
+    """Yield the shares, the jobs that wait, why, and until when."""
     rows = [
         (each.team, each.pool, *map(str, (each.gpus, each.used, each.lent)))
         for each in _of(team, found.shares)
@@ -76,8 +69,7 @@ def lines(
     yield from table(("JOB", "TEAM", "POOL", "GPUS", "WAITS", ""), rows, right=(3,))
     for each in waiting:
         start = starts.get(each.uid)
-        why = f"{each.job}: {found.why(each)}{'; ' if start else ''}{start or ''}"
-        yield from paragraph(plain(why), rest="  ", columns=columns)
+        yield plain(f"{each.job}: {found.why(each)}{'; ' if start else ''}{start or ''}")
 
 
 def as_json(

@@ -41,8 +41,6 @@ class Report:
     plan: JobPlan | None
     """Of the job file as it is now, where the run has its values."""
     spending: JobSpending
-    events: tuple[Object, ...]
-    """Warnings about the job, its pods and their nodes, the oldest first."""
     xids: tuple[str, ...]
     """Lines in which a driver or a library tells of a broken GPU."""
     settings: str
@@ -86,7 +84,7 @@ def read(place: Place, name: str, on: Opened) -> Report:
     live = jobs.find(client, namespace, name)
     lines, notes = _record(place, name, on)
     state = status.read(client, project, name, lambda: lines)
-    job, phase = state.look.job, state.look.job.phase(state.look.ranks)
+    phase = state.look.job.phase(state.look.ranks)
     known = starts.read(lines, phase, now) or (starts.alone(state.look.logs.end),)
     plan = next((each for each in project.jobs if each.name == name), None)
     there = [rank.manifest for rank in state.look.ranks if rank.manifest]
@@ -101,7 +99,6 @@ def read(place: Place, name: str, on: Opened) -> Report:
         starts=known,
         plan=None if state.no_plan else plan,
         spending=spending,
-        events=tuple(diagnosis.warnings(client, job, ended.kept(lines, {"Event"}), pods)),
         xids=tuple(each for each in ended.printed(lines) if XID.search(each)),
         settings=_settings(project.file, name),
         versions=tuple(_versions(on, state, tuple(pods.values()))),

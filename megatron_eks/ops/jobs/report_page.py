@@ -15,7 +15,6 @@ from megatron_eks.ops.jobs.curves import Chart, Line
 from megatron_eks.ops.jobs.report import Report, read
 from megatron_eks.ops.jobs.starts import Start
 from megatron_eks.ops.jobs.status_view import short
-from megatron_eks.ops.kube import pods
 from megatron_eks.ops.opening import Opened
 from megatron_eks.ops.output import count, replace_file, usd
 from megatron_eks.programs.run_log import Step
@@ -183,18 +182,6 @@ def _health(found: Report) -> Iterator[Part]:
         yield tag("pre", "\n".join(found.xids[:_MOST]))
     else:
         yield tag("p", "No line of a rank tells of a GPU's error (Xid).")
-    if found.events:
-        said = [
-            (
-                _at(pods.moment(pods.when(each))),
-                f"{each['involvedObject'].get('kind')}/{each['involvedObject'].get('name')}",
-                f"{each.get('reason')}: {pods.one_line(each.get('message') or '')}",
-            )
-            for each in found.events[-_MOST:]
-        ]
-        yield table(("at", "about", "Kubernetes warned"), said)
-    else:
-        yield tag("p", "Kubernetes warned of nothing that is still known.")
 
 
 def _state(node: Object | None) -> str:
