@@ -128,9 +128,9 @@ def file_system(state: str) -> dict[str, FileSystem]:
     return {"fs-1": FileSystem("fs-1", state, "", "LUSTRE", 1200, *names, (), ())}
 
 
-def ended(log: str, phase: str = "Failed", mark: float | None = None) -> set[str]:
+def ended(log: str, phase: str = "Failed") -> set[str]:
     """Judge the end of a check on the hardware."""
-    return codes(verdict(Ended("check-p4d", phase, "", log), mark).findings)
+    return codes(verdict(Ended("check-p4d", phase, "", log)).findings)
 
 
 def checklist(log: str) -> set[str]:
@@ -139,7 +139,7 @@ def checklist(log: str) -> set[str]:
     container = {"image": _DIGEST, "resources": {"limits": devices}, "command": ["torchrun"]}
     pod = {"containers": [container], "nodeSelector": {"megatron-eks/pool": "p4d"}}
     ranks = [Rank(number, None, None) for number in range(2)]
-    results = judged(CHECKLIST, Run("job", PLAN, ranks, pod, log))
+    results = judged(CHECKLIST, Run("job", ranks, pod, log))
     return codes(finding for result in results for finding in result.findings)
 
 

@@ -9,7 +9,6 @@ from enum import StrEnum
 from megatron_eks.catalog.program_options import PACKAGE
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
 from megatron_eks.ops.console import Console
@@ -18,7 +17,6 @@ from megatron_eks.ops.jobs.status import ranks_of
 from megatron_eks.ops.jobs.verify import log_of
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import Rank
-from megatron_eks.ops.kube.pods import pool_of
 from megatron_eks.plan.cluster.cluster import ClusterPlan
 from megatron_eks.programs.run_log import steps_of
 
@@ -28,7 +26,6 @@ _EFA = re.compile(
 _SAVED = re.compile("saved checkpoint", re.IGNORECASE)
 # The second is where they were before they were a package: jobs of then may still run.
 _OURS = (PACKAGE, "/opt/megatron-eks/programs/")
-_SHM = "/dev/shm"  # noqa: S108 -- where pods find shared memory
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,6 @@ class Run:
     """A job, as it was read."""
 
     name: str
-    plan: ClusterPlan
     ranks: Sequence[Rank]
     pod: Object
     """What all ranks are made of."""
@@ -53,7 +49,7 @@ def run(client: Client, plan: ClusterPlan, name: str, output: str, console: Cons
     ranks = ranks_of(client, job)
     # Rank 0's log and the last rank's: Megatron logs its steps there.
     log = "".join((log_of(client, job), log_of(client, job, last=True)))
-    found = Run(name, plan, ranks, job.pod_specs[0][1], log)
+    found = Run(name, ranks, job.pod_specs[0][1], log)
     return report(plan, judged(CHECKLIST, found), output, console, job=name)
 
 
@@ -78,33 +74,6 @@ def running(found: Run) -> Iterator[Finding]:
             why = f": {rank.pod.reason}" if rank.pod and rank.pod.reason else ""
             text = f"rank {rank.number} is {phase}{why}"
             yield found.told(Code.CHECK_ENDED_BADLY, text, f"meks status {found.name}")
-
-
-def devices(found: Run) -> Iterator[Finding]:
-    """Ask for every GPU and EFA interface of a node that a job of several nodes uses."""
-    pool = pool_of(found.pod)
-    instance = next((each.instance for each in found.plan.pools if each.name == pool), None)
-    asked = room.requests(found.pod)
-    if instance is None or not asked.get(room.GPU):
-        return
-    wanted = [(room.GPU, instance.gpus, Level.WARNING)]
-    if len(found.ranks) > 1:
-        wanted.append((room.EFA, instance.efa_interfaces, Level.ERROR))
-    for device, number, level in wanted:
-        if (has := int(asked.get(device, 0))) < number:
-            remedy = "ask for all of them: `gpus_per_node` of the job file"
-            text = f"it asks for {has} of {number} {device}"
-            yield found.told(Rule.EFA_NOT_REQUESTED, text, remedy, level)
-
-
-def shared_memory(found: Run) -> Iterator[Finding]:
-    """Ask for more than the 64 MB of shared memory that a container has by itself."""
-    mounts = found.pod["containers"][0].get("volumeMounts") or ()
-    names = {each["name"] for each in mounts if each["mountPath"] == _SHM}
-    volumes = [each for each in found.pod.get("volumes") or () if each["name"] in names]
-    if not any((each.get("emptyDir") or {}).get("medium") == "Memory" for each in volumes):
-        text, remedy = f"no memory is mounted at {_SHM}", "set runtime.shm_gib in the job file"
-        yield found.told(Rule.SHARED_MEMORY, text, remedy)
 
 
 def network(found: Run) -> Iterator[Finding]:
@@ -158,8 +127,6 @@ def checkpoints(found: Run) -> Iterator[Finding]:
 CHECKLIST: tuple[Check[Run], ...] = (
     Check("image pinned and pulled", image),
     Check("all ranks run", running),
-    Check("GPUs and EFA requested", devices),
-    Check("shared memory", shared_memory),
     Check("NCCL over EFA", network),
     Check("loss falls", loss),
     Check("checkpoints written", checkpoints),

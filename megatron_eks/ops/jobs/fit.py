@@ -56,12 +56,6 @@ def _needed(client: Client, namespace: str, pod: Object) -> Iterator[Obstacle]:
         if client.find("v1", "Secret", secret, namespace) is None:
             remedy = f"meks secret set {secret} < FILE"
             yield Obstacle(f"there is no Secret {secret}", remedy, is_final=True)
-    for version, kind, name, place in (
-        ("v1", "ServiceAccount", pod.get("serviceAccountName"), namespace),
-        ("scheduling.k8s.io/v1", "PriorityClass", pod.get("priorityClassName"), None),
-    ):
-        if name and client.find(version, kind, name, place) is None:
-            yield Obstacle(f"there is no {kind} {name}", _APPLY, is_final=True)
 
 
 def secrets_of(pod: Object) -> Iterator[str]:
@@ -162,12 +156,6 @@ def _nodes(
         found = f"{where} has room for {places} of {wanted} pods; the rest of it is in use{by}"
         yield Obstacle(found, "it waits for other jobs to end: meks status", is_final=False)
         return
-    for each in usable:
-        if lacking := room.lacking(asked, each.allocatable):
-            found = f"node {each.name} offers too little {', '.join(lacking)}"
-            remedy = "see whether the device plugins run: meks status"
-            yield Obstacle(found, remedy, is_final=False)
-            break
     known = next((each for each in plan.pools if each.name == pool), None)
     per_node = _places(asked, able[0].allocatable) if able else 1
     needed = -(-wanted // max(1, per_node))
@@ -178,6 +166,9 @@ def _nodes(
         yield Obstacle(found, "it brings the others as soon as its queue lets it", is_final=False)
     elif len(usable) < needed:
         yield Obstacle(found, f"take them: meks scale {pool} {needed}", is_final=False)
+    else:
+        remedy = "see whether the device plugins run: meks preflight cluster"
+        yield Obstacle(found, remedy, is_final=False)
 
 
 def _places(asked: room.Amounts, offered: room.Amounts) -> int:

@@ -23,7 +23,6 @@ from megatron_eks.project import MANIFESTS, synth_command
 _POLL_SECONDS = 2
 _TAIL_LINES = 400
 _GONE_SECONDS = 120
-_MARKS = ("--pass-busbw-gb-s", "--pass-mb-s")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def run(options: Options, output: str, on: Opened) -> int:
         if isinstance(ended, Finding):
             results.append(Result(check.name, (ended,)))
         else:
-            results.append(verdicts.verdict(ended, _mark(whole(check.workload, check.beside))))
+            results.append(verdicts.verdict(ended))
         on.console.say(f"{check.name}: {results[-1].verdict}")
     return report(on.plan, results, output, on.console)
 
@@ -142,14 +141,3 @@ def log_of(client: Client, job: jobs.RunningJob, *, last: bool = False) -> str:
     found, query = ranks_of(client, job), {"tailLines": str(_TAIL_LINES), "timestamps": "false"}
     chosen = found[1:][-1:] if last else found[:1]
     return "".join(line for rank in chosen for line in log(client, job.namespace, rank, **query))
-
-
-def _mark(workload: Object) -> float | None:
-    """Return the mark that a check's program was given."""
-    for _, spec in jobs.pod_specs(workload):
-        container = spec["containers"][0]
-        words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        for option in _MARKS:
-            if option in words:
-                return float(words[words.index(option) + 1])
-    return None

@@ -6,7 +6,6 @@ from megatron_eks.ops.checks import judged
 from megatron_eks.ops.jobs.checklist import CHECKLIST, Run
 from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.kube.pods import PodState
-from tests.ops.aws.preflight.subjects import project
 
 _PINNED = f"registry.example/megatron@sha256:{'a' * 64}"
 _LOG = "".join(f"step {step}/8 | loss {9 - step}.0 | x\n" for step in range(1, 9)) + (
@@ -21,19 +20,13 @@ def pod(**changes):
         "image": _PINNED,
         "command": ["torchrun", "-m", "megatron_eks.programs.train_megatron"],
         "resources": {"limits": devices, "requests": devices},
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 -- in the pod
     }
-    return {
-        "containers": [container | changes],
-        "nodeSelector": {"megatron-eks/pool": "p4d"},
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Gi"}}],
-    }
+    return {"containers": [container | changes]}
 
 
 @pytest.fixture
-def checked(tmp_path):
+def checked():
     """Return a function that judges a job of two ranks."""
-    plan = project(tmp_path).cluster
 
     def call(log=_LOG, phase="Running", reason="", **changes):
         ranks = [
@@ -44,7 +37,7 @@ def checked(tmp_path):
             )
             for number in range(2)
         ]
-        results = judged(CHECKLIST, Run("job", plan, ranks, pod(**changes), log))
+        results = judged(CHECKLIST, Run("job", ranks, pod(**changes), log))
         return {each.name: each for each in results if each.verdict != "passed"}
 
     return call
@@ -67,18 +60,6 @@ def test_a_rank_that_does_not_run_fails_with_its_reason(checked):
     assert found["all ranks run"].findings[0].found == (
         "rank 0 is Pending: pytorch: ImagePullBackOff: not found"
     )
-
-
-def test_gpus_without_efa_fail(checked):
-    """Ranks would talk over TCP without an error."""
-    found = checked(resources={"requests": {"nvidia.com/gpu": "8"}})
-    assert found.keys() == {"GPUs and EFA requested"}
-    assert found["GPUs and EFA requested"].verdict == "failed"
-
-
-def test_no_shared_memory_fails(checked):
-    """NCCL and data loaders end with a bus error."""
-    assert checked(volumeMounts=[]).keys() == {"shared memory"}
 
 
 @pytest.mark.parametrize(

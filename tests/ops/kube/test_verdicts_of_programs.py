@@ -26,7 +26,7 @@ def test_a_machine_without_efa_is_told_with_its_remedy(tmp_path):
     for name in ("sys", "dev", "proc"):
         (tmp_path / name).mkdir()
     log, phase = log_of("efa_check", "--expect", "4", "--root", str(tmp_path))
-    found = verdict(Ended("efa-check-p4d", phase, "", log), None)
+    found = verdict(Ended("efa-check-p4d", phase, "", log))
     assert found.verdict == "failed"
     assert found.measured["expected"] == 4
     texts = [each.found for each in found.findings]
@@ -38,7 +38,7 @@ def test_a_file_system_below_its_mark_is_told_once(tmp_path):
     """By the program, with its numbers."""
     arguments = ("--directory", str(tmp_path), "--size-gib", "0.01")
     log, phase = log_of("storage_bench", *arguments, "--processes", "1", "--pass-mb-s", "1e9")
-    found = verdict(Ended("storage-p4d", phase, "", log), 1e9)
+    found = verdict(Ended("storage-p4d", phase, "", log))
     below = [each for each in found.findings if str(each.code) == "MEKS-0860"]
     assert len(below) == 1
     assert "the mark is 1e+09" in below[0].found
