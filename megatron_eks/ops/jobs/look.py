@@ -42,7 +42,7 @@ class Look:
     job: RunningJob
     ranks: Sequence[Rank]
     events: Sequence[Object]
-    """Warnings, and images that are being pulled; empty where every rank runs."""
+    """Of its namespace; empty where every rank runs."""
     nodes: Mapping[str, Object]
     """Nodes of the job's pool, by name."""
     queue: str
@@ -69,11 +69,7 @@ def look(client: Client, namespace: str, name: str) -> Look:
         states = [(each.pod.phase, each.pod.reason) if each.pod else None for each in ranks]
         run = bool(ranks) and all(each in {("Running", ""), ("Succeeded", "")} for each in states)
         if not (job.ended or run):
-            kinds = ("type=Warning", "reason=Pulling")
-            asked = [
-                workers.submit(client.list, "v1", "Event", namespace, fields=kind) for kind in kinds
-            ]
-            events = [event for each in asked for event in each.result()]
+            events = client.list("v1", "Event", namespace)
             ranks = jobs.ranks(job, found, events)
         end, end_before, begin, begin_before = (
             run_log.merged(run_log.read(each.result()) for each in part) for part in logs

@@ -90,8 +90,15 @@ def render(wish: Wish, megatron: Megatron) -> Rendered:
     document, job = files.jobs[paths.index(file)]
     own = [each for each in files.findings if each.file in {document.file, COMMAND_LINE}]
     warnings = tuple(each for each in own if each.level is Level.WARNING)
-    objects = _objects(wish.cluster_file, files, job.name)
-    return _rendered(objects, job, document.value, warnings, files.shipped[job.name])
+    found = _objects(wish.cluster_file, files, job.name)
+    text = json.dumps(found, sort_keys=True)
+    (workload,) = (each for each in found if each["kind"] in WORKLOADS)
+    annotations = workload["metadata"].setdefault("annotations", {})
+    annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
+    annotations[JOB_ANNOTATION] = json.dumps(document.value, sort_keys=True)
+    beside = tuple(each for each in found if each is not workload)
+    shipped = files.shipped[job.name]
+    return Rendered(workload, beside, warnings, plan_data_access([job]), job, shipped)
 
 
 def _objects(cluster_file: Path, files: Files, job: str) -> list[Object]:
@@ -114,22 +121,6 @@ def _objects(cluster_file: Path, files: Files, job: str) -> list[Object]:
             remedy = f"see the findings above, and run: {synth_command(cluster_file)}"
             raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
         return read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
-
-
-def _rendered(
-    found: Sequence[Object],
-    job: AnyJob,
-    written: Json,
-    warnings: tuple[Finding, ...],
-    shipped: Shipped,
-) -> Rendered:
-    text = json.dumps(found, sort_keys=True)
-    (workload,) = (each for each in found if each["kind"] in WORKLOADS)
-    annotations = workload["metadata"].setdefault("annotations", {})
-    annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
-    annotations[JOB_ANNOTATION] = json.dumps(written, sort_keys=True)
-    beside = tuple(each for each in found if each is not workload)
-    return Rendered(workload, beside, warnings, plan_data_access([job]), job, shipped)
 
 
 def _files(wish: Wish) -> tuple[list[Path], Path]:
