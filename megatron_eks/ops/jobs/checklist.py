@@ -24,8 +24,6 @@ _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"
 )
 _SAVED = re.compile("saved checkpoint", re.IGNORECASE)
-# The second is where they were before they were a package: jobs of then may still run.
-_OURS = (PACKAGE, "/opt/megatron-eks/programs/")
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def network(found: Run) -> Iterator[Finding]:
     bad = [each for each in names if each not in {"efa", "AWS Libfabric"}]
     container = found.pod["containers"][0]
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    guarded = any(word.startswith(_OURS) for word in words) and bool(steps_of(found.log))
+    guarded = any(word.startswith(PACKAGE) for word in words) and bool(steps_of(found.log))
     if bad:
         text = f"NCCL uses {bad[0]}, which has one network card of the node"
         remedy = f"meks verify --check efa-check; meks logs {found.name}"

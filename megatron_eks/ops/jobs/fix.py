@@ -28,12 +28,8 @@ class Options:
     """How long a remedy may take to show."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One thing that a remedy does."""
-
-    text: str
-    act: Callable[[], object]
+Step = tuple[str, Callable[[], object]]
+"""One thing that a remedy does: in words, and how."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +57,12 @@ def run(wanted: str, options: Options, on: Opened) -> int:
     if not steps:
         text = f"{code} has no remedy here that is safe to apply"
         raise Failure(Code.NOT_FIXABLE, text, found[0].remedy)
-    for step in steps:
-        console.write(f"{step.text}\n")
+    console.write("".join(f"{text}\n" for text, _ in steps))
     if not console.confirm(f"Do that in {access.client.server}?"):
         console.say("nothing was changed")
         return FAILED
-    for step in steps:
-        step.act()
+    for _, act in steps:
+        act()
     return _checked(code, options, on)
 
 
@@ -105,7 +100,7 @@ def _missing(patient: Patient) -> list[Step]:
     """Bring what the cluster lacks of the platform, and leave the rest as it is."""
     client, name = patient.live.client, patient.live.plan.name
     return [
-        Step(f"apply {key(each)}", partial(client.apply, each))
+        (f"apply {key(each)}", partial(client.apply, each))
         for each in patient.platform()
         if objects.find_own(client, each, name) is None
     ]
@@ -115,7 +110,7 @@ def _taint(patient: Patient) -> list[Step]:
     wanted = patient.live.plan.platform.gpu_taint
     taint = {"key": wanted, "value": "true", "effect": "NoSchedule"}
     return [
-        Step(
+        (
             f"taint node {name} with {wanted}=true:NoSchedule",
             partial(_add, patient.live.client, name, taint),
         )
@@ -158,14 +153,14 @@ def _set_up(patient: Patient) -> list[Step]:
         for name in (each["metadata"]["name"] for each in found)
     ]
     return steps + [
-        Step(f"apply {key(each)}", partial(client.apply, each))
+        (f"apply {key(each)}", partial(client.apply, each))
         for each in patient.platform()
         if each["kind"] == "Job" and each["metadata"]["labels"].get("app") == SET_UP
     ]
 
 
 def _delete(client: Client, text: str, *place: str) -> Step:
-    return Step(text, partial(client.delete, *place, missing_ok=True))
+    return text, partial(client.delete, *place, missing_ok=True)
 
 
 def _nodes(found: Sequence[Finding]) -> list[str]:

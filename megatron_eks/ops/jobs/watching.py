@@ -18,14 +18,6 @@ from megatron_eks.ops.kube.access import explained
 from megatron_eks.ops.output import formatted
 from megatron_eks.programs.printable import own, plain
 
-_PASSING = frozenset(
-    {
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.GONE,
-        HTTPStatus.TOO_MANY_REQUESTS,
-    }
-)
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -93,10 +85,8 @@ def _watch(
         try:
             view, trouble = see(), ""
         except (UnreachableError, ApiError, KubeconfigError) as error:
-            # What passes by itself, or when somebody logs in again.
-            if isinstance(error, ApiError) and not (
-                error.status in _PASSING or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            ):
+            # All else passes by itself, or when somebody logs in again.
+            if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
                 raise
             trouble = f"no answer from {client.server}: {explained(error)}; trying again"
 
