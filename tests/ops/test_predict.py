@@ -69,17 +69,6 @@ def test_table_fits_80_columns(predict):
     assert "MFU" in out
 
 
-def test_many_stages_are_shown_in_one_screen(predict):
-    """Of many stages the first, the fullest and the last."""
-    deep = LLAMA | {
-        "gpus": 80,
-        "parallelism": {"tensor": 1, "pipeline": 40},
-        "training": {"global_batch_size": 160},
-    }
-    _, out, _ = predict(deep, "table")
-    assert len(out.splitlines()) < 15
-
-
 def test_what_is_too_large_is_answered_and_warned_about(predict):
     """The question is what it would take, so the numbers come with a warning."""
     small = LLAMA | {"gpu": LLAMA["gpu"] | {"memory_gib": 40}}

@@ -12,13 +12,12 @@ from megatron_eks.plan.jobs.job import ARCHIVE, JobPlan, Training
 from megatron_eks.plan.jobs.placement import placement
 from megatron_eks.plan.jobs.resources import Resources
 from megatron_eks.predict.goodput import Goodput
-from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate, StageMemory
+from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import Speed
 
 _HOUR_SECONDS = 3600
 _UNITS = (("d", 24 * _HOUR_SECONDS), ("h", _HOUR_SECONDS), ("min", 60))
-_MOST_STAGES = 8
 _LITTLE = 0.005
 
 _usd = partial(usd, digits=0)
@@ -137,7 +136,7 @@ def memory_lines(memory: MemoryEstimate) -> Iterator[str]:
             *(_gib(getattr(stage, f"{part}_bytes")) for part in parts),
             _gib(memory.capacity_bytes),
         )
-        for stage in _shown(memory)
+        for stage in memory.stages
     ]
     header = ("STAGE", "WEIGHTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "SUM", "OF")
     yield from table(header, rows, right=range(7))
@@ -145,14 +144,6 @@ def memory_lines(memory: MemoryEstimate) -> Iterator[str]:
     yield f"GiB per GPU; OF without the {overhead} that CUDA, NCCL and fragments take of it."
     if host := max(stage.host_bytes for stage in memory.stages):
         yield f"The offloaded optimizer takes {_gib(host)} GiB more of the host's memory a GPU."
-
-
-def _shown(memory: MemoryEstimate) -> list[StageMemory]:
-    """Choose the stages that fit a screen: of many the first, the fullest and the last."""
-    if len(memory.stages) <= _MOST_STAGES:
-        return [*memory.stages]
-    chosen = {memory.stages[0].stage, memory.fullest.stage, memory.stages[-1].stage}
-    return [memory.stages[index] for index in sorted(chosen)]
 
 
 def speed_lines(speed: Speed) -> Iterator[str]:
