@@ -44,9 +44,9 @@ def test_output_is_as_shown(page, command, shown, tmp_path, request):
 
 
 def test_golden_blocks_exist():
-    """The README shows a plan and an error, a page all of the plan, the first run its price."""
+    """The README shows a plan and an error, a page the plan and a job, the first run its price."""
     shown = [str(page.relative_to(ROOT)) for page, *_ in BLOCKS]
-    assert shown == ["README.md"] * 2 + ["docs/plan.md"] * 3 + ["examples/g5/README.md"]
+    assert shown == ["README.md"] * 2 + ["docs/plan.md"] * 2 + ["examples/g5/README.md"]
 
 
 def test_links_lead_somewhere():
