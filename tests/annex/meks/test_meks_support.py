@@ -72,13 +72,14 @@ def running(client, submit):
 @pytest.mark.usefixtures("running")
 def test_a_bundle_of_a_job(client, collect):
     """What commands say of the cluster and the job; no object, no log, no secret."""
-    found, _, _ = collect(client, JOB)
+    found, told, _ = collect(client, JOB)
     assert [each for each, text in found.items() if "LEAK" in text] == []
     assert json.loads(found["kubernetes/preflight.json"])["cluster"] == "techpulse"
     assert "p4d-0" in {each["name"] for each in json.loads(found["kubernetes/nodes.json"])}
     assert JOB in {each["name"] for each in json.loads(found["kubernetes/status.json"])["jobs"]}
     assert json.loads(found[f"jobs/{JOB}/status.json"])["name"] == JOB
-    assert "evidence" in json.loads(found[f"jobs/{JOB}/diagnosis.json"])
+    # KWOK's nodes have no logs.
+    assert f"jobs/{JOB}/diagnosis.json" in {each["name"] for each in told["missing"]}
     everything = "".join(found.values())
     assert SECRET not in everything
     assert "111122223333" not in everything
