@@ -1,7 +1,6 @@
 """The Observability stack: what it tells, to whom, and what it leaves as it was."""
 
 import base64
-from typing import Any
 
 import pytest
 import yaml
@@ -13,7 +12,6 @@ from megatron_eks.plan.cluster.observability import (
     DCGM_EXPORTER,
     METRICS_PORT_NAME,
     SERIES_PER_GPU,
-    scrape_configuration,
 )
 from megatron_eks.plan.cost import cluster_cost, stack_costs
 from tests import variations
@@ -143,16 +141,6 @@ def test_the_address_of_a_webhook_is_in_no_template(changed):
     }
 
 
-def test_jobs_of_all_teams_are_scraped():
-    """Their pods are in namespaces of their own."""
-    scraped: Any = scrape_configuration(["platform", "nlp"], queues=True)
-    (found,) = scraped["scrape_configs"][1]["kubernetes_sd_configs"]
-    assert found["namespaces"] == {"names": ["platform", "nlp"]}
-    waiting = scraped["scrape_configs"][-1]
-    assert waiting["kubernetes_sd_configs"][0]["namespaces"] == {"names": [kueue.NAMESPACE]}
-    assert waiting["relabel_configs"][0]["regex"] == METRICS_PORT_NAME
-
-
 def test_the_scraper_asks_the_jobs_of_all_teams_and_their_queues(changed):
     """A team without metrics would not know that it has none."""
 
@@ -169,6 +157,8 @@ def test_the_scraper_asks_the_jobs_of_all_teams_and_their_queues(changed):
     found = {each["job_name"]: each for each in yaml.safe_load(blob)["scrape_configs"]}
     (spaces,) = found["training"]["kubernetes_sd_configs"]
     assert {"nlp", "vision"} <= set(spaces["namespaces"]["names"])
+    (waiting,) = found["kueue"]["kubernetes_sd_configs"]
+    assert waiting["namespaces"] == {"names": [kueue.NAMESPACE]}
     assert found["kueue"]["scheme"] == "https"
 
 
