@@ -21,8 +21,6 @@ from megatron_eks.localcloud.kubernetes.control_plane import SIMULATED
 _NODES_BELOW = 16
 _BRANCHES = 4
 
-_COMPASS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
-
 _OTHER_PODS = 58
 
 # From nodeadm, where the AMI has NVIDIA's driver.
@@ -63,7 +61,6 @@ def eks_node(instance: Instance, number: int) -> Object:
         "kubernetes.io/hostname": instance.name,
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": name,
-        "topology.k8s.aws/zone-id": _zone_id(instance.zone),
         "topology.kubernetes.io/region": instance.zone[:-1],
         "topology.kubernetes.io/zone": instance.zone,
         **({**_network_nodes(name, instance.group, number), **_OF_GPU_NODES} if gpu else {}),
@@ -137,13 +134,3 @@ def _network_nodes(name: str, pool: str, number: int) -> dict[str, str]:
 def _network_node(place: str) -> str:
     """Return an identifier in EC2's form, `nn-` and 17 hexadecimal digits."""
     return f"nn-{hashlib.sha256(place.encode()).hexdigest()[:17]}"
-
-
-def _zone_id(zone: str) -> str:
-    """Return an identifier in AWS's form: `use2-az2`.
-
-    Which letter means which identifier differs between accounts; here it is the alphabet's order.
-    """
-    area, *directions, last = zone.split("-")
-    short = "".join(_COMPASS.get(word, word[0]) for word in directions)
-    return f"{area}{short}{last[:-1]}-az{ord(last[-1]) - ord('a') + 1}"

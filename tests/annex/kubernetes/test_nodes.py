@@ -30,27 +30,11 @@ def test_a_node_carries_what_eks_and_the_node_group_give_it():
         ("node.kubernetes.io/instance-type", "p4d.24xlarge"),
         ("topology.kubernetes.io/region", "us-east-2"),
         ("topology.kubernetes.io/zone", "us-east-2b"),
-        ("topology.k8s.aws/zone-id", "use2-az2"),
         ("nvidia.com/gpu.present", "true"),
         ("kubernetes.io/hostname", "p4d-0"),
     }
     taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
     assert node["spec"]["taints"] == [taint]
-
-
-@pytest.mark.parametrize(
-    ("zone", "identifier"),
-    [
-        ("us-east-2b", "use2-az2"),
-        ("ap-northeast-1c", "apne1-az3"),
-        ("eu-central-1a", "euc1-az1"),
-        ("us-gov-west-1a", "usgw1-az1"),
-    ],
-)
-def test_zones_have_identifiers_in_the_form_of_aws(zone, identifier):
-    """As `aws ec2 describe-availability-zones` shows them."""
-    labels = gpu_node(replace(POOL, zone=zone), 0)["metadata"]["labels"]
-    assert labels["topology.k8s.aws/zone-id"] == identifier
 
 
 def test_nodes_stand_in_a_tree_of_three_layers():

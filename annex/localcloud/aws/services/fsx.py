@@ -81,22 +81,12 @@ class FsxApi(FSxResponse):
         given = parameters(self)
         system = self._system(given["FileSystemId"])
         number = f"dra-{uuid.uuid4().hex[:17]}"
-        association = present(
-            {
-                "AssociationId": number,
-                "ResourceARN": f"arn:aws:fsx:{self.region}:{ACCOUNT}:association/"
-                f"{system.file_system_id}/{number}",
-                "FileSystemId": system.file_system_id,
-                "Lifecycle": "AVAILABLE",
-                "FileSystemPath": given.get("FileSystemPath"),
-                "DataRepositoryPath": given["DataRepositoryPath"],
-                "BatchImportMetaDataOnCreate": given.get("BatchImportMetaDataOnCreate", False),
-                "ImportedFileChunkSize": given.get("ImportedFileChunkSize", 1024),
-                "S3": given.get("S3"),
-                "Tags": given.get("Tags", []),
-                "CreationTime": datetime.now(tz=UTC),
-            }
-        )
+        association = {
+            **given,
+            "AssociationId": number,
+            "FileSystemId": system.file_system_id,
+            "Lifecycle": "AVAILABLE",
+        }
         self._associations()[number] = association
         return ActionResult({"Association": association})
 
