@@ -4,6 +4,7 @@ import uuid
 from datetime import UTC, datetime, time
 from typing import ClassVar
 
+from botocore import xform_name
 from moto.core.responses import ActionResult, EmptyResult
 from moto.eks.models import Cluster
 from moto.eks.responses import EKSResponse
@@ -68,8 +69,6 @@ class Clusters(EKSResponse):
         network = dict(given["resourcesVpcConfig"])
         ec2 = self.client("ec2")
         subnets = ec2.describe_subnets(SubnetIds=network["subnetIds"])["Subnets"]
-        if len({each["AvailabilityZone"] for each in subnets}) < 2:  # noqa: PLR2004 -- EKS's rule
-            raise InvalidParameterError("Subnets specified must be in at least two different AZs")
         name = given["name"]
         if name in self.eks_backend.clusters:
             raise InvalidParameterError(f"Cluster already exists with name: {name}")
@@ -80,17 +79,12 @@ class Clusters(EKSResponse):
             VpcId=subnets[0]["VpcId"],
         )
         network |= {"clusterSecurityGroupId": group["GroupId"], "vpcId": subnets[0]["VpcId"]}
+        names = ("encryptionConfig", "kubernetesNetworkConfig", "logging", "tags", "version")
         cluster = self.eks_backend.create_cluster(
             name=name,
-            version=given.get("version"),
             role_arn=given["roleArn"],
             resources_vpc_config=network,
-            kubernetes_network_config=given.get("kubernetesNetworkConfig"),
-            logging=given.get("logging"),
-            client_request_token=given.get("clientRequestToken"),
-            tags=given.get("tags"),
-            encryption_config=given.get("encryptionConfig"),
-            remote_network_config=given.get("remoteNetworkConfig"),
+            **{xform_name(each): given[each] for each in names if each in given},
         )
         for setting, attribute in _SETTINGS.items():
             setattr(cluster, attribute, given.get(setting))

@@ -1,5 +1,6 @@
 """Node groups as EKS keeps them: sizes in bounds, versions, and nodes that are instances."""
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
 from moto.core.responses import ActionResult
 from moto.eks.models import Nodegroup
@@ -12,6 +13,11 @@ from megatron_eks.localcloud.aws.services.operation import (
     update_record,
 )
 from megatron_eks.localcloud.aws.values import Object
+
+# Members of CreateNodegroup, which moto calls the same in its own way of writing.
+_OPTIONAL = (
+    *("amiType", "capacityType", "instanceTypes", "labels", "releaseVersion", "tags", "taints"),
+)
 
 
 class Nodegroups(Clusters):
@@ -29,20 +35,11 @@ class Nodegroups(Clusters):
             cluster_name=given["clusterName"],
             nodegroup_name=given["nodegroupName"],
             scaling_config=given["scalingConfig"],
-            disk_size=given.get("diskSize"),
             subnets=given["subnets"],
-            instance_types=given.get("instanceTypes"),
-            ami_type=given.get("amiType"),
-            remote_access=given.get("remoteAccess"),
             node_role=given["nodeRole"],
-            labels=given.get("labels"),
-            taints=given.get("taints"),
-            tags=given.get("tags"),
-            client_request_token=given.get("clientRequestToken"),
             launch_template=template,
-            capacity_type=given.get("capacityType"),
             version=given.get("version") or cluster.version,
-            release_version=given.get("releaseVersion"),
+            **{xform_name(each): given[each] for each in _OPTIONAL if each in given},
         )
         # In the place of moto's defaults, which EKS does not have.
         group.remote_access = given.get("remoteAccess", {})
