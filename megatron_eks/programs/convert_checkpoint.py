@@ -61,8 +61,7 @@ def check_export(source: Path, model: str, facts: dict[str, object]) -> Iterator
     based_on = reference_of(checkpoint)
     if based_on is None or not based_on.is_dir():
         found = f"the Hugging Face directory it is based on is not there ({based_on})"
-        remedy = f"fetch it there, or write another into tokenizer_model of its {_RUN_CONFIG}"
-        yield error(checkpoint, found, remedy)
+        yield error(checkpoint, found, "fetch the model into a directory of that name")
         return
     facts["hf_config"] = str(based_on)
     yield from hf_directory.check_config(based_on, model)

@@ -95,13 +95,6 @@ def test_torch_format_needs_every_rank_to_its_end(tmp_path, ranks, torn, good):
     assert whole.by_sizes(directory, "torch").loadable is good
 
 
-def test_rank_without_its_file_is_not_whole(tmp_path):
-    """Each rank makes its folder before it writes."""
-    write_rank(tmp_path, "mp_rank_00")
-    (tmp_path / "mp_rank_01").mkdir()
-    assert not whole.by_sizes(tmp_path, "torch").loadable
-
-
 def test_rank_that_lacks_a_file_of_the_others_is_not_whole(tmp_path):
     """Of the distributed optimizer's, for example."""
     for rank in ("mp_rank_00", "mp_rank_01"):

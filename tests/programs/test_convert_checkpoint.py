@@ -203,11 +203,6 @@ def test_interrupted_conversion_leaves_no_target(model, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 
 
-def test_wrong_options_exit_with_2(model, tmp_path):
-    """A direction is import or export."""
-    assert convert("sideways", model, tmp_path / "x").code == 2
-
-
 def test_configuration_that_cannot_be_read_is_said(model):
     """Torn JSON, or something else under the name."""
     (model / "config.json").write_text("{")

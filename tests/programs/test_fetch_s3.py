@@ -133,12 +133,6 @@ def test_mistakes_have_their_exit_codes(run, tmp_path, uri, code):
     assert run("--s3-uri", uri, "--directory", tmp_path / "d").code == code
 
 
-def test_exactly_one_source_is_named(run, tmp_path):
-    """A model or a tokenizer or data."""
-    assert run("--directory", tmp_path).code == 2
-    assert run("--directory", tmp_path, "--model", "a/b", "--tokenizer", "a/b").code == 2
-
-
 def plant_link(directory, name, target):
     """Put a link where an interrupted fetch goes on."""
     (staging,) = directory.parent.glob(f".fetch-{directory.name}-*")

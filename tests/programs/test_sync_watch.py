@@ -1,7 +1,6 @@
 """checkpoint_sync beside a training, and what it removes from S3."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.programs import saved
-from tests.programs.megatron_files import summary, write_checkpoint
 from tests.programs.run_program import command
 from tests.programs.s3_world import URI, World
 
@@ -152,19 +150,3 @@ def test_prune_removes_nothing_while_the_newest_is_damaged(sync, s3, near):
     done = sync("prune", near, URI, "--keep-last", "1")
     assert done.code == 4
     assert s3.names() == before
-
-
-def test_training_starts_the_copies_and_never_notices_them(s3, job):
-    """train_megatron.py copies what Megatron saves; a wrong URI costs the training nothing."""
-    environment = job.environment(**s3.environment)
-    write_checkpoint(job.save, 100)
-    (job.save / "latest_checkpointed_iteration.txt").write_text("100")
-    process = job.popen("--wait-for-signal", own=["--s3-uri", URI], environment=environment)
-    wait_for(s3, "iter_0000100")
-    os.killpg(process.pid, signal.SIGTERM)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert summary(out)["s3_uri"] == URI
-    done = job.run("--end-with", "0", own=["--s3-uri", "nowhere"], environment=environment)
-    assert done.returncode == 0
-    assert "write s3://BUCKET/PREFIX" in done.stderr

@@ -117,12 +117,7 @@ def check_weights(directory: Path, facts: dict[str, object]) -> Iterator[Finding
             found = f"{len(missing)} tensors of the index are not in it, such as {min(missing)}"
             yield error(directory / name, found, _AGAIN)
     facts["tensors"] = tensors
-    facts["weight_bytes"] = weight_bytes(directory)
-
-
-def weight_bytes(directory: Path) -> int:
-    """Return what the weights take."""
-    return sum(path.stat().st_size for path in directory.glob("*.safetensors"))
+    facts["weight_bytes"] = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
 
 
 def tensor_names(path: Path) -> tuple[set[str], str]:
