@@ -1,45 +1,33 @@
 """Loss and speed as a line of signs and as a picture."""
 
-import io
 import math
 
 import pytest
 
 from megatron_eks.ops.jobs import curves
-from megatron_eks.ops.jobs.curves import ASCII, Chart, Line
+from megatron_eks.ops.jobs.curves import BLOCKS, Chart, Line
 
 
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ([1, 2, 3, 4, 5, 6, 7, 8], ASCII),
-        ([5, 5, 5], "___"),
-        ([8, math.nan, 1], "#!_"),
+        ([1, 2, 3, 4, 5, 6, 7, 8], BLOCKS),
+        ([5, 5, 5], 3 * BLOCKS[0]),
+        ([8, math.nan, 1], f"{BLOCKS[-1]}!{BLOCKS[0]}"),
         ([math.inf, math.nan], "!!"),
         ([], ""),
     ],
 )
 def test_a_course_in_one_line(values, line):
     """From low to high; what is no number is told."""
-    assert curves.sparkline(values, ASCII) == line
+    assert curves.sparkline(values) == line
 
 
 def test_a_long_course_is_short_and_still_rises():
     """A window of 80 columns holds it with what is said beside it."""
-    drawn = curves.sparkline([*range(4001)], ASCII)
-    assert (len(drawn), set(drawn)) == (28, set(ASCII))
-    assert [*drawn] == sorted(drawn, key=ASCII.index)
-
-
-@pytest.mark.parametrize(
-    ("encoding", "term", "plain"),
-    [("utf-8", "xterm", False), ("ascii", "xterm", True), ("utf-8", "linux", True)],
-)
-def test_signs_that_the_terminal_has(monkeypatch, encoding, term, plain):
-    """Blocks where it can show them, else what every keyboard has."""
-    monkeypatch.setenv("TERM", term)
-    signs = curves.signs(io.TextIOWrapper(io.BytesIO(), encoding=encoding))
-    assert (signs == ASCII, len(signs)) == (plain, 8)
+    drawn = curves.sparkline([*range(4001)])
+    assert (len(drawn), set(drawn)) == (28, set(BLOCKS))
+    assert [*drawn] == sorted(drawn, key=BLOCKS.index)
 
 
 def test_a_picture_of_a_hundred_thousand_steps_is_small_and_keeps_its_peaks():

@@ -1,37 +1,25 @@
 """Loss and speed over steps: as a line of signs for a terminal, and as a picture for a page."""
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TextIO
 
 from megatron_eks.ops.html import Html, Part, tag
 
 Points = Sequence[tuple[int, float]]
 """Steps in their order, each with a value; a value that is no number is a gap."""
 
-# From an eighth of a block to a whole one; a terminal without Unicode has none of them.
-_BLOCKS, ASCII = "".join(map(chr, range(0x2581, 0x2589))), "_.-~=+*#"
+# From an eighth of a block to a whole one.
+BLOCKS = "".join(map(chr, range(0x2581, 0x2589)))
 _COLUMNS, _MOST_POINTS = 28, 800
 _WIDTH, _HEIGHT = 1000, 260
 # A band that lies so many times further than the data would make a flat line of them.
 _FAR = 5
 
 
-def signs(stream: TextIO) -> str:
-    """Return eight signs from low to high that a terminal can show."""
-    try:
-        _BLOCKS.encode(stream.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError, AttributeError):
-        return ASCII
-    # The console of Linux has a font of its own, with few of them.
-    return ASCII if os.environ.get("TERM") in {"dumb", "linux"} else _BLOCKS
-
-
-def sparkline(values: Sequence[float], levels: str) -> str:
+def sparkline(values: Sequence[float]) -> str:
     """Draw values in one line; `!` stands where one is no number."""
     share = max(1.0, len(values) / _COLUMNS)
     columns = [
@@ -41,9 +29,9 @@ def sparkline(values: Sequence[float], levels: str) -> str:
     means = [sum(column) / len(column) for column in columns]
     known = [mean for mean in means if math.isfinite(mean)]
     low, high = min(known, default=0), max(known, default=0)
-    scale = (len(levels) - 1) / (high - low) if high > low else 0
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0
     return "".join(
-        levels[round((mean - low) * scale)] if math.isfinite(mean) else "!" for mean in means
+        BLOCKS[round((mean - low) * scale)] if math.isfinite(mean) else "!" for mean in means
     )
 
 

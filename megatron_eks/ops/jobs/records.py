@@ -12,8 +12,8 @@ from megatron_eks.ops import diagnosis
 from megatron_eks.ops.console import Console
 from megatron_eks.ops.data.shared_pod import SharedPod
 from megatron_eks.ops.failure import DONE, FAILED, INTERRUPTED, NOT_FOUND, Failure
+from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
 from megatron_eks.ops.jobs import (
-    curves,
     logs,
     overview,
     status,
@@ -21,7 +21,6 @@ from megatron_eks.ops.jobs import (
     waiting,
     watching,
 )
-from megatron_eks.ops.jobs import diagnosis as kube_diagnosis
 from megatron_eks.ops.jobs.logs import Options
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.opening import Opened
@@ -70,8 +69,7 @@ def see(job: str | None, on: Opened, *, output: str, interval: float | None) -> 
     def look() -> watching.View:
         if job is None:
             return overview.view(overview.read(client, project.cluster))
-        read = status.read(client, project, job, record)
-        return status_view.view(read, curves.signs(console.stdout))
+        return status_view.view(status.read(client, project, job, record))
 
     again = f"meks status {f'{job} ' if job else ''}--watch"
     return watching.show(client, look, watching.Options(output, interval, again), console)

@@ -22,20 +22,20 @@ _FEWEST = 3
 """Steps that make a course."""
 
 
-def view(state: State, levels: str = curves.ASCII) -> View:
-    """Return it in all forms; `levels` are signs that the terminal has."""
+def view(state: State) -> View:
+    """Return it in all forms."""
     missing = any(each.code is Code.COPIES_MISSING for each in state.findings)
     return View(
-        lines=lambda: lines(state, levels),
+        lines=lambda: lines(state),
         as_json=lambda: as_json(state),
         ended=bool(state.look.job.ended),
         code=CHECK_FAILED if missing else DONE,
     )
 
 
-def lines(state: State, levels: str = curves.ASCII) -> Iterator[str]:
+def lines(state: State) -> Iterator[str]:
     """Yield all of it: figures, what ranks wait for, what to look at, ranks."""
-    yield from head(state, levels)
+    yield from head(state)
     yield from (each.line for each in state.waits)
     yield from map(str, state.findings)
     rows = [
@@ -48,14 +48,14 @@ def lines(state: State, levels: str = curves.ASCII) -> Iterator[str]:
         yield from table(("RANK", "POD", "NODE", "STATE", "RESTARTS"), rows, right=(0, 4))
 
 
-def head(state: State, levels: str = curves.ASCII) -> Iterator[str]:
+def head(state: State) -> Iterator[str]:
     """Yield how far a run is, and how it goes."""
     look, found, plan = state.look, state.pace, state.planned
     yield summary(look.job, look.ranks)
     if (last := look.logs.end.last) is not None:
         silent = found.silent_seconds
         yield f"step        {last}{'' if silent is None else f', {duration(silent)} ago'}"
-        yield from _curves(look.logs.end.steps, levels)
+        yield from _curves(look.logs.end.steps)
         if speed := _speed(found):
             yield f"speed       {speed}"
         if found.mfu is not None or plan is None:
@@ -75,7 +75,7 @@ def head(state: State, levels: str = curves.ASCII) -> Iterator[str]:
         yield f"restarts    {again.gang} of the gang, counted as {again.used}{limit}{cost}"
 
 
-def _curves(steps: tuple[Step, ...], levels: str) -> Iterator[str]:
+def _curves(steps: tuple[Step, ...]) -> Iterator[str]:
     """Yield the course of loss and speed, as far as the end of the log tells of it."""
     rates = [each.tokens_per_second or (1 / each.seconds if each.seconds else 0) for each in steps]
     speed = [] if 0 in rates else rates
@@ -84,7 +84,7 @@ def _curves(steps: tuple[Step, ...], levels: str) -> Iterator[str]:
         if len(known) >= _FEWEST:
             among = f"{min(known):.5g} to {max(known):.5g}"
             more = f", steps {steps[0].step} to {steps[-1].step}" if name == "loss" else ""
-            yield f"{name:12}{curves.sparkline(values, levels)}  {among}{more}"
+            yield f"{name:12}{curves.sparkline(values)}  {among}{more}"
 
 
 def short(node: str) -> str:
