@@ -59,9 +59,7 @@ def see(job: str | None, on: Opened, *, output: str, interval: float | None) -> 
         place = SharedPod(*on, claim_of(project, str(job)), _RECORD_SECONDS)
         try:
             return Record(place, project, str(job), console).read(Options(), both=True)
-        except Failure as failure:
-            console.say(f"note: {failure}")
-        except ApiError as error:
+        except (Failure, ApiError) as error:
             # A cluster that cannot tell has an end to show too.
             console.say(f"note: the record of {job} cannot be read: {error}")
         return ()

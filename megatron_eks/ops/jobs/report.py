@@ -124,9 +124,7 @@ def _record(place: Place, name: str, on: Opened) -> tuple[list[str], tuple[str, 
     try:
         record = Record(place, on.project, name, on.console)
         return record.told((*starts.WORDS, tail)), ()
-    except Failure as failure:
-        return [], (f"its record is not in this report: {failure.found} - {failure.remedy}",)
-    except ApiError as error:
+    except (Failure, ApiError) as error:
         return [], (f"its record is not in this report: {error}",)
 
 

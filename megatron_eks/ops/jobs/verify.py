@@ -71,12 +71,11 @@ def _checks(on: Opened, options: Options) -> Iterator[_Check]:
     pools = options.pools or [pool.name for pool in on.plan.pools]
     known = {pool.name for pool in on.plan.pools}
     folder = on.project.file.with_name(MANIFESTS) / "validation"
+    any_found = False
     for pool in pools:
         if pool not in known:
             text = f"the cluster file has no pool {pool!r}"
             raise no_such(Code.UNKNOWN_POOL, text, pool, known)
-    any_found = False
-    for pool in pools:
         for check in options.checks:
             name = f"{check}-{pool}"
             file = folder / f"{name}.k8s.yaml"
