@@ -54,7 +54,6 @@ def _explained(
     printed: Sequence[str],
     known: Sequence[Object],
 ) -> Diagnosis:
-    """Explain a job by what its ranks printed, and by pods and events that are known of it."""
     living = _events(client, job)
     objects = {each["metadata"]["uid"]: each for each in (*known, *living)}.values()
     events = [each for each in objects if "involvedObject" in each]
@@ -198,7 +197,6 @@ def _ends(rank: Rank) -> Iterator[str]:
 
 
 def _node(at: str, node: Object) -> Iterator[str]:
-    """Yield what makes a node useless."""
     for condition in node.get("status", {}).get("conditions") or ():
         kind, status = condition["type"], condition["status"]
         if kind == "Ready" and status != "True":

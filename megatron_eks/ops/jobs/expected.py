@@ -118,7 +118,6 @@ def in_turn(
 
 
 def _left(client: Client, plans: Sequence[JobPlan], entry: Entry) -> Seconds:
-    """Return how long a job still has its place."""
     if entry.leaves_in is not None:
         return entry.leaves_in
     job = jobs.find(client, entry.namespace, entry.job)

@@ -48,7 +48,6 @@ def obstacles(
 
 
 def _needed(client: Client, namespace: str, pod: Object) -> Iterator[Obstacle]:
-    """Look for the objects that a pod names."""
     for volume in pod.get("volumes") or ():
         if claim := volume.get("persistentVolumeClaim"):
             yield from _claim(client, namespace, claim["claimName"])
@@ -172,7 +171,6 @@ def _nodes(
 
 
 def _places(asked: room.Amounts, offered: room.Amounts) -> int:
-    """Return how many such pods fit, by each resource that a node has."""
     return min(
         (int(offered.get(name, 0) // amount) for name, amount in asked.items() if amount > 0),
         default=1,

@@ -119,7 +119,6 @@ def _taint(patient: Patient) -> list[Step]:
 
 
 def _add(client: Client, node: str, taint: Object) -> None:
-    """Add a taint beside those that a node has."""
     live = client.get("v1", "Node", node)
     before = live["spec"].get("taints") or []
     if any(each["key"] == taint["key"] for each in before):
@@ -132,7 +131,6 @@ def _add(client: Client, node: str, taint: Object) -> None:
 
 
 def _plugin_pods(name: str, patient: Patient) -> list[Step]:
-    """Start a device plugin again on the nodes that lack devices."""
     client, nodes = patient.live.client, set(_nodes(patient.found))
     found = client.list("v1", "Pod", "kube-system", labels=f"app.kubernetes.io/name={name}")
     steps = []
@@ -145,7 +143,6 @@ def _plugin_pods(name: str, patient: Patient) -> list[Step]:
 
 
 def _set_up(patient: Patient) -> list[Step]:
-    """Let the Job run again that gives the directories to the pods' user."""
     client, namespace = patient.live.client, patient.live.plan.platform.system_namespace
     found = client.list("batch/v1", "Job", namespace, labels=f"app={SET_UP}")
     steps = [

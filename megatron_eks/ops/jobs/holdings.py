@@ -125,7 +125,6 @@ def _node(manifest: Object, plan: ClusterPlan, *, busy: bool) -> RunningNode:
 
 
 def _known(pool: str, plan: ClusterPlan) -> str:
-    """Return a pool's name, if the cluster file has it."""
     return pool if pool in {each.name for each in plan.pools} else ""
 
 

@@ -100,7 +100,6 @@ def _nodes(client: Client, job: RunningJob) -> dict[str, Object]:
 
 
 def _ends(ranks: Sequence[Rank]) -> list[Rank]:
-    """Return the first rank and the last, which may be the same."""
     ends = {rank.number: rank for rank in (*ranks[:1], *ranks[-1:])}
     return [rank for rank in ends.values() if rank.pod is not None]
 

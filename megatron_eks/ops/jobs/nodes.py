@@ -154,7 +154,6 @@ def _state(
 
 
 def _named(found: Sequence[NodeState], names: Sequence[str]) -> list[NodeState]:
-    """Return the nodes of these names or instance ids; raise Failure with all that are unknown."""
     by_name = {
         **{each.instance: each for each in found if each.instance},
         **{each.name: each for each in found},

@@ -202,7 +202,6 @@ def _line_seconds(steps: Sequence[Step]) -> float | None:
 
 
 def _all_began(look: Look) -> datetime | None:
-    """Return when the last of all containers began that run now."""
     begun = []
     for rank in look.ranks:
         known = pods.containers(rank.manifest)

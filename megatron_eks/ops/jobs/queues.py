@@ -127,7 +127,6 @@ class Queues:
         return entry.told
 
     def _until(self, entry: Entry, teams: Sequence[str]) -> str:
-        """Name the jobs whose end it waits for."""
         found = [
             each.job
             for each in self.entries
@@ -213,14 +212,12 @@ def _list(client: Client, kind: str, namespace: str | None = None) -> list[Objec
 
 
 def _reserved(queue: Object, pool: str) -> int:
-    """Return how many GPUs of a pool the jobs of a queue have, those that are ending included."""
     flavors = queue.get("status", {}).get("flavorsReservation") or ()
     resources = [each["resources"] for each in flavors if each["name"] == pool]
     return sum(_gpus(e["total"]) for each in resources for e in each if e["name"] == room.GPU)
 
 
 def _quotas(queue: Object) -> Iterator[tuple[str, int, int | None]]:
-    """Yield what a queue has of each pool, and how much it may borrow."""
     for group in queue["spec"].get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for each in flavor["resources"]:
@@ -244,7 +241,6 @@ def expected(job: Object, queue: str) -> Entry:
 
 
 def _asked(specs: Iterable[tuple[int, Object]]) -> tuple[int, str]:
-    """Return how many GPUs pods ask for, and of which pool."""
     gpus, pool = 0, ""
     for number, pod in specs:
         gpus += int(room.requests(pod).get(room.GPU, 0)) * number

@@ -124,7 +124,6 @@ def _objects(cluster_file: Path, files: Files, job: str) -> list[Object]:
 
 
 def _files(wish: Wish) -> tuple[list[Path], Path]:
-    """Return the job files of the project, and the wanted one, which may stand elsewhere."""
     paths = job_files(wish.cluster_file)
     if wish.job.endswith((".yaml", ".yml")):
         file = Path(wish.job)

@@ -118,7 +118,6 @@ def _cause(
 
 
 def _record(place: Place, name: str, on: Opened) -> tuple[list[str], tuple[str, ...]]:
-    """Return the lines of all starts, or why there are none."""
     nodes = next((each.nodes for each in on.project.jobs if each.name == name), 1)
     tail = f"--tail={max(_LEAST_ENDS, _ENDS // max(1, nodes))}"
     try:
@@ -146,7 +145,6 @@ def _spending(
     plan: JobPlan | None,
     on: Opened,
 ) -> JobSpending:
-    """Return what its ranks held, as the cluster knows it, or its record."""
     pool, now = plan.pool if plan else None, on.client.now()
     if lives:
         (held,) = holdings.read(on.client, on.plan, now, name).jobs
@@ -161,7 +159,6 @@ def _spending(
 
 
 def _settings(file: Path, name: str) -> str:
-    """Return what the job file says, without what people name themselves."""
     for path in job_files(file):
         value = read_document(path).value
         if isinstance(value, dict) and value.get("name") == name:

@@ -73,7 +73,6 @@ def _outcome(found: Report, phase: str) -> Iterator[Part]:
 
 
 def _facts(found: Report) -> Iterator[tuple[Part, ...]]:
-    """Yield a name, a value, and what is to be said of it."""
     state, last = found.state, found.state.look.logs.end.last
     yield "last step", *((f"{last.step} of {last.steps}",) if last else ("none is known",))
     if last:

@@ -129,7 +129,6 @@ def _why(ranks: Mapping[int, Sequence[str]]) -> tuple[str, str]:
 
 
 def _ends(ranks: Mapping[int, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Yield when ranks ended badly, and how, in words."""
     for rank, own in ranks.items():
         for end in filter(None, map(ended.END.fullmatch, own)):
             if end[1] and end[1] != "0":

@@ -76,7 +76,6 @@ def head(state: State) -> Iterator[str]:
 
 
 def _curves(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Yield the course of loss and speed, as far as the end of the log tells of it."""
     rates = [each.tokens_per_second or (1 / each.seconds if each.seconds else 0) for each in steps]
     speed = [] if 0 in rates else rates
     for name, values in (("loss", [each.loss for each in steps]), ("pace", speed)):

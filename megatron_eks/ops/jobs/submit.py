@@ -86,7 +86,6 @@ def run(wish: Wish, options: Options, on: Opened) -> int:
 
 
 def _refuse_out_of_reach(rendered: Rendered, project: Project, on: Opened) -> None:
-    """Refuse a job whose pods would be denied in S3 after their GPUs were paid for."""
     role = project.outputs.job_role
     missing = submission.out_of_reach(on, role, rendered.access) if role else ()
     if missing:
@@ -158,7 +157,6 @@ def _differs(found: RunningJob, rendered: Rendered, options: Options) -> Failure
 
 
 def _flat(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
-    """Yield every key that has a value of its own."""
     if not isinstance(value, dict):
         yield path, value
         return

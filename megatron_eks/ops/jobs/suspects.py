@@ -53,7 +53,6 @@ def failures(
 
 
 def _of_node(node: Object) -> Iterator[Failure]:
-    """Yield what the node's conditions say."""
     for each in node.get("status", {}).get("conditions") or ():
         kind, name = each["type"], node["metadata"]["name"]
         # Ready is no proof: a node that just starts, or is taken back, is not ready either.
@@ -63,7 +62,6 @@ def _of_node(node: Object) -> Iterator[Failure]:
 
 
 def _of_events(events: Iterable[Object]) -> Iterator[Failure]:
-    """Yield what the monitoring agent and the kubelet reported about nodes."""
     for each in events:
         about = each["involvedObject"]
         text = pods.one_line(f"{each.get('reason', '')}: {each.get('message', '')}")

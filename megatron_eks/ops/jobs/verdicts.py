@@ -52,7 +52,6 @@ def verdict(ended: Ended) -> Result:
 
 
 def _measured(log: str, summary: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the numbers that a log holds."""
     if found := _DRIVER.search(log):
         return {"driver": found[1], "cuda": found[2]}
     if summary:
@@ -104,7 +103,6 @@ def _judge(ended: Ended, summary: Mapping[str, Json]) -> Iterator[Finding]:
 
 
 def _told(ended: Ended, summary: Mapping[str, Json]) -> Iterator[Finding]:
-    """Yield what the program itself has found."""
     said = summary.get("findings")
     for found in map(_FINDING.fullmatch, map(str, said if isinstance(said, list) else ())):
         if found:

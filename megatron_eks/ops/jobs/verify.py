@@ -119,7 +119,6 @@ def _ended(on: Opened, check: _Check, seconds: float) -> verdicts.Ended | Findin
 
 
 def _started(client: Client, check: _Check, console: Console) -> jobs.RunningJob:
-    """Start a check, or find one that runs; an older one that has ended makes room."""
     metadata = check.workload["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     found = jobs.find(client, namespace, name)
