@@ -16,7 +16,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
-from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
+from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import odd_paths, parse_cluster, parse_job
 from megatron_eks.own_images import RENDERED, Images
 from megatron_eks.plan.cluster.access import DOCUMENTATION_ACCOUNT
@@ -135,7 +135,6 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     )
     if has_errors(findings):
         raise ConfigError(findings)
-    cluster = cluster.with_digests(outputs.digests)
     jobs = tuple(
         plan_job(job, cluster, outputs.images, files.shipped[job.name].late(outputs.bucket))
         for job in wanted
@@ -145,8 +144,6 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
     cluster_option = "" if place == OUTPUTS else f" --cluster {shown(cluster_file)}"
     deploy = f"meks deploy{cluster_option}"
     preview = preview_warning(outputs, used, place, deploy)
-    # One thing after the other: what is missing is said first.
-    loose = [] if preview else tag_warning(outputs, cluster.tagged_images, place)
     warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
     warnings += [] if outputs.bucket else files.without_bucket
     warnings += [each.at(place, 1) for each in still_billed(cluster, outputs.watch)]
@@ -156,7 +153,7 @@ def plan_files(files: Files, cluster_file: Path, document: Document | None = Non
         jobs=jobs,
         validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
-        warnings=(*warnings, *loose),
+        warnings=tuple(warnings),
         allowed=tuple(each for each in files.findings if each.level is Level.ALLOWED),
         preview=tuple(preview),
     )

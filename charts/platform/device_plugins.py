@@ -64,7 +64,7 @@ class EfaDevicePlugin(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         platform = plan.platform
-        image = platform.egress.pinned(pins.efa_device_plugin_image(plan.region))
+        image = pins.efa_device_plugin_image(plan.region)
         node_agent(
             self,
             _efa_container(image),

@@ -95,9 +95,6 @@ _DIGEST = re.compile(
 PLACEHOLDER_HOST = "preview.invalid"
 """`.invalid` never resolves (RFC 2606), so a preview cannot pull or mount anything."""
 
-PLATFORM = "Platform"
-"""No stack: where `meks outputs` records the digests of the platform's images."""
-
 CLUSTER_ANNOTATION = "megatron-eks/cluster"
 """On every Kubernetes object that is rendered, with the name in the cluster file."""
 
@@ -140,8 +137,6 @@ class Outputs:
     """In the order of the plan's."""
     efs: Efs
     images: Mapping[str, Image]
-    digests: Mapping[str, str]
-    """Images of others, `REPOSITORY:TAG`, and the same with the digest that was resolved."""
     job_role: str | None = None
     """ARN of the role of the jobs' pods."""
     bucket: str | None = None
@@ -179,7 +174,8 @@ def read_outputs(
         return _outputs({}, fallback, suffixes, existing), []
     findings = list(document.findings)
     stacks = document.value if isinstance(document.value, dict) else {}
-    parts = ("Network", "Storage", "Images", "Cluster", "Observability", PLATFORM)
+    # The last one is no stack, and of no use any more: earlier releases wrote it.
+    parts = ("Network", "Storage", "Images", "Cluster", "Observability", "Platform")
     foreign = [name for name in stacks if name not in {f"{cluster}-{part}" for part in parts}]
     if foreign:
         code, found = (
@@ -214,16 +210,6 @@ def preview_warning(
     return []
 
 
-def tag_warning(outputs: Outputs, tagged: Iterable[str], file: str) -> list[Finding]:
-    """Say once which images of the platform no digest is recorded of; a tag may be moved."""
-    loose = [uri for uri in tagged if uri not in outputs.digests]
-    if not loose:
-        return []
-    found = f"images of the platform are known by tag only: {', '.join(loose)}"
-    remedy = "run where their registries are reached: meks outputs"
-    return [warning(Code.UNPINNED_IMAGE, (), found, remedy).at(file, 1)]
-
-
 def _image_keys(names: Iterable[str]) -> dict[str, str]:
     return {name: f"{title(name)}Image" for name in names}
 
@@ -246,11 +232,10 @@ def _outputs(
     for name, key in _image_keys(fallback).items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
-    digests = {uri.partition("@")[0]: uri for uri in values.values() if _DIGEST.fullmatch(uri)}
     role, bucket = (values.get(key) for key in ("JobRoleArn", "BucketName"))
     roles = {key: arn for key, arn in values.items() if key.startswith("JobRoleArn")}
     watch = {key: values[key] for key in ("AlarmTopicArn", "PrometheusUrl") if key in values}
-    return Outputs(file_systems, efs, images, digests, role, bucket, roles, watch)
+    return Outputs(file_systems, efs, images, role, bucket, roles, watch)
 
 
 def team_key(team: str | None) -> str:

@@ -1,19 +1,14 @@
 """`meks outputs`: what AWS chose, written to outputs.json beside the cluster file."""
 
 import json
-import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from botocore.client import BaseClient
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.outputs import PLATFORM, is_digest
+from megatron_eks.config.outputs import is_digest
 from megatron_eks.folders import refuse_folder_of_another
-from megatron_eks.ops.aws import registry
-from megatron_eks.ops.aws.session import ERRORS
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster.build_records import Records, digest_of, is_there
 from megatron_eks.ops.failure import NOT_FOUND, Failure
@@ -27,9 +22,6 @@ Values = dict[str, dict[str, str]]
 _IMAGE = "Image"
 # What the CDK hands from stack to stack is nobody else's business.
 _BETWEEN_STACKS = "ExportsOutput"
-# ECR User Guide, "Amazon ECR private registries".
-_ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
-_HERE = ("127.0.0.1", "localhost")
 
 
 def run(output: str, tools: Tools) -> int:
@@ -77,52 +69,8 @@ def record(tools: Tools, pushed: Mapping[str, str] | None = None) -> Path:
                 earlier = before.get(name, {}).get(key, "")
                 known[value] = _pinned(value, earlier, ecr, tools)
             values[name][key] = known.get(value, value)
-    platform = _platform(before.get(plan.stack(PLATFORM), {}), ecr, tools)
-    if platform:
-        values[plan.stack(PLATFORM)] = platform
     replace_file(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
     return path
-
-
-def _platform(recorded: Mapping[str, str], ecr: BaseClient, tools: Tools) -> dict[str, str]:
-    """Return the platform's images by digest, those that are known already without a question.
-
-    A tag that is moved later changes nothing here. Without an answer an image stays known by tag.
-    """
-    known = {uri.partition("@")[0]: uri for uri in recorded.values() if is_digest(uri)}
-    wanted = tools.plan.tagged_images
-    missing = [uri for uri in wanted if uri not in known]
-    # What runs on a rehearsal's nodes is pulled from nowhere.
-    if urlsplit(ecr.meta.endpoint_url).hostname in _HERE:
-        missing = []
-
-    def basic(host: str) -> str | None:
-        if not _ECR.fullmatch(host):
-            return None
-        answer = ecr.get_authorization_token()
-        return str(answer["authorizationData"][0]["authorizationToken"])
-
-    def resolve(uri: str) -> str | None:
-        try:
-            return registry.pinned(uri, basic)
-        except (registry.RegistryError, *ERRORS) as error:
-            tools.console.say(f"note: {uri} stays known by tag: {error}")
-            return None
-
-    if missing:
-        with ThreadPoolExecutor(len(missing)) as pool:
-            known |= {
-                uri: pinned
-                for uri, pinned in zip(missing, pool.map(resolve, missing), strict=True)
-                if pinned
-            }
-    # Named as CloudFormation names outputs: `training-operator` is TrainingOperator.
-    names = {uri: uri.partition("@")[0].rpartition(":")[0].rpartition("/")[2] for uri in wanted}
-    return {
-        "".join(word.capitalize() for word in re.split("[-_.]", name)): known[uri]
-        for uri, name in names.items()
-        if uri in known
-    }
 
 
 def next_step(tools: Tools) -> str:

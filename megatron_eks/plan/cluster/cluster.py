@@ -123,15 +123,6 @@ class ClusterPlan:
         return tuple(pool for pool in self.pools if pool.idle_minutes is not None)
 
     @property
-    def tagged_images(self) -> tuple[str, ...]:
-        """Images besides those of jobs that are pinned by tag alone, as nodes pull them."""
-        egress = replace(self.platform.egress, digests=())
-        found = [egress.image(uri) for uri in self.third_party_images]
-        if self.platform.efa_instance_types:
-            found.append(pins.efa_device_plugin_image(self.region))
-        return tuple(uri for uri in found if "@" not in uri)
-
-    @property
     def third_party_images(self) -> list[str]:
         """Images of others that something here runs, as their makers name them."""
         skipped = set() if self.platform.etcd else {pins.ETCD_IMAGE}
@@ -187,12 +178,6 @@ class ClusterPlan:
         """Return the queue of a namespace's jobs; empty where they wait for nothing."""
         teams = [each.team for each in self.queues if each.team]
         return next((team.name for team in teams if team.namespace == namespace), "")
-
-    def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
-        """Return the plan with digests of images that it knows by tag."""
-        known = tuple((uri, digests[uri]) for uri in self.tagged_images if uri in digests)
-        egress = replace(self.platform.egress, digests=known)
-        return replace(self, platform=replace(self.platform, egress=egress))
 
     def stack(self, part: str) -> str:
         """Return the name of one of the cluster's stacks."""

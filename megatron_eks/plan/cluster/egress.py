@@ -56,16 +56,9 @@ class Egress:
     mirror: str | None = None
     """Registry and path below which copies of other registries' images are."""
 
-    digests: Variables = ()
-    """Images that the catalogue knows by tag alone, and the same with their digests."""
-
     def image(self, uri: str) -> str:
-        """Return where nodes pull an image of another registry from, by digest if it is known."""
-        return self.pinned(uri if self.mirror is None else f"{self.mirror}/{uri.partition('/')[2]}")
-
-    def pinned(self, uri: str) -> str:
-        """Return an image by its digest if that is known."""
-        return dict(self.digests).get(uri, uri)
+        """Return where nodes pull an image of another registry from."""
+        return uri if self.mirror is None else f"{self.mirror}/{uri.partition('/')[2]}"
 
 
 def plan_egress(config: ClusterConfig) -> Egress:

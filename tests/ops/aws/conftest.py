@@ -3,24 +3,10 @@
 import boto3
 import pytest
 
-from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.session import Aws
 from tests.annex.aws.running import local_aws
 from tests.ops.aws.quick_cdk import ROLE
 from tests.ops.aws.scaling import make_cluster
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch):
-    """Let commands reach no registry but those of this machine."""
-    real = registry._get  # noqa: SLF001 -- the one way out
-
-    def get(url, *words):
-        if not url.startswith("http://127.0.0.1:"):
-            raise OSError("not in a test")
-        return real(url, *words)
-
-    monkeypatch.setattr(registry, "_get", get)
 
 
 @pytest.fixture(scope="session")
