@@ -80,7 +80,7 @@ class Build:
             if theirs and theirs != digest:
                 raise StopError(
                     f"{extra} names another image already ({theirs}), and tags do not move - raise "
-                    "the version in pyproject.toml, commit what changed, or use --tag-strategy auto"
+                    "the version in pyproject.toml, commit what changed, or set tag_strategy: auto"
                 )
             state["tagged"] = theirs
         self._write(state)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from megatron_eks.catalog.images import TagStrategy, TestLevel
 from megatron_eks.cli import args
 from megatron_eks.cli.app import CLUSTER, command
 from megatron_eks.ops.opening import on_aws, on_cluster, opened, with_console
@@ -105,35 +104,22 @@ def outputs(*, cluster: args.Cluster = args.DEFAULT, output: args.Output = "tabl
 @command(CLUSTER, "[IMAGE...]")
 def build(
     *images: Annotated[str, Parameter("IMAGE")],
-    test_level: Annotated[TestLevel | None, Parameter(metavar="LEVEL")] = None,
-    tag_strategy: Annotated[TagStrategy | None, Parameter(metavar="STRATEGY")] = None,
-    retries: Annotated[int, args.read_by(args.count, metavar="N", show_default=True)] = 0,
-    no_wait: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
-    local: Annotated[bool, Parameter(group=args.ONE_OF)] = False,
+    local: bool = False,
     cluster: args.Cluster = args.DEFAULT,
 ) -> int:
     """Build, test and push container images; write their digests to outputs.json.
 
     meks build
-    meks build megatron --no-wait
-    meks build --test-level full --retries 2
-    meks build --tag-strategy semantic   a tag with the version as well
-    meks build fsdp --local              with docker or podman on this machine
+    meks build megatron
+    meks build fsdp --local    with docker or podman on this machine
 
     :param images: megatron, fsdp, or a name of images.own; default: all
-    :param test_level: what images must pass; default: the cluster file's
-    :param tag_strategy: a tag beside the content's; default: the cluster file's
-    :param retries: how often to retry after a passing failure of a registry or a machine
-    :param no_wait: start the builds and return at once
     :param local: docker or podman on this machine
     """
     from megatron_eks.ops.cluster import build, local_build
 
-    wishes = build.Wishes(test_level, tag_strategy, retries)
-    if local:
-        return on_aws(cluster, partial(local_build.run, images, wishes=wishes), makes=True)
-    act = partial(build.run, images, wait=not no_wait, wishes=wishes)
-    return on_aws(cluster, act, makes=True)
+    act = local_build.run if local else build.run
+    return on_aws(cluster, partial(act, images), makes=True)
 
 
 @command(CLUSTER)

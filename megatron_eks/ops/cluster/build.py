@@ -1,7 +1,7 @@
 """`meks build`: container images made by CodeBuild, followed until their digest is known."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from megatron_eks.config.codes import Code
@@ -11,7 +11,7 @@ from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.stacks import Stack
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
-from megatron_eks.ops.cluster.build_records import BASE, Records, project_version, revision
+from megatron_eks.ops.cluster.build_records import BASE, Records, revision
 from megatron_eks.ops.console import duration
 from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, USAGE, Failure
 from megatron_eks.plan.cluster.builds import ImagePlan
@@ -30,45 +30,16 @@ _REMEDIES = {
     "BUILD": "correct it, run meks deploy Images, then meks build again",
     "POST_BUILD": "run meks build again: what was pushed stays, the rest follows",
 }
-# For reasons of CodeBuild's own, so that another try may go better.
-_PASSING_PHASES = {"QUEUED", "PROVISIONING", "SUBMITTED"}
 _OTHERWISE = "run meks build again; if it fails again, look at the build in the console"
 
 
-# A build as CodeBuild describes it; why one failed, and whether another try may go better.
 _Build = Mapping[str, Any]
-_Ended = tuple[Failure | None, bool]
+"""A build as CodeBuild describes it."""
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What a command asks of its builds, in place of what the cluster file says."""
-
-    test_level: str | None = None
-    tag_strategy: str | None = None
-    retries: int = 0
-    """How often a build is started again that failed for a reason that may pass."""
-
-    def variables(self, image: ImagePlan) -> dict[str, str]:
-        """Return the variables that a build of an image gets beside the project's own."""
-        if image.own is not None:
-            # Its test and its tag are its own.
-            return {}
-        chosen = {"TEST_LEVEL": self.test_level, "TAG_STRATEGY": self.tag_strategy}
-        found = {name: value for name, value in chosen.items() if value is not None}
-        strategy = self.tag_strategy or image.tag_strategy
-        if strategy == "semantic":
-            found["PROJECT_VERSION"] = project_version()
-        elif strategy == "git-sha":
-            found["SOURCE_REVISION"] = revision()
-        return found
-
-
-def run(
-    images: Sequence[str], tools: Tools, *, wait: bool = True, wishes: Wishes | None = None
-) -> int:
+def run(images: Sequence[str], tools: Tools) -> int:
     """Build the named images, or all; raise Failure with the last lines of a failed build."""
-    plan, wishes = tools.plan, wishes or Wishes()
+    plan = tools.plan
     chosen = chosen_of(images, tools)
     stack = tools.stacks.find(plan.stack("Images"))
     if stack is None or not stack.made:
@@ -80,27 +51,27 @@ def run(
     failures: list[Failure] = []
     try:
         # What starts from an image of ours comes after it.
-        for part in (
-            [each for each in chosen if each.base is None],
-            [each for each in chosen if each.base is not None],
-        ):
+        for has_base in (False, True):
             if failures:
                 break
-            started = [
-                (image, *todo) for image in part if (todo := _start(image, stack, builds, wishes))
-            ]
-            if started and not wait:
-                tools.console.say("building; when it is done: meks outputs")
-                return 0
+            part = [each for each in chosen if (each.base is not None) is has_base]
+            started = [(image, _start(image, stack, builds)) for image in part]
             failures += [
                 failure
-                for image, project, variables, build in started
-                if (failure := builds.see_through(image, project, variables, build, wishes.retries))
+                for image, build in started
+                if build and (failure := builds.follow(image, build))
             ]
     except KeyboardInterrupt:
         tools.console.say("\nthe build goes on; `meks build` follows it again")
         return INTERRUPTED
     return ended(tools, failures)
+
+
+def tag_variables(image: ImagePlan) -> dict[str, str]:
+    """Return what a second tag is made of, which the machine that builds cannot know."""
+    if image.tag_strategy == "semantic":
+        return {"PROJECT_VERSION": version("megatron-eks")}
+    return {"SOURCE_REVISION": revision()} if image.tag_strategy == "git-sha" else {}
 
 
 def chosen_of(images: Sequence[str], tools: Tools) -> list[ImagePlan]:
@@ -126,10 +97,8 @@ def no_base(image: ImagePlan) -> Failure:
     return Failure(Code.BUILD_FAILED, found, remedy, exit_code=NOT_FOUND)
 
 
-def _start(
-    image: ImagePlan, stack: Stack, builds: "Builds", wishes: Wishes
-) -> tuple[str, Mapping[str, str], str] | None:
-    """Start a build; return its project, variables and id, or None where it is built already."""
+def _start(image: ImagePlan, stack: Stack, builds: "Builds") -> str | None:
+    """Start a build and return its id; None where the image is built already."""
     uri, project = (stack.outputs[key] for key in image.keys)
     if not uri.endswith(f":{image.tag}"):
         builds.console.say(
@@ -137,15 +106,14 @@ def _start(
             f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
         )
     record = builds.records.find(image, stack.outputs)
-    variables = wishes.variables(image) | record.variables()
     # Another strategy than auto has a tag to add to what is built already.
-    strategy = image.tag_strategy if image.own else wishes.tag_strategy or image.tag_strategy
-    if strategy == "auto" and record.digest is not None:
+    if image.tag_strategy == "auto" and record.digest is not None:
         builds.console.say(f"{image.name}: built already")
         return None
+    variables = tag_variables(image) | record.variables()
     if image.base and BASE not in variables:
         raise no_base(image)
-    return project, variables, builds.start(project, variables)
+    return builds.start(project, variables)
 
 
 def ended(
@@ -184,25 +152,8 @@ class Builds:
         self.console.say(f"{project}: build {build.get('buildNumber', '')} started")
         return str(build["id"])
 
-    def see_through(
-        self,
-        image: ImagePlan,
-        project: str,
-        variables: Mapping[str, str],
-        build_id: str,
-        retries: int,
-    ) -> Failure | None:
-        """Follow a build, and start it again where that may help; return why the last failed."""
-        for left in range(retries, -1, -1):
-            failure, passes = self.follow(image, build_id)
-            if failure is None or not left or not passes:
-                return failure
-            self.console.say(f"{failure}; trying again, {left} tries are left")
-            build_id = self.start(project, variables)
-        raise AssertionError
-
-    def follow(self, image: ImagePlan, build_id: str) -> _Ended:
-        """Tell how a build goes until it ends; return why it failed, and whether that passes."""
+    def follow(self, image: ImagePlan, build_id: str) -> Failure | None:
+        """Tell how a build goes until it ends; return why it failed."""
         said: set[str] = set()
         token = ""
         began = self.console.clock.now()
@@ -223,12 +174,12 @@ class Builds:
             if (self.console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
                 found = f"build {build.get('buildNumber', 0)} of {image.name} does not end"
                 remedy = "look at it in the CodeBuild console"
-                return Failure(Code.WAITED_TOO_LONG, found, remedy), False
+                return Failure(Code.WAITED_TOO_LONG, found, remedy)
             self.console.clock.sleep(_POLL_SECONDS)
         took = duration((self.console.clock.now() - began).total_seconds())
         self.console.say(f"{image.name}: {build['buildStatus']} after {took}")
         done = build["buildStatus"] == "SUCCEEDED"
-        return (None, False) if done else _failure(image, build, tail)
+        return None if done else _failure(image, build, tail)
 
     def _describe(self, ids: Sequence[str]) -> list[_Build]:
         found: list[_Build] = self._codebuild.batch_get_builds(ids=list(ids))["builds"]
@@ -265,7 +216,7 @@ class Builds:
             token = page["nextForwardToken"]
 
 
-def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
+def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> Failure:
     phase = next(
         (
             each
@@ -280,10 +231,9 @@ def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
     cause = cause_of([*tail, message])
     last = " | ".join(line for line in tail[-3:] if line)
     said = message or last or "CodeBuild says no more"
-    failure = Failure(
+    return Failure(
         Code.BUILD_FAILED,
         f"{name} {status}: {cause.found if cause else said}",
         cause.remedy if cause else _REMEDIES.get(name, _OTHERWISE),
         where=f"build {build.get('buildNumber', 0)} of {image.name}",
     )
-    return failure, name in _PASSING_PHASES or (cause is not None and cause.passes)

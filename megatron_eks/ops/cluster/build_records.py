@@ -7,7 +7,6 @@ from and what was overridden for it, CodeBuild keeps, and no build can write (de
 import re
 import subprocess
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from megatron_eks.build_context import context_paths
@@ -234,11 +233,6 @@ _SOURCES = ("assets", _DASHBOARDS, *sorted(_OURS), "megatron_eks/build_context.p
 _SHA = re.compile(r"[0-9a-f]{40}")
 
 
-def project_version() -> str:
-    """Return the version in pyproject.toml, as it is installed."""
-    return version("megatron-eks")
-
-
 def revision() -> str:
     """Return the commit of this checkout; raise Failure where that is not what would be built."""
     commit = _git("rev-parse", "HEAD")
@@ -248,7 +242,7 @@ def revision() -> str:
         raise Failure(
             Code.BUILD_FAILED,
             f"a tag with the commit would be wrong: the images' files have other changes ({files})",
-            "commit them, or use --tag-strategy auto",
+            "commit them, or set tag_strategy: auto",
         )
     return commit
 
@@ -276,7 +270,7 @@ def _git(*words: str) -> str:
     if not IN_CHECKOUT:
         # A repository around the installed package would tell commits of its own.
         found = "this is an installed package, and no checkout with commits"
-        raise Failure(Code.BUILD_FAILED, found, "use --tag-strategy auto or semantic")
+        raise Failure(Code.BUILD_FAILED, found, "set tag_strategy: auto or semantic")
     try:
         done = subprocess.run(  # noqa: S603 -- git, with words of our own
             ["git", "-C", str(ROOT), *words],  # noqa: S607 -- the user's own git
@@ -286,7 +280,7 @@ def _git(*words: str) -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as problem:
-        remedy = "work in a checkout of git, or use --tag-strategy auto"
+        remedy = "work in a checkout of git, or set tag_strategy: auto"
         raise Failure(
             Code.BUILD_FAILED, f"git does not tell the commit: {problem}", remedy
         ) from None

@@ -16,7 +16,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.causes import cause_of
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.cluster import outputs
-from megatron_eks.ops.cluster.build import Wishes, chosen_of, ended, no_base, not_deployed
+from megatron_eks.ops.cluster.build import chosen_of, ended, no_base, not_deployed, tag_variables
 from megatron_eks.ops.cluster.build_records import BASE, Records, digest_of
 from megatron_eks.ops.failure import FAILED, NOT_FOUND, Failure
 from megatron_eks.own_images import stage_own
@@ -27,7 +27,7 @@ _ENGINES = ("docker", "podman")
 _TAIL_LINES = 40
 
 
-def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
+def run(images: Sequence[str], tools: Tools) -> int:
     """Build, test and push the named images, or all; without repositories, build and test them."""
     engine, plan = _engine(), tools.plan
     stack = tools.stacks.find(plan.stack("Images"))
@@ -48,7 +48,7 @@ def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
                 continue
         build = _LocalBuild(replace(image, tag=tag), uri, engine, folder, tools)
         lacks_base = image.base is not None and base is None
-        failure = no_base(image) if lacks_base else build.run(wishes, base, push=deployed)
+        failure = no_base(image) if lacks_base else build.run(base, push=deployed)
         if failure is not None:
             failures.append(failure)
             continue
@@ -115,12 +115,12 @@ class _LocalBuild:
         self._folder, self._tools = folder, tools
         self._source = folder / "source" / image.name
 
-    def run(self, wishes: Wishes, base: str | None, *, push: bool) -> Failure | None:
+    def run(self, base: str | None, *, push: bool) -> Failure | None:
         """Go through the steps, from a base where the image has one; return why one failed."""
         environment = {
             **os.environ,
             **self._image.environment(self._repository),
-            **wishes.variables(self._image),
+            **tag_variables(self._image),
             "ENGINE": self._engine,
             # Podman's own format has no SHELL, and our Dockerfiles would run without pipefail.
             "BUILDAH_FORMAT": "docker",
@@ -139,24 +139,16 @@ class _LocalBuild:
         if push:
             # Before the build: what it starts from may be in the same registry.
             self._log_in()
-        steps = ["check", "build", "test", *(["push"] if push else [])]
-        left = wishes.retries
-        while steps:
-            code, tail = self._step(steps[0], environment)
-            if code == 0:
-                del steps[0]
-                continue
-            cause = cause_of(tail)
-            failure = Failure(
-                Code.BUILD_FAILED,
-                cause.found if cause else (tail[-1] if tail else f"exit code {code}"),
-                cause.remedy if cause else "look at the lines above",
-                where=f"{steps[0]} of {self._image.name}",
-            )
-            if not left or cause is None or not cause.passes:
-                return failure
-            self._tools.console.say(f"{failure}; trying again, {left} tries are left")
-            left -= 1
+        for step in ("check", "build", "test", *(["push"] if push else [])):
+            code, tail = self._step(step, environment)
+            if code:
+                cause = cause_of(tail)
+                return Failure(
+                    Code.BUILD_FAILED,
+                    cause.found if cause else (tail[-1] if tail else f"exit code {code}"),
+                    cause.remedy if cause else "look at the lines above",
+                    where=f"{step} of {self._image.name}",
+                )
         return None
 
     def _step(self, step: str, environment: Mapping[str, str]) -> tuple[int, list[str]]:

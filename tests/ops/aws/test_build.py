@@ -150,17 +150,6 @@ def test_what_is_built_already_is_not_built_again(aws, place, tmp_path):
     assert outputs["techpulse-Images"]["FsdpBuildProject"] == "techpulse-fsdp"
 
 
-def test_without_waiting_it_only_starts(aws, place):
-    """And says how to go on."""
-    aws.stacks()
-    aws.history()
-    aws.stubs["codebuild"].add_response("list_builds_for_project", {})
-    aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
-    assert build.run(["megatron"], place, wait=False) == 0
-    aws.done()
-    assert said(place.console).endswith("building; when it is done: meks outputs\n")
-
-
 def test_before_a_deployment_there_is_nothing_to_build(aws, place):
     """3 is not found, and the command that makes it is named."""
     aws.stubs["cloudformation"].add_client_error(

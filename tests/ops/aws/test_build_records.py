@@ -39,7 +39,9 @@ def test_a_tag_that_no_build_recorded_is_built_again(aws, place):
     aws.stacks()
     aws.history()
     aws.starts()
-    assert build.run(["megatron"], place, wait=False) == 0
+    aws.build("FAILED", log=False)
+    aws.none_recorded()
+    assert build.run(["megatron"], place) == 1
     aws.done()
 
 

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from megatron_eks.ops.cluster import local_build
-from megatron_eks.ops.cluster.build import Wishes
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws
 from tests.ops.aws.fakes import Clients, console, project_in, said, tools
@@ -92,14 +91,14 @@ def test_the_image_is_built_tested_and_pushed(aws, place, engines, engine):
     """The same steps as in CodeBuild, with either engine, and the digest is recorded."""
     engines.install(engine)
     deployed(aws)
-    assert local_build.run(["megatron"], place, Wishes(test_level="quick")) == 0
+    assert local_build.run(["megatron"], place) == 0
     aws.done()
     assert engines.did() == [f"{engine} {step}" for step in ("login", "build", "run", "push")]
     (login, password), (build, _), (test, _), (push, _) = engines.calls()
     image = next(each for each in place.plan.images if each.name == "megatron")
     assert push[2] == f"{REGISTRY}/megatron-training:{image.tag}"
     assert f"{build[-1]}/assets/images/megatron/Dockerfile" in build
-    assert test[test.index("--level") + 1] == "quick"
+    assert test[test.index("--level") + 1] == "standard"
     assert (login[-1], password) == (REGISTRY, "secret")
     assert "secret" not in said(place.console)
 
@@ -109,7 +108,7 @@ def test_docker_is_taken_where_both_are(aws, place, engines):
     engines.install("podman")
     engines.install("docker")
     deployed(aws)
-    assert local_build.run(["megatron"], place, Wishes()) == 0
+    assert local_build.run(["megatron"], place) == 0
     assert engines.did()[1] == "docker build"
 
 
@@ -117,7 +116,7 @@ def test_without_an_engine_the_way_out_is_named(place, engines):
     """Nothing is asked of AWS before."""
     del engines
     with pytest.raises(Failure, match="install one, or build on AWS: meks build"):
-        local_build.run([], place, Wishes())
+        local_build.run([], place)
 
 
 def test_an_engine_that_does_not_answer_is_passed_over_and_named(aws, place, engines):
@@ -125,11 +124,11 @@ def test_an_engine_that_does_not_answer_is_passed_over_and_named(aws, place, eng
     engines.install("docker")
     engines.fail("info", "Server:\nCannot connect to the Docker daemon")
     with pytest.raises(Failure, match=r"docker does not answer: Cannot connect .* start one"):
-        local_build.run([], place, Wishes())
+        local_build.run([], place)
     engines.fail("info", "Cannot connect to the Docker daemon")
     engines.install("podman")
     deployed(aws)
-    assert local_build.run(["megatron"], place, Wishes()) == 0
+    assert local_build.run(["megatron"], place) == 0
     assert engines.did()[1] == "podman build"
 
 
@@ -139,7 +138,7 @@ def test_without_repositories_it_builds_and_tests(aws, place, engines):
     aws.stubs["cloudformation"].add_client_error(
         "describe_stacks", "ValidationError", "Stack with id techpulse-Images does not exist"
     )
-    assert local_build.run(["fsdp"], place, Wishes()) == 0
+    assert local_build.run(["fsdp"], place) == 0
     assert engines.did() == ["docker build", "docker run"]
     assert "no repositories are deployed, so nothing is pushed" in said(place.console)
 
@@ -151,7 +150,7 @@ def test_what_is_built_already_is_not_built_again(aws, place, engines):
     place.cluster_file.with_name("outputs.json").write_text(json.dumps(known))
     deployed(aws, DIGEST, logs_in=False, pushes=False)
     aws.image(DIGEST)
-    assert local_build.run(["megatron"], place, Wishes()) == 0
+    assert local_build.run(["megatron"], place) == 0
     assert not (engines.folder / "calls").exists()
 
 
@@ -159,31 +158,21 @@ def test_a_tag_that_nobody_recorded_is_left_and_a_new_one_pushed(aws, place, eng
     """Any build may have pushed it; the image of this content goes beside it."""
     engines.install("docker")
     deployed(aws, DIGEST)
-    assert local_build.run(["megatron"], place, Wishes()) == 0
+    assert local_build.run(["megatron"], place) == 0
     push, _ = engines.calls()[-1]
     image = next(each for each in place.plan.images if each.name == "megatron")
     assert push[2].startswith(f"{REGISTRY}/megatron-training:{image.tag}-")
 
 
-def test_a_full_disk_is_explained_and_not_tried_again(aws, place, engines):
-    """It is as full the next time; nothing is pushed."""
+def test_a_full_disk_is_explained(aws, place, engines):
+    """Nothing is pushed."""
     engines.install("docker")
     engines.fail("build", "write /var/lib/docker: no space left on device")
     deployed(aws, pushes=False)
-    assert local_build.run(["megatron"], place, Wishes(retries=3)) == 1
+    assert local_build.run(["megatron"], place) == 1
     assert engines.did() == ["docker login", "docker build"]
     assert "build of megatron: the disk is full" in said(place.console)
     assert "docker system prune -a" in said(place.console)
-
-
-def test_a_registry_that_does_not_answer_is_asked_again(aws, place, engines):
-    """From the step that failed on: what is built is not built again."""
-    engines.install("docker")
-    engines.fail("push", "received unexpected HTTP status: 503 Service Unavailable")
-    deployed(aws)
-    assert local_build.run(["megatron"], place, Wishes(retries=1)) == 0
-    did = [each.removeprefix("docker ") for each in engines.did()]
-    assert did == ["login", "build", "run", "push", "push"]
 
 
 def test_a_failed_self_test_pushes_nothing(aws, place, engines):
@@ -191,7 +180,7 @@ def test_a_failed_self_test_pushes_nothing(aws, place, engines):
     engines.install("docker")
     engines.fail("run", "error fsdp: failed")
     deployed(aws, pushes=False)
-    assert local_build.run(["megatron"], place, Wishes()) == 1
+    assert local_build.run(["megatron"], place) == 1
     assert engines.did() == ["docker login", "docker build", "docker run"]
     assert "test of megatron: the image does not pass its test" in said(place.console)
 
@@ -202,4 +191,4 @@ def test_a_refused_login_is_explained(aws, place, engines):
     engines.fail("login", "Error response from daemon: 401 unauthorized")
     deployed(aws)
     with pytest.raises(Failure, match="docker login: Error response"):
-        local_build.run(["megatron"], place, Wishes())
+        local_build.run(["megatron"], place)

@@ -4,7 +4,6 @@ import pytest
 import yaml
 
 from megatron_eks.ops.cluster import build, local_build
-from megatron_eks.ops.cluster.build import Wishes
 from megatron_eks.ops.cluster.build_records import Records
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws, built
@@ -53,7 +52,6 @@ def test_a_build_counts_that_started_from_a_recorded_image(aws, place, base, cou
     assert record.digest == (OWN if counts else None)
     assert record.base == BASE
     assert record.cache is None
-    assert Wishes("full", "semantic").variables(image) == {}
 
 
 def test_no_image_of_ours_counts_that_was_given_a_base(aws, place):
@@ -86,11 +84,11 @@ def test_a_local_build_starts_from_what_was_built_here(aws, place, tmp_path, mon
     missing = "Stack with id techpulse-Images does not exist"
     for _ in range(2):
         aws.stubs["cloudformation"].add_client_error("describe_stacks", "ValidationError", missing)
-    assert local_build.run(["trainer", "fsdp"], place, Wishes()) == 0
+    assert local_build.run(["trainer", "fsdp"], place) == 0
     assert engines.did() == ["docker build", "docker run", "docker build", *["docker run"] * 2]
     tags = {each.name: each.tag for each in place.plan.images}
     (_, own) = [words for words, _ in engines.calls() if words[1] == "build"]
     assert f"BASE_IMAGE=fsdp:{tags['fsdp']}" in own
     assert own[own.index("--tag") + 1] == f"trainer:{tags['trainer']}"
-    assert local_build.run(["trainer"], place, Wishes()) == 1
+    assert local_build.run(["trainer"], place) == 1
     assert "starts from fsdp, which has no recorded build" in said(place.console)
