@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from megatron_eks.ops.cluster import local_build
-from megatron_eks.ops.cluster.build import Wishes
 from tests.ops.aws.building import Aws
 from tests.ops.aws.fakes import CLUSTER, Clients, console, project_in, said, tools
 
@@ -61,7 +60,7 @@ def build(folder, test):
     aws, missing = Aws(), "Stack with id techpulse-Images does not exist"
     aws.stubs["cloudformation"].add_client_error("describe_stacks", "ValidationError", missing)
     place = tools(project_in(folder, text), Clients(**aws.clients), console())
-    code = local_build.run(["trainer"], place, Wishes())
+    code = local_build.run(["trainer"], place)
     return code, said(place.console), f"trainer:{place.plan.images[-1].tag}"
 
 

@@ -1,7 +1,6 @@
 """By code, what makes the check find it that reports a trouble of the guides."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from types import SimpleNamespace
@@ -15,8 +14,6 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.guards.codes import Rule
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.checks import judged
-from megatron_eks.ops.cluster.account import checks as aws_checks
-from megatron_eks.ops.cluster.account.facts import FileSystem, Quota
 from megatron_eks.ops.cluster.inside import checks as kube_checks
 from megatron_eks.ops.cluster.inside.live import Live, Plugin
 from megatron_eks.ops.failure import Failure
@@ -114,18 +111,16 @@ def node(**devices: int) -> set[str]:
     return cluster(kube_checks.gpus, nodes=[room]) | cluster(kube_checks.efa, nodes=[room])
 
 
-def account(tmp_path: Any, **facts: Any) -> set[str]:
-    """Judge what was read of an account."""
+def account(tmp_path: Any, **answers: Any) -> set[str]:
+    """Judge what AWS says of an account."""
     found = subjects.project(tmp_path)
-    subject = subjects.subject(found, outputs=subjects.deployed(found), **facts)
-    results = aws_checks.results(subject)
+    results = subjects.judged(found, subjects.deployed(found), **answers)
     return codes(finding for result in results for finding in result.findings)
 
 
-def file_system(state: str) -> dict[str, FileSystem]:
+def file_system(state: str) -> Any:
     """Return the file system of the outputs."""
-    names = ("fs-1.fsx.us-east-2.amazonaws.com", "abcd")
-    return {"fs-1": FileSystem("fs-1", state, "", "LUSTRE", 1200, *names, (), ())}
+    return {"FileSystems": [subjects.SYSTEM | {"Lifecycle": state}]}
 
 
 def ended(log: str, phase: str = "Failed") -> set[str]:
@@ -195,12 +190,9 @@ PROOFS: dict[str, Callable[[Any], set[str]]] = {
     "MEKS-0720": lambda _: {access.explained(UnreachableError("https://x: timed out")).finding},
     "MEKS-0734": lambda _: refused(lambda: logs.chosen([], "job", 3)),
     "MEKS-0822": lambda _: checklist("step 1/8 | loss 2.0 |\n"),
-    "MEKS-0823": lambda tmp: account(
-        tmp, quotas=(Quota("Running On-Demand P instances", "ec2", "L-417A185B", 192),)
-    ),
-    "MEKS-0829": lambda tmp: account(tmp, cluster=replace(subjects.EKS, unreachable="no answer")),
-    "MEKS-0834": lambda tmp: account(tmp, file_systems=file_system("MISCONFIGURED")),
-    "MEKS-0835": lambda tmp: account(tmp, images={_image(tmp): False}),
+    "MEKS-0823": lambda tmp: account(tmp, get_service_quota={"Quota": {"Value": 0}}),
+    "MEKS-0834": lambda tmp: account(tmp, describe_file_systems=file_system("MISCONFIGURED")),
+    "MEKS-0835": lambda tmp: account(tmp, describe_images=subjects.gone("ImageNotFoundException")),
     "MEKS-0842": lambda _: node(gpu=7),
     "MEKS-0843": lambda _: node(efa=0),
     "MEKS-0846": lambda _: cluster(kube_checks.definition),
@@ -213,7 +205,3 @@ PROOFS: dict[str, Callable[[Any], set[str]]] = {
     "MEKS-0861": lambda _: ended("| ERR!   ERR! |", "Succeeded"),
     "MEKS-0862": lambda _: ended("nothing here", ""),
 }
-
-
-def _image(tmp: Any) -> str:
-    return subjects.deployed(subjects.project(tmp)).images["fsdp"].uri

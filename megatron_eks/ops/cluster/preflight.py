@@ -1,6 +1,7 @@
 """`meks preflight`: everything that can be known before GPUs are paid for, read and judged."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from megatron_eks.project import MISSING_CLUSTER, Project, read_document
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.ops.cluster.account.read import Reach
 
 
 def run(reach: opening.Reach, part: str | None, output: str) -> int:
@@ -35,39 +35,30 @@ def run(reach: opening.Reach, part: str | None, output: str) -> int:
 
 
 def _account(tools: "Tools", reach: opening.Reach, output: str, *, alone: bool) -> int:
-    from megatron_eks.ops.aws.tools import public_address
-    from megatron_eks.ops.cluster.account.read import why_not
-
-    try:
-        way: Access | Failure = opening.opened(tools.plan, reach)
-    except Failure as failure:
-        way = failure
-    # In a rehearsal the cluster of this machine stands for the one that AWS knows.
-    is_local = not isinstance(way, Failure) and way.is_local
-    reached = None if is_local else why_not
-    try:
-        results, deployed = account(tools, reach=reached, own_address=public_address)
-        if deployed and not alone:
-            results += cluster_if_reached(way, tools.project)
-    finally:
-        if not isinstance(way, Failure):
-            way.client.close()
+    results, deployed = account(tools)
+    if deployed and not alone:
+        results += _inside(tools, reach)
     return report(tools.plan, results, output, tools.console)
 
 
-def account(
-    tools: "Tools", *, reach: "Reach | None", own_address: Callable[[], str]
-) -> tuple[list[Result], bool]:
+def account(tools: "Tools") -> tuple[list[Result], bool]:
     """Check the account; say too whether there is a cluster to look into."""
     from megatron_eks.ops.cluster.account import checks
-    from megatron_eks.ops.cluster.account.facts import Subject
-    from megatron_eks.ops.cluster.account.read import read
+    from megatron_eks.ops.cluster.account.account import Account
 
-    plan, outputs = tools.plan, tools.project.outputs
-    facts = read(tools.aws, plan, outputs, reach=reach, own_address=own_address)
-    subject = Subject(facts, plan, outputs, tools.console.clock.now())
-    found = located(checks.results(subject), tools.cluster_file)
-    return found, facts.cluster is not None
+    now = tools.console.clock.now()
+    looked = Account(tools.aws, tools.plan, tools.project.outputs, now)
+    found = located(checks.results(looked), tools.cluster_file)
+    return found, looked.cluster is not None
+
+
+def _inside(tools: "Tools", reach: opening.Reach) -> list[Result]:
+    try:
+        way = opening.opened(tools.plan, reach)
+    except Failure as failure:
+        return cluster_if_reached(failure, tools.project)
+    with contextlib.closing(way.client):
+        return cluster_if_reached(way, tools.project)
 
 
 def cluster(access: Access, project: Project) -> list[Result]:

@@ -1,1 +1,1 @@
-"""What `meks preflight` looks at in an account: facts are read first, and judged apart."""
+"""What `meks preflight` looks at in an account."""

@@ -1,84 +1,36 @@
 """All checks of an account; those of who asks, of quotas, and of whether nodes can be had."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
+from megatron_eks.catalog.instances import system_node_size
+from megatron_eks.catalog.permissions import NEEDS, Principal
+from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.ops.aws.cdk import is_bootstrapped
+from megatron_eks.ops.aws.session import if_there
+from megatron_eks.ops.aws.stacks import Stacks
+from megatron_eks.ops.aws.tools import caller_role
 from megatron_eks.ops.checks import Check, Result, in_aws, judged
 from megatron_eks.ops.cluster.account import deployed_checks, network_checks
-from megatron_eks.ops.cluster.account.facts import Subject
-from megatron_eks.ops.cluster.capacity import OVER, Reservation
+from megatron_eks.ops.cluster.account.account import Account
+from megatron_eks.ops.cluster.capacity import (
+    OVER,
+    UNKNOWN_CODE,
+    Reservation,
+    described,
+    offers_of,
+    quota_of,
+)
+from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.console import duration
 from megatron_eks.plan.cluster.pools import PoolPlan
 
-
-def _brings(subject: Subject) -> bool:
-    plan = subject.plan
-    return bool(plan.network.existing or plan.storage.existing or plan.storage.kms_key_arn)
-
-
-def _has_cluster(subject: Subject) -> bool:
-    return subject.facts.cluster is not None or "Cluster" not in subject.plan.stacks
-
-
-def _has_network(subject: Subject) -> bool:
-    return subject.facts.cluster is not None or subject.plan.network.existing is not None
-
-
-def _has_images(subject: Subject) -> bool:
-    built = any(not each.preview for each in subject.outputs.images.values())
-    return built or subject.facts.cluster is not None
-
-
-_SHOWN_ACTIONS = 12
-
-
-def identity(subject: Subject) -> Iterator[Finding]:
-    """Compare the caller's account with that of the administrators' roles."""
-    caller = subject.facts.caller
-    roles = subject.plan.access.admin_role_arns
-    accounts = {role.split(":")[4] for role in roles}
-    if roles and caller.account not in accounts:
-        found = f"you are in account {caller.account}, and the administrators in {min(accounts)}"
-        remedy = "choose another profile with AWS_PROFILE, or run `meks init` for this account"
-        yield Finding(Code.IDENTITY, ("access", "admin_role_arns"), found, remedy)
-    if caller.is_root:
-        found = "you are the root of the account, whom nothing restricts"
-        remedy = "assume a role: access entries take roles, and root's keys should not exist"
-        yield in_aws(Code.IDENTITY, ("sts",), found, remedy, Level.WARNING)
-
-
-def permissions(subject: Subject) -> Iterator[Finding]:
-    """Name what a principal may not do, by what it is needed for."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for each in subject.facts.denied:
-        shown = f"{each.action} (denied explicitly)" if each.explicit else each.action
-        groups.setdefault((each.principal, each.what_for), []).append(shown)
-    for (principal, what_for), actions in groups.items():
-        more = f" and {len(actions) - _SHOWN_ACTIONS} more" if len(actions) > _SHOWN_ACTIONS else ""
-        found = f"not allowed, for {what_for}: {', '.join(actions[:_SHOWN_ACTIONS])}{more}"
-        remedy = "ask who administers the account for them, or deploy as another role"
-        yield in_aws(Code.PERMISSION, ("iam", principal.rpartition("/")[2]), found, remedy)
-
-
-def quotas(subject: Subject) -> Iterator[Finding]:
-    """Compare what the account may have with what the cluster needs."""
-    for quota in subject.facts.quotas:
-        wanted = quota.used + quota.needed
-        if wanted <= quota.allowed:
-            continue
-        used = f", {quota.used:g} are in use" if quota.used else ""
-        vcpus = quota.service == "ec2" and "nstance" in quota.name
-        unit, code = (" vCPUs", Code.INSTANCE_QUOTA) if vcpus else ("", Code.NETWORK_QUOTA)
-        found = f"{quota.name!r} is {quota.allowed:g}{unit}{used}, and {quota.needed:g} are needed"
-        remedy = (
-            f"aws service-quotas request-service-quota-increase --service-code {quota.service} "
-            f"--quota-code {quota.code} --desired-value {int(wanted)}"
-        )
-        yield in_aws(code, ("service-quotas", quota.code), found, remedy)
-
-
+_EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"
+_STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")
 # EC2 begins to end a block's instances half an hour before its end, EKS scales down ten minutes
 # earlier (EKS User Guide, "Create a managed node group with Capacity Blocks for ML").
 _SCALED_DOWN_BEFORE = timedelta(minutes=40)
@@ -86,71 +38,174 @@ _SOON = timedelta(hours=6)
 _INACCURACY = timedelta(minutes=1)
 
 
-def offered(subject: Subject) -> Iterator[Finding]:
+def identity(account: Account) -> Iterator[Finding]:
+    """Compare the caller's account with that of the administrators' roles."""
+    here = account.caller.split(":")[4]
+    accounts = {role.split(":")[4] for role in account.plan.access.admin_role_arns}
+    if accounts and here not in accounts:
+        found = f"you are in account {here}, and the administrators in {min(accounts)}"
+        remedy = "choose another profile with AWS_PROFILE, or run `meks init` for this account"
+        yield Finding(Code.IDENTITY, ("access", "admin_role_arns"), found, remedy)
+
+
+def permissions(account: Account) -> Iterator[Finding]:
+    """Name what a principal may not do, by what it is needed for.
+
+    By simulation, which covers every service and writes nothing: dry runs are EC2's alone. Neither
+    sees what a session's own policy takes away.
+    """
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    if account.caller.endswith(":root"):
+        return  # whom no policy describes
+    for principal, arn in _principals(account).items():
+        what = "permissions of " + arn.rpartition("/")[2]
+        denied = account.ask(what, partial(_denied, account, principal, arn)) or ()
+        for what_for, action in denied:
+            groups.setdefault((arn, what_for), {})[action] = None
+    for (arn, what_for), actions in groups.items():
+        found = f"not allowed, for {what_for}: {', '.join(actions)}"
+        remedy = "ask who administers the account for them, or deploy as another role"
+        yield in_aws(Code.PERMISSION, ("iam", arn.rpartition("/")[2]), found, remedy)
+
+
+def _principals(account: Account) -> dict[Principal, str]:
+    """Return who does what: the caller, and CloudFormation's role where the CDK has made it."""
+    own = caller_role(account.aws) or account.caller
+    found: dict[Principal, str] = {"caller": own}
+    if not account.ask("the CDK's bootstrap", lambda: is_bootstrapped(account.aws)):
+        # What it makes for CloudFormation may do everything.
+        return {**found, "bootstrap": own}
+    name = _EXECUTION_ROLE.format(account=own.split(":")[4], region=account.plan.region)
+    look_up = partial(if_there, account.client("iam").get_role, "NoSuchEntity", RoleName=name)
+    role = account.ask("CloudFormation's role", look_up)
+    return {**found, "cloudformation": str(role["Role"]["Arn"])} if role else found
+
+
+def _denied(account: Account, principal: Principal, arn: str) -> list[tuple[str, str]]:
+    """Return what is refused: what for, and the action."""
+    plan = account.plan
+    names = {
+        "account": arn.split(":")[4],
+        "eks": plan.eks_name,
+        "name": plan.name,
+        "partition": PARTITIONS[plan.region],
+        "pool": plan.pools[0].name if plan.pools else "pool",
+        "region": plan.region,
+        "repository": plan.images[0].repository,
+    }
+    simulate = account.client("iam").get_paginator("simulate_principal_policy").paginate
+    found: list[tuple[str, str]] = []
+    for need in NEEDS:
+        if need.principal != principal or need.stack not in {None, *plan.stacks}:
+            continue
+        resource = need.resource.format(**names)
+        pages = simulate(
+            PolicySourceArn=arn, ActionNames=list(need.actions), ResourceArns=[resource]
+        )
+        for page in pages:
+            for each in page["EvaluationResults"]:
+                explicit = " (denied explicitly)" * (each["EvalDecision"] == "explicitDeny")
+                if each["EvalDecision"] != "allowed":
+                    found.append((need.what_for, each["EvalActionName"] + explicit))
+    return found
+
+
+def names(account: Account) -> Iterable[Finding]:
+    """Find names that belong to living stacks of others."""
+    stacks = Stacks(account.client("cloudformation"))
+    return account.ask("whose the names are", lambda: taken(account.plan, stacks)) or ()
+
+
+def quotas(account: Account) -> Iterator[Finding]:
+    """Compare the vCPUs that the account may have with those that the cluster needs."""
+    plan = account.plan
+    needed: dict[tuple[str, str], int] = {}
+    for pool in plan.pools:
+        # Instances of a Capacity Block are bought with it.
+        if pool.capacity.kind != "capacity_block":
+            key = quota_of(pool)
+            needed[key] = needed.get(key, 0) + pool.instance.vcpus * pool.max_nodes
+    if "Cluster" in plan.stacks:
+        vcpus, _ = system_node_size(plan.system_nodes.instance_type)
+        needed[_STANDARD] = vcpus * plan.system_nodes.count
+    for (name, code), wanted in needed.items():
+        what = f"the quota {name!r}"
+        if code == UNKNOWN_CODE:
+            remedy = "look at the EC2 quotas in the Service Quotas console"
+            account.note(f"{what}: its code is not known", remedy)
+            continue
+        get = account.client("service-quotas").get_service_quota
+        answer = account.ask(what, partial(get, ServiceCode="ec2", QuotaCode=code))
+        allowed = answer["Quota"]["Value"] if answer else wanted
+        if allowed < wanted:
+            found = f"{name!r} is {allowed:g} vCPUs, and {wanted} are needed"
+            remedy = (
+                "aws service-quotas request-service-quota-increase --service-code ec2 "
+                f"--quota-code {code} --desired-value {wanted}"
+            )
+            yield in_aws(Code.INSTANCE_QUOTA, ("service-quotas", code), found, remedy)
+
+
+def offered(account: Account) -> Iterator[Finding]:
     """Compare each pool's zone with those that offer its type."""
-    offers, region = subject.facts.offered, subject.plan.region
-    for index, pool in enumerate(subject.plan.pools):
+    types = dict.fromkeys(pool.instance.name for pool in account.plan.pools)
+    ec2 = account.client("ec2")
+    offers = account.ask("where instance types are offered", lambda: offers_of(types, ec2)) or {}
+    for index, pool in enumerate(account.plan.pools):
         name = pool.instance.name
         zones = offers.get(name)
         if zones is None or pool.zone in zones:
             continue
         path: Path = ("gpu_pools", index, "availability_zone")
         if not zones:
-            found = f"no zone of {region} offers {name}"
+            found = f"no zone of {account.plan.region} offers {name}"
             remedy = "take another region or type: aws ec2 describe-instance-type-offerings"
         else:
             found = f"{pool.zone} does not offer {name}"
             remedy = f"use {' or '.join(zones)}"
         yield Finding(Code.TYPE_NOT_OFFERED, path, found, remedy)
-    system = subject.plan.system_nodes.instance_type
-    zones = offers.get(system)
-    # One zone is enough for them.
-    elsewhere = zones is not None and set(zones).isdisjoint(subject.plan.availability_zones)
-    if "Cluster" in subject.plan.stacks and elsewhere:
-        found = f"none of the cluster's zones offers {system}"
-        remedy = "use another type of the same size"
-        yield Finding(Code.TYPE_NOT_OFFERED, ("system_nodes", "instance_type"), found, remedy)
 
 
-def reservations(subject: Subject) -> Iterator[Finding]:
+def reservations(account: Account) -> Iterator[Finding]:
     """Compare each pool's reservation with the pool."""
-    for index, pool in enumerate(subject.plan.pools):
+    pools = account.plan.pools
+    named = dict.fromkeys(filter(None, (pool.capacity.reservation_id for pool in pools)))
+    look_up = partial(described, ec2=account.client("ec2"))
+    known = account.each("the reservation", named, look_up)
+    for index, pool in enumerate(pools):
         number = pool.capacity.reservation_id
-        if number is None or number not in subject.facts.reservations:
+        if number is None or number not in known:
             continue
         path: Path = ("gpu_pools", index, "capacity", "id")
-        found = subject.facts.reservations[number]
+        found = known[number]
         if found is None:
-            text = f"this account has no reservation {number} in {subject.plan.region}"
+            text = f"this account has no reservation {number} in {account.plan.region}"
             remedy = "correct it: aws ec2 describe-capacity-reservations"
             yield Finding(Code.RESERVATION, path, text, remedy)
+        elif found.state in OVER:
+            text, remedy = f"{found.id} is {found.state}", "name another reservation"
+            yield Finding(Code.RESERVATION, path, text, remedy)
         else:
-            yield from _mismatches(pool, found, path)
-            yield from _window(subject, pool, found, path[:-1])
+            for text, remedy in _mismatches(pool, found):
+                yield Finding(Code.RESERVATION, path, text, remedy)
+            yield from _window(account, pool, found, path[:-1])
 
 
-def _mismatches(pool: PoolPlan, found: Reservation, path: Path) -> Iterator[Finding]:
-    if found.state in OVER:
-        text, remedy = f"{found.id} is {found.state}", "name another reservation"
-        yield Finding(Code.RESERVATION, path, text, remedy)
-        return
+def _mismatches(pool: PoolPlan, found: Reservation) -> Iterator[tuple[str, str]]:
     if found.instance_type != pool.instance.name:
         text = f"{found.id} is for {found.instance_type}, and the pool for {pool.instance.name}"
-        yield Finding(Code.RESERVATION, path, text, "make both the same")
+        yield text, "make both the same"
     if found.zone != pool.zone:
         text = f"{found.id} is in {found.zone}, and the pool in {pool.zone}"
-        remedy = f"write availability_zone: {found.zone}"
-        yield Finding(Code.RESERVATION, path, text, remedy)
+        yield text, f"write availability_zone: {found.zone}"
     if found.count < pool.max_nodes:
         text = f"{found.id} has {found.count} instances, and the pool takes up to {pool.max_nodes}"
-        yield Finding(Code.RESERVATION, path, text, f"write max_nodes: {found.count}")
+        yield text, f"write max_nodes: {found.count}"
 
 
-def _window(subject: Subject, pool: PoolPlan, found: Reservation, path: Path) -> Iterator[Finding]:
+def _window(account: Account, pool: PoolPlan, found: Reservation, path: Path) -> Iterator[Finding]:
     """Look at the time in which a block's instances run."""
-    if found.state in OVER:
-        return
-    code, now = Code.RESERVATION_WINDOW, subject.now
+    code, now = Code.RESERVATION_WINDOW, account.now
     if found.state != "active" and found.starts is not None and found.starts > now:
         text = f"{found.id} starts at {found.starts:%Y-%m-%d %H:%M} UTC"
         remedy = f"wait for it: meks scale {pool.name} {pool.max_nodes} --at start"
@@ -173,40 +228,58 @@ def _window(subject: Subject, pool: PoolPlan, found: Reservation, path: Path) ->
         yield Finding(code, (*path, "ends_at"), text, remedy)
 
 
-CHECKS: tuple[Check[Subject], ...] = (
+def _brings(account: Account) -> bool:
+    plan = account.plan
+    return bool(plan.network.existing or plan.storage.existing or plan.storage.kms_key_arn)
+
+
+def _has_cluster(account: Account) -> bool:
+    return account.cluster is not None or "Cluster" not in account.plan.stacks
+
+
+def _has_network(account: Account) -> bool:
+    return account.cluster is not None or account.plan.network.existing is not None
+
+
+CHECKS: tuple[Check[Account], ...] = (
     Check("identity", identity),
     Check("permissions", permissions),
-    Check("names", lambda subject: subject.facts.taken),
+    Check("names", names),
     Check("quotas", quotas),
     Check("zones offer the types", offered),
     Check(
         "reservations and Capacity Blocks",
         reservations,
-        lambda subject: any(pool.capacity.reservation_id for pool in subject.plan.pools),
+        lambda account: any(pool.capacity.reservation_id for pool in account.plan.pools),
     ),
     Check("Kubernetes version supported", deployed_checks.support),
     Check("what the file brings along", network_checks.brought, _brings),
     Check("rules of existing groups", network_checks.rules, _brings),
     Check("free addresses", network_checks.addresses, _has_network),
     Check("default security group", network_checks.default_group, _has_network),
+    Check("file systems", deployed_checks.file_systems, lambda account: bool(account.file_systems)),
     Check(
-        "file systems",
-        deployed_checks.file_systems,
-        lambda subject: any(not each.preview for each in subject.outputs.file_systems),
+        "images",
+        deployed_checks.images,
+        lambda account: bool(account.cluster or deployed_checks.built_images(account)),
     ),
-    Check("images", deployed_checks.images, _has_images),
     Check(
         "S3 for jobs",
         deployed_checks.job_access,
-        lambda subject: bool(subject.outputs.job_role and subject.plan.data_access.is_named),
+        lambda account: bool(account.outputs.job_role and account.plan.data_access.is_named),
     ),
     Check("EKS cluster", deployed_checks.cluster, _has_cluster),
-    Check("API endpoint from here", deployed_checks.endpoint, _has_cluster),
     Check("add-ons", deployed_checks.addons, _has_cluster),
     Check("node groups", deployed_checks.node_groups, _has_cluster),
 )
 
 
-def results(subject: Subject) -> list[Result]:
+def results(account: Account) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-    return judged(CHECKS, subject, subject.facts.unknown)
+
+    def asked(check: Check[Account], account: Account) -> Iterator[Finding]:
+        account.check = check.name
+        yield from check.judge(account)
+
+    checks = [replace(each, judge=partial(asked, each)) for each in CHECKS]
+    return judged(checks, account, account.unknown)

@@ -4,13 +4,16 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 
 from megatron_eks.catalog.pins import bad_releases, newest_release_command
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.ops.aws.session import if_there
 from megatron_eks.ops.checks import in_aws
-from megatron_eks.ops.cluster.account.facts import EksCluster, Subject
-from megatron_eks.ops.jobs.job_access import REMEDY
+from megatron_eks.ops.cluster.account.account import Account, Described
+from megatron_eks.ops.cluster.build_records import is_there
+from megatron_eks.ops.jobs.job_access import REMEDY, lacking
 from megatron_eks.plan.cluster.cluster import EVENT_TTL
 
 # Deploying a new version and moving jobs takes planning.
@@ -19,28 +22,36 @@ _USABLE_FILE_SYSTEM = frozenset({"AVAILABLE", "UPDATING"})
 _DEPLOY = "run: meks deploy"
 
 
-def support(subject: Subject) -> Iterator[Finding]:
+def support(account: Account) -> Iterator[Finding]:
     """Compare what EKS says of the version with today, and with what the plan sets."""
-    version, ends = subject.plan.kubernetes_version, subject.facts.support_ends
+    version, region = account.plan.kubernetes_version, account.plan.region
     path: Path = ("kubernetes_version",)
-    if not subject.facts.offers_version:
-        found = f"EKS in {subject.plan.region} offers no {version}"
+    describe = account.client("eks").describe_cluster_versions
+    what = "until when the Kubernetes version is supported"
+    answer = account.ask(what, lambda: describe(clusterVersions=[version]))
+    if answer is None:
+        return
+    if not answer["clusterVersions"]:
         remedy = "take one of: aws eks describe-cluster-versions"
-        yield Finding(Code.SUPPORT_ENDS, path, found, remedy)
-    elif ends is not None and ends - subject.now.date() < _SUPPORT_SOON:
-        gone = ends < subject.now.date()
-        verb = "ended" if gone else "ends"
-        found = f"standard support of {version} {verb} on {ends}"
+        yield Finding(Code.SUPPORT_ENDS, path, f"EKS in {region} offers no {version}", remedy)
+        return
+    found = answer["clusterVersions"][0]
+    today, ends = account.now.date(), found.get("endOfStandardSupportDate")
+    if ends is not None and ends.date() - today < _SUPPORT_SOON:
+        verb = "ended" if ends.date() < today else "ends"
+        text = f"standard support of {version} {verb} on {ends.date()}"
         remedy = "plan the next version; extended support costs six times as much an hour"
-        yield Finding(Code.SUPPORT_ENDS, path, found, remedy, Level.WARNING)
+        yield Finding(Code.SUPPORT_ENDS, path, text, remedy, Level.WARNING)
     # Which bounds the time has that events live, no document of EKS says.
-    least, most = (_seconds(each) for each in subject.facts.event_ttl)
-    if "Cluster" in subject.plan.stacks and not (
-        (least or 0) <= (_seconds(EVENT_TTL) or 0) <= (most or math.inf)
+    server = found.get("controlPlaneComponentConfig", {}).get("kubeApiServerConfig", {})
+    bounds = server.get("eventTtl", {}).get("constraints", {})
+    least, most = (str(bounds.get(name, "")) for name in ("min", "max"))
+    if "Cluster" in account.plan.stacks and not (
+        (_seconds(least) or 0) <= (_seconds(EVENT_TTL) or 0) <= (_seconds(most) or math.inf)
     ):
-        found = f"events live for {EVENT_TTL}, EKS takes {' to '.join(subject.facts.event_ttl)}"
+        text = f"events live for {EVENT_TTL}, EKS takes {least} to {most}"
         remedy = "set EVENT_TTL in megatron_eks/plan/cluster/cluster.py to one of these"
-        yield Finding(Code.EVENT_TTL, path, found, remedy)
+        yield Finding(Code.EVENT_TTL, path, text, remedy)
 
 
 def _seconds(duration: str) -> float | None:
@@ -49,71 +60,63 @@ def _seconds(duration: str) -> float | None:
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else None
 
 
-def cluster(subject: Subject) -> Iterator[Finding]:
+def _issues(described: Described) -> list[str]:
+    found = described.get("health", {}).get("issues", ())
+    return [f"{each.get('code', '')}: {each.get('message', '')}" for each in found]
+
+
+def cluster(account: Account) -> Iterator[Finding]:
     """Look at the state of the EKS cluster."""
-    name, found = subject.plan.eks_name, subject.facts.cluster
+    plan, found = account.plan, account.cluster
     if found is None:
-        if "Cluster" not in subject.plan.stacks:
-            text = f"there is no EKS cluster {name} in {subject.plan.region}"
+        if "Cluster" not in plan.stacks:
+            text = f"there is no EKS cluster {plan.eks_name} in {plan.region}"
             yield Finding(Code.BROUGHT_MISSING, ("existing_cluster",), text, "correct it")
         return
-    path: Path = ("eks", name)
-    if found.status != "ACTIVE":
-        text = f"it is {found.status}"
+    path: Path = ("eks", plan.eks_name)
+    if found["status"] != "ACTIVE":
         remedy = "wait until it is ACTIVE: what changes it is refused meanwhile"
-        level = Level.WARNING if found.status == "UPDATING" else Level.ERROR
-        yield in_aws(Code.CLUSTER_STATE, path, text, remedy, level)
-    for issue in found.issues:
+        level = Level.WARNING if found["status"] == "UPDATING" else Level.ERROR
+        yield in_aws(Code.CLUSTER_STATE, path, f"it is {found['status']}", remedy, level)
+    for issue in _issues(found):
         yield in_aws(Code.CLUSTER_STATE, path, issue, "see to it, or open the EKS console")
-    if found.version != subject.plan.kubernetes_version:
-        text = f"it runs {found.version}, and the file says {subject.plan.kubernetes_version}"
+    if found["version"] != plan.kubernetes_version:
+        text = f"it runs {found['version']}, and the file says {plan.kubernetes_version}"
         yield in_aws(Code.CLUSTER_STATE, path, text, "correct the file, or " + _DEPLOY)
 
 
-def endpoint(subject: Subject) -> Iterator[Finding]:
-    """Say why the API server does not answer from here."""
-    found = subject.facts.cluster
-    if found is None or found.unreachable is None:
-        return
-    remedy = _way_in(found, subject.facts.own_address)
-    path: Path = ("eks", subject.plan.eks_name, "endpoint")
-    yield in_aws(Code.ENDPOINT_UNREACHABLE, path, found.unreachable, remedy)
-
-
-def _way_in(cluster: EksCluster, address: str | None) -> str:
-    if not cluster.public:
-        return "the endpoint is private: go the way that access.private_route names"
-    ranges = ", ".join(cluster.public_cidrs)
-    here = f"you seem to be {address.strip()}; " if address else ""
-    return f"{here}it admits {ranges}: add your address to access.public_cidrs and meks deploy"
-
-
-def addons(subject: Subject) -> Iterator[Finding]:
+def addons(account: Account) -> Iterator[Finding]:
     """Compare add-ons with those of the plan."""
-    if subject.facts.cluster is None:
+    if account.cluster is None or "Cluster" not in account.plan.stacks:
         return
-    for planned in subject.plan.addons:
-        if planned.name not in subject.facts.addons:
-            continue
-        path: Path = ("eks", subject.plan.eks_name, planned.name)
-        found = subject.facts.addons[planned.name]
+    name, planned = account.plan.eks_name, {each.name: each for each in account.plan.addons}
+    describe = account.client("eks").describe_addon
+
+    def find(addon: str) -> Described | None:
+        answer = if_there(describe, "ResourceNotFoundException", clusterName=name, addonName=addon)
+        return answer and dict(answer["addon"])
+
+    for addon, found in account.each("the add-on", planned, find).items():
+        path: Path = ("eks", name, addon)
         if found is None:
             yield in_aws(Code.ADDON_STATE, path, "not installed", _DEPLOY)
             continue
-        if found.status not in {"ACTIVE", "UPDATING"}:
-            text = "; ".join((f"it is {found.status}", *found.issues))
+        if found["status"] not in {"ACTIVE", "UPDATING"}:
+            text = "; ".join((f"it is {found['status']}", *_issues(found)))
             yield in_aws(Code.ADDON_STATE, path, text, "see to that, then " + _DEPLOY)
-        if planned.version is not None and found.version != planned.version:
-            text = f"it is {found.version}, and this release has {planned.version}"
+        version = planned[addon].version
+        if version is not None and found["addonVersion"] != version:
+            text = f"it is {found['addonVersion']}, and this release has {version}"
             yield in_aws(Code.ADDON_STATE, path, text, _DEPLOY, Level.WARNING)
 
 
-def node_groups(subject: Subject) -> Iterator[Finding]:
+def node_groups(account: Account) -> Iterator[Finding]:
     """Look at the pools' node groups."""
-    if subject.facts.cluster is None:
+    plan = account.plan
+    if account.cluster is None:
         return
-    for name, found in subject.facts.node_groups.items():
-        path: Path = ("eks", subject.plan.eks_name, name)
+    for name, found in account.node_groups.items():
+        path: Path = ("eks", plan.eks_name, name)
         if found is None:
             yield in_aws(Code.NODE_GROUP_STATE, path, "there is no such node group", _DEPLOY)
             continue
@@ -126,69 +129,77 @@ def node_groups(subject: Subject) -> Iterator[Finding]:
         bad = next(bad_releases(found.ami_release), None) if found.ami_release else None
         if bad:
             text = f"its nodes run {found.ami_release}: {bad.why}"
-            command = newest_release_command(subject.plan.region, subject.plan.kubernetes_version)
+            command = newest_release_command(plan.region, plan.kubernetes_version)
             remedy = f"set ami_release to what this prints, then meks deploy: {command}"
             yield in_aws(Code.NODE_GROUP_STATE, path, text, remedy)
 
 
-def file_systems(subject: Subject) -> Iterator[Finding]:
+def file_systems(account: Account) -> Iterator[Finding]:
     """Compare file systems with their plan."""
-    planned = {
-        lustre.id: (lustre, plan)
-        for lustre, plan in zip(
-            subject.outputs.file_systems, subject.plan.storage.file_systems, strict=True
-        )
-    }
-    for number, found in subject.facts.file_systems.items():
-        path: Path = ("fsx", number)
+    outputs, storage = account.outputs.file_systems, account.plan.storage.file_systems
+    for lustre, wanted in zip(outputs, storage, strict=True):
+        path: Path = ("fsx", lustre.id)
+        if lustre.id not in account.file_systems:
+            continue
+        found = account.file_systems[lustre.id]
         if found is None:
-            text = f"there is none in {subject.plan.region}"
+            text = f"there is none in {account.plan.region}"
             remedy = "write the outputs anew: meks outputs; or correct storage.lustre.existing"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy)
             continue
-        if found.kind != "LUSTRE":
-            text = f"it is an FSx file system of type {found.kind}, and pods mount Lustre"
-            yield in_aws(Code.FILE_SYSTEM_STATE, path, text, "name one of Lustre")
+        if found["FileSystemType"] != "LUSTRE":
+            text = f"it is an FSx file system of type {found['FileSystemType']}, and pods mount"
+            yield in_aws(Code.FILE_SYSTEM_STATE, path, f"{text} Lustre", "name one of Lustre")
             continue
-        if found.state not in _USABLE_FILE_SYSTEM:
-            text = f"it is {found.state}" + (f": {found.reason}" if found.reason else "")
+        if found["Lifecycle"] not in _USABLE_FILE_SYSTEM:
+            reason = found.get("FailureDetails", {}).get("Message", "")
+            text = f"it is {found['Lifecycle']}" + (f": {reason}" if reason else "")
             remedy = "see to it in the FSx console; pods cannot rely on it"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy)
-        lustre, wanted = planned[number]
-        known = (lustre.dns_name, lustre.mount_name)
-        if found.mount_name and (found.dns_name, found.mount_name) != known:
-            text = f"it is {found.dns_name} with mount name {found.mount_name}"
+        names = (found.get("DNSName"), found.get("LustreConfiguration", {}).get("MountName"))
+        if names[1] and names != (lustre.dns_name, lustre.mount_name):
+            text = f"it is {names[0]} with mount name {names[1]}"
             remedy = "write that: meks outputs, or storage.lustre.existing"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy)
-        if found.capacity_gib < wanted.capacity_gib:
-            text = f"it has {found.capacity_gib} GiB, and the file says {wanted.capacity_gib}"
+        if (size := found.get("StorageCapacity", 0)) < wanted.capacity_gib:
+            text = f"it has {size} GiB, and the file says {wanted.capacity_gib}"
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, _DEPLOY, Level.WARNING)
-        yield from _zone(subject, found.subnets, wanted.zone, path)
+        for number in found.get("SubnetIds", ()):
+            zone = account.subnets.get(number, {}).get("AvailabilityZone", wanted.zone)
+            if zone != wanted.zone:
+                text = f"it is in {zone}, and nodes in {wanted.zone} pay for each byte between them"
+                remedy = "use a pool in its zone, or a file system in the pool's"
+                yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy, Level.WARNING)
 
 
-def _zone(subject: Subject, subnets: tuple[str, ...], zone: str, path: Path) -> Iterator[Finding]:
-    for number in subnets:
-        subnet = subject.facts.subnets.get(number)
-        if subnet is not None and subnet.zone != zone:
-            text = f"it is in {subnet.zone}, and nodes in {zone} pay for each byte between them"
-            remedy = "use a pool in its zone, or a file system in the pool's"
-            yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy, Level.WARNING)
+def built_images(account: Account) -> list[str]:
+    """Return the images of the outputs that are known by their digest."""
+    return [each.uri for each in account.outputs.images.values() if not each.preview]
 
 
-def images(subject: Subject) -> Iterator[Finding]:
+def images(account: Account) -> Iterator[Finding]:
     """Look for the images that jobs would pull."""
-    for uri, there in subject.facts.images.items():
+    ours = [uri for uri in built_images(account) if f".dkr.ecr.{account.plan.region}." in uri]
+    ecr = account.client("ecr")
+
+    def find(uri: str) -> bool:
+        repository, _, digest = uri.partition("@")
+        return is_there(repository.partition(":")[0], digest, ecr)
+
+    for uri, there in account.each("the image", ours, find).items():
         if not there:
             remedy = "build it: meks build"
             yield in_aws(Code.IMAGE_MISSING, ("ecr",), f"there is no {uri}", remedy)
-    for name, image in subject.outputs.images.items():
-        if image.preview and subject.facts.cluster is not None:
-            found = f"the image {name} is known by no digest, so its jobs cannot be applied"
-            yield in_aws(Code.IMAGE_MISSING, ("ecr",), found, "meks build", Level.WARNING)
+    for name, image in account.outputs.images.items():
+        if image.preview and account.cluster is not None:
+            text = f"the image {name} is known by no digest, so its jobs cannot be applied"
+            yield in_aws(Code.IMAGE_MISSING, ("ecr",), text, "meks build", Level.WARNING)
 
 
-def job_access(subject: Subject) -> Iterator[Finding]:
+def job_access(account: Account) -> Iterator[Finding]:
     """Name what job files say that the deployed role does not allow."""
-    for uri in subject.facts.out_of_reach:
+    role, iam = account.outputs.job_role or "", account.client("iam")
+    look_up = partial(lacking, role, account.plan.data_access, iam)
+    for uri in account.ask("what the jobs' role may do", look_up) or ():
         found = f"the role of the jobs was deployed before a job file named {uri}"
         yield in_aws(Code.JOB_ROLE, ("iam", "JobRole"), found, REMEDY)

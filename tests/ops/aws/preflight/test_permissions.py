@@ -52,7 +52,7 @@ def account(strict, monkeypatch, tmp_path):
             project_in(tmp_path, LOCAL_CLUSTER), Aws(boto3.Session(), "us-east-2"), console()
         )
         try:
-            results, _ = preflight.account(found, reach=None, own_address=lambda: "")
+            results, _ = preflight.account(found)
         finally:
             _enforce(server, _NEVER)
         return {each.name: each for each in results}
