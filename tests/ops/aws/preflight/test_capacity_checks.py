@@ -48,9 +48,8 @@ def test_a_zone_without_the_type_names_those_with_it(tmp_path):
 
 def test_a_region_without_the_type_says_so(tmp_path):
     """No zone would help."""
-    nowhere = told(
-        project(tmp_path), describe_instance_type_offerings={"InstanceTypeOfferings": []}
-    )
+    none: dict[str, list[str]] = {"InstanceTypeOfferings": []}
+    nowhere = told(project(tmp_path), describe_instance_type_offerings=none)
     (line,) = nowhere[_ZONES]
     assert line.startswith("error MEKS-0825 no zone of us-east-2 offers p4d.24xlarge - take")
 
