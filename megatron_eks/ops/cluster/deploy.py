@@ -9,14 +9,13 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.folders import refuse_folder_of_another
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.cdk import Cdk, is_bootstrapped
+from megatron_eks.ops.aws.stacks import Template
 from megatron_eks.ops.aws.tools import Tools, check_administrators
 from megatron_eks.ops.cluster import outputs, retained
 from megatron_eks.ops.cluster.names import taken
 from megatron_eks.ops.cluster.splitting import (
-    Verdict,
-    judge,
-    keep_launch_templates,
     refuse_data_loss,
+    refuse_node_loss,
     show_changes,
     steps,
 )
@@ -114,27 +113,24 @@ class Deployment:
             found = "it was to be deleted, and that did not come to its end"
             raise Failure(Code.STACK_FAILED, found, "run: meks cleanup; meks deploy", where=name)
         old, new = self._stacks.template(name), self._cdk.template(name)
-        verdict = judge(old, new, self._tools.node_groups)
-        if verdict.keep:
-            new = keep_launch_templates(old, new, verdict.keep)
         templates = steps(old, new)
         for number, template in enumerate(templates, 1):
-            if verdict.keep or len(templates) > 1:
+            if len(templates) > 1:
                 self._cdk.use(name, template)
-            if not self._step(name, verdict, number, len(templates)):
+            if not self._step(name, (old, new), number, len(templates)):
                 return False
-        for note in verdict.notes:
-            self._tools.console.say(note)
         return True
 
-    def _step(self, name: str, verdict: Verdict | None, step: int = 1, of: int = 1) -> bool:
+    def _step(
+        self, name: str, change: tuple[Template, Template] | None, step: int = 1, of: int = 1
+    ) -> bool:
         console, stacks = self._tools.console, self._stacks
         part = f", step {step} of {of}" if of > 1 else ""
         console.say(f"{name}{part}: comparing with what is deployed")
         change_set = f"{self._change_set}-{step}"
         # Of a new stack only repositories can be there before it: the names of all else go with
         # it, or are CloudFormation's.
-        kept = verdict is None and name == self._tools.plan.stack("Images")
+        kept = change is None and name == self._tools.plan.stack("Images")
         take_over = self._wishes.import_existing or (kept and retained.repositories(self._tools))
         try:
             self._cdk.prepare(name, change_set, import_existing=bool(take_over))
@@ -151,10 +147,11 @@ class Deployment:
             return True
         show_changes(f"{name}{part}", changes, console)
         try:
-            if verdict is not None:
-                verdict.refuse(changes, {each.name for each in self._tools.plan.scaled_pools})
+            if change is not None:
+                scaled = {each.name for each in self._tools.plan.scaled_pools}
+                refuse_node_loss(*change, changes, self._tools.node_groups, scaled)
                 refuse_data_loss(name, changes, allowed=self._wishes.replace_data)
-            agreed = verdict is None or console.confirm(f"Change {name}?")
+            agreed = change is None or console.confirm(f"Change {name}?")
         except BaseException:
             stacks.forget(name, change_set)
             raise

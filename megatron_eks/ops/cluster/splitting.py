@@ -1,7 +1,7 @@
 """What a change set does and what of it is refused; changes of node groups that AWS wants apart."""
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
@@ -37,11 +37,6 @@ class NodeGroupChange:
     def renews_nodes(self) -> bool:
         """Whether EKS ends every node and starts another in its place."""
         return bool(self.template or self.version)
-
-    @property
-    def only_tags(self) -> bool:
-        """Whether new nodes would differ from the present ones by their tags alone."""
-        return self.template == ("TagSpecifications",) and not self.version
 
     @property
     def parts(self) -> tuple[frozenset[str], ...]:
@@ -101,16 +96,6 @@ def steps(old: Template, new: Template) -> list[Template]:
     return [*templates, new]
 
 
-def keep_launch_templates(old: Template, new: Template, groups: Iterable[str]) -> Template:
-    """Return the new template with the launch templates of these node groups as they are."""
-    kept = copy.deepcopy(new)
-    before, resources = resources_of(old), resources_of(kept)
-    for group in groups:
-        launch_template = _launch_template_of(group, resources)
-        resources[launch_template] = copy.deepcopy(before[launch_template])
-    return kept
-
-
 def references(group: str, template: Template) -> dict[str, frozenset[str]]:
     """Return which resources the launch template of a node group names, by key of its data."""
     resources = resources_of(template)
@@ -165,86 +150,61 @@ def _mapping(value: Json) -> dict[str, Json]:
 _LISTED = 12
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the node groups of a stack have to do with a new template."""
-
-    in_use: Mapping[str, tuple[str, int]]
-    """Name and nodes of each pool that has some, by logical id."""
-    renewals: tuple[NodeGroupChange, ...]
-    """Changes that would end the nodes of a pool in use."""
-    keep: tuple[str, ...]
-    """Pools in use whose new launch template differs in tags alone: it waits."""
-    notes: tuple[str, ...]
-    references: Mapping[str, Mapping[str, frozenset[str]]]
-    """What the launch template of each pool in use names, by key."""
-
-    def refuse(self, changes: Sequence[Change], scaled: Collection[str] = ()) -> None:
-        """Raise Failure if pools in use would lose their nodes; of `scaled` ones idle nodes go."""
-        reasons = {
-            change.logical_id: "; ".join(
-                [f"launch template: {', '.join(change.template)}"] * bool(change.template)
-                + [*change.version]
-            )
-            for change in self.renewals
-        }
-        for change in changes:
-            if change.logical_id in self.in_use and change.verb in {"remove", "replace"}:
-                reasons[change.logical_id] = f"node group: {change.verb}"
-        replaced = {change.logical_id for change in changes if change.verb == "replace"}
-        for logical_id, names in self.references.items():
-            keys = [key for key, named in names.items() if named & replaced]
-            if keys:
-                reasons.setdefault(logical_id, f"launch template: {', '.join(keys)}")
-        if not reasons:
-            return
-        pools = [(*self.in_use[logical_id], why) for logical_id, why in reasons.items()]
-        own = [each for each in pools if each[0] not in scaled]
-        raise Failure(
-            Code.NODES_IN_USE,
-            "; ".join(
-                f"{name} has {count(nodes, 'node')}, and this ends them ({why})"
-                for name, nodes, why in pools
-            ),
-            f"let the jobs end{', and idle nodes go' if own != pools else ''}, then run: "
-            + "; ".join(
-                [f"meks scale {name} 0" for name, _, _ in own]
-                + ["meks deploy"]
-                + [f"meks scale {name} {nodes}" for name, nodes, _ in own]
-            ),
-            exit_code=CHECK_FAILED,
+def refuse_node_loss(
+    old: Template,
+    new: Template,
+    changes: Sequence[Change],
+    groups: NodeGroups,
+    scaled: Collection[str] = (),
+) -> None:
+    """Raise Failure if pools in use would lose their nodes; of `scaled` ones idle nodes go."""
+    in_use = dict(_in_use(old, groups))
+    reasons = {
+        change.logical_id: "; ".join(
+            [f"launch template: {', '.join(change.template)}"] * bool(change.template)
+            + [*change.version]
         )
+        for change in node_group_changes(old, new)
+        if change.renews_nodes and change.logical_id in in_use
+    }
+    for change in changes:
+        if change.logical_id in in_use and change.verb in {"remove", "replace"}:
+            reasons[change.logical_id] = f"node group: {change.verb}"
+    replaced = {change.logical_id for change in changes if change.verb == "replace"}
+    for logical_id in in_use:
+        keys = [key for key, named in references(logical_id, new).items() if named & replaced]
+        if keys:
+            reasons.setdefault(logical_id, f"launch template: {', '.join(keys)}")
+    if not reasons:
+        return
+    pools = [(*in_use[logical_id], why) for logical_id, why in reasons.items()]
+    own = [each for each in pools if each[0] not in scaled]
+    raise Failure(
+        Code.NODES_IN_USE,
+        "; ".join(
+            f"{name} has {count(nodes, 'node')}, and this ends them ({why})"
+            for name, nodes, why in pools
+        ),
+        f"let the jobs end{', and idle nodes go' if own != pools else ''}, then run: "
+        + "; ".join(
+            [f"meks scale {name} 0" for name, _, _ in own]
+            + ["meks deploy"]
+            + [f"meks scale {name} {nodes}" for name, nodes, _ in own]
+        ),
+        exit_code=CHECK_FAILED,
+    )
 
 
-def judge(old: Template, new: Template, groups: NodeGroups) -> Verdict:
-    """Ask EKS which pools have nodes, and compare with what the new template changes."""
-    in_use = {}
+def _in_use(old: Template, groups: NodeGroups) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield logical id, and name and nodes, of each pool that has some."""
     for logical_id, resource in resources_of(old).items():
-        properties = resource.get("Properties")
-        name = properties.get("NodegroupName") if isinstance(properties, dict) else None
+        name = _properties(resource).get("NodegroupName")
         # The system nodes have no name: they always run, and are replaced one by one.
         if resource.get("Type") == NODE_GROUP and name:
             group = groups.find(str(name))
             nodes = max(group.wanted, groups.instances(group)) if group else 0
             if nodes:
-                in_use[logical_id] = (str(name), nodes)
-    changes = [change for change in node_group_changes(old, new) if change.renews_nodes]
-    used = [change for change in changes if change.logical_id in in_use]
-    keep = [change for change in used if change.only_tags]
-    notes = [
-        f"{change.name} keeps its nodes and their tags; new tags come with a `meks deploy` "
-        "while it has none"
-        for change in keep
-    ]
-    if any(not change.name for change in changes):
-        notes.append("the system nodes were replaced one by one; jobs on GPU nodes go on")
-    return Verdict(
-        in_use,
-        tuple(change for change in used if not change.only_tags),
-        tuple(change.logical_id for change in keep),
-        tuple(notes),
-        {logical_id: references(logical_id, new) for logical_id in in_use},
-    )
+                yield logical_id, (str(name), nodes)
 
 
 def refuse_data_loss(stack: str, changes: Sequence[Change], *, allowed: bool) -> None:

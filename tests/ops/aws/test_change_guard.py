@@ -6,7 +6,7 @@ from botocore.stub import Stubber
 
 from megatron_eks.ops.aws.stacks import Change
 from megatron_eks.ops.cluster.node_groups import NodeGroups
-from megatron_eks.ops.cluster.splitting import judge, refuse_data_loss, show_changes
+from megatron_eks.ops.cluster.splitting import refuse_data_loss, refuse_node_loss, show_changes
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import NOBODY, Clients, console, said
 from tests.ops.aws.templates import cluster_template
@@ -42,9 +42,8 @@ def change(verb, kind, name="Thing", *properties):
 
 def test_an_ami_release_is_refused_while_nodes_run():
     """It ends them one after another; the commands to run first are in the message."""
-    verdict = judge(OLD, cluster_template(ReleaseVersion="1.35.8-2"), pool_with(2))
     with pytest.raises(Failure) as caught:
-        verdict.refuse([])
+        refuse_node_loss(OLD, cluster_template(ReleaseVersion="1.35.8-2"), [], pool_with(2))
     assert str(caught.value) == (
         "MEKS-0751 p4d has 2 nodes, and this ends them (ReleaseVersion) - let the jobs end, then "
         "run: meks scale p4d 0; meks deploy; meks scale p4d 2"
@@ -54,47 +53,30 @@ def test_an_ami_release_is_refused_while_nodes_run():
 
 def test_an_empty_pool_takes_any_change():
     """Nobody loses anything."""
-    verdict = judge(OLD, cluster_template(ReleaseVersion="2", disk=800), pool_with(0))
-    verdict.refuse([change("replace", "AWS::EKS::Nodegroup", "Group")])
+    new = cluster_template(ReleaseVersion="2", disk=800)
+    replaced = change("replace", "AWS::EKS::Nodegroup", "Group")
+    refuse_node_loss(OLD, new, [replaced], pool_with(0))
 
 
 def test_labels_go_to_running_nodes():
     """No node ends by that."""
-    judge(OLD, cluster_template(Labels={"a": "b"}), pool_with(2)).refuse([])
+    refuse_node_loss(OLD, cluster_template(Labels={"a": "b"}), [], pool_with(2))
 
 
-def test_tags_wait_for_a_pool_without_nodes():
-    """They are worth no node, and hold up no other change."""
-    verdict = judge(OLD, cluster_template(tags="b"), pool_with(2))
-    verdict.refuse([])
-    assert verdict.keep == ("Group",)
-    assert verdict.notes == (
-        "p4d keeps its nodes and their tags; new tags come with a `meks deploy` while it has none",
-    )
-
-
-def test_system_nodes_that_are_replaced_are_told_of():
-    """They have no name, and hold up nothing; somebody who looks at nodes wonders."""
+def test_system_nodes_hold_up_nothing():
+    """They have no name, and are replaced one by one."""
     old, new = cluster_template(), cluster_template(tags="b")
     for template in (old, new):
         del template["Resources"]["Group"]["Properties"]["NodegroupName"]
-    verdict = judge(old, new, pool_with(2))
-    verdict.refuse([])
-    assert verdict.notes == ("the system nodes were replaced one by one; jobs on GPU nodes go on",)
-
-
-def test_tags_of_an_empty_pool_are_deployed():
-    """There is nothing to wait for."""
-    verdict = judge(OLD, cluster_template(tags="b"), pool_with(0))
-    assert verdict.keep == ()
+    refuse_node_loss(old, new, [], pool_with(2))
 
 
 @pytest.mark.parametrize("verb", ["replace", "remove"])
 def test_a_node_group_that_goes_is_refused_while_it_has_nodes(verb):
     """What templates do not show, the change set does."""
-    verdict = judge(OLD, OLD, pool_with(1))
+    gone = change(verb, "AWS::EKS::Nodegroup", "Group")
     with pytest.raises(Failure) as caught:
-        verdict.refuse([change(verb, "AWS::EKS::Nodegroup", "Group")])
+        refuse_node_loss(OLD, OLD, [gone], pool_with(1))
     assert f"p4d has 1 node, and this ends them (node group: {verb})" in str(caught.value)
 
 
@@ -103,10 +85,10 @@ def test_what_a_launch_template_names_must_not_be_replaced_either():
     named = cluster_template()
     data = named["Resources"]["Template"]["Properties"]["LaunchTemplateData"]
     data["Placement"] = {"GroupName": {"Ref": "Rack"}}
-    verdict = judge(named, named, pool_with(2))
-    verdict.refuse([change("change", "AWS::EC2::PlacementGroup", "Rack")])
+    kept, replaced = (change(x, "AWS::EC2::PlacementGroup", "Rack") for x in ("change", "replace"))
+    refuse_node_loss(named, named, [kept], pool_with(2))
     with pytest.raises(Failure, match=r"this ends them \(launch template: Placement\)"):
-        verdict.refuse([change("replace", "AWS::EC2::PlacementGroup", "Rack")])
+        refuse_node_loss(named, named, [replaced], pool_with(2))
 
 
 def test_data_that_would_be_lost_is_refused():

@@ -2,8 +2,7 @@
 
 import copy
 
-from megatron_eks.ops.aws.stacks import resources_of
-from megatron_eks.ops.cluster.splitting import keep_launch_templates, node_group_changes, steps
+from megatron_eks.ops.cluster.splitting import node_group_changes, steps
 from tests.ops.aws.templates import cluster_template
 
 OLD = cluster_template()
@@ -68,21 +67,3 @@ def test_a_new_node_group_is_never_split():
     old = copy.deepcopy(OLD)
     del old["Resources"]["Group"]
     assert steps(old, new) == [new]
-
-
-def test_tags_alone_are_known_as_such():
-    """They are worth no node; a volume beside them is another matter."""
-    (tags,) = node_group_changes(OLD, cluster_template(tags="b"))
-    (both,) = node_group_changes(OLD, cluster_template(tags="b", disk=800))
-    assert tags.only_tags
-    assert not both.only_tags
-    assert both.template == ("BlockDeviceMappings", "TagSpecifications")
-
-
-def test_a_kept_launch_template_is_as_it_was():
-    """Everything beside it is new."""
-    new = cluster_template(tags="b", Labels={"a": "b"})
-    kept = keep_launch_templates(OLD, new, ["Group"])
-    assert resources_of(kept)["Template"] == OLD["Resources"]["Template"]
-    assert resources_of(kept)["Group"] == new["Resources"]["Group"]
-    assert node_group_changes(OLD, kept)[0].template == ()
